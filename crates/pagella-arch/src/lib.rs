@@ -1,0 +1,1 @@
+//! config.json to ModelSpec: one small file per model family.

@@ -1,0 +1,1 @@
+//! The vocabulary between model and machine: ops, buffers, KV formats, StepPlan.

@@ -1,0 +1,1 @@
+//! The CPU backend: exact and wide kernels with runtime dispatch.

@@ -1,0 +1,1 @@
+//! State over time: sessions, sampling, streaming generation.

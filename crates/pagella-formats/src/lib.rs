@@ -1,0 +1,1 @@
+//! What is on disk: safetensors, EXL2, GPTQ and plain linears, exact dequantisation.

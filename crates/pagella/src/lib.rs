@@ -1,0 +1,1 @@
+//! A local LLM inference engine for EXL2 and GPTQ models.

@@ -1,0 +1,3 @@
+//! The `pagella` command.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! Project automation; see `cargo xtask help`.
+
+fn main() {}
