@@ -1,1 +1,7 @@
-//! config.json to ModelSpec: one small file per model family.
+//! `config.json` to [`ModelSpec`]: one small file per model family.
+
+#![forbid(unsafe_code)]
+
+pub mod spec;
+
+pub use spec::*;

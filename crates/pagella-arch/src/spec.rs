@@ -1,0 +1,338 @@
+//! `ModelSpec`: everything a forward pass needs to know about a model, as plain data.
+//!
+//! A family turns `config.json` into this; the loader and the forward pass read nothing else.
+//! Names are complete tensor base names (without `.weight`), so nobody below re-derives them.
+//! Invariants, established by [`crate::load_spec`]: sizes are non-zero and bounded, `heads` is a
+//! multiple of `kv_heads`, `rope` indexes [`ModelSpec::ropes`].
+
+use std::ops::Range;
+
+/// A model as data: sizes, tensor names, and every choice in which families differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelSpec {
+    /// Short family name of the registry, e.g. `llama`.
+    pub family: &'static str,
+    /// The string in `architectures`, e.g. `LlamaForCausalLM`.
+    pub architecture: String,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Rows of the token embedding.
+    pub vocab: usize,
+    /// Largest position the model was configured for, in tokens.
+    pub context: usize,
+    /// How token ids become hidden rows.
+    pub embed: EmbedSpec,
+    /// Decoder layers, in order.
+    pub layers: Vec<LayerSpec>,
+    /// Norm before the head.
+    pub final_norm: NormSpec,
+    /// How hidden rows become logits.
+    pub head: HeadSpec,
+    /// Rotary tables; layers refer to them by index.
+    pub ropes: Vec<RopeSpec>,
+    /// Control ids as the config states them.
+    pub tokens: TokenIds,
+    /// What the config says about quantisation, for refusals and reports.
+    pub quant: QuantFacts,
+    /// Tensor renames applied to every shard header before lookup.
+    pub renames: &'static [RenameRule],
+    /// Whether evaluation text must start with BOS for this family.
+    pub requires_bos: bool,
+    /// Things a user should know, e.g. a calibration quirk of the files of this family.
+    pub notes: Vec<String>,
+}
+
+/// One rename step: `from` is replaced by `to`, everywhere or only at the start of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenameRule {
+    /// Text to look for.
+    pub from: &'static str,
+    /// Its replacement.
+    pub to: &'static str,
+    /// Only at the start of the name.
+    pub anchored: bool,
+}
+
+/// Token embedding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmbedSpec {
+    /// Base name of the `[vocab, hidden]` table.
+    pub name: String,
+    /// Every embedding row is multiplied by this, in f32.
+    pub scale: f32,
+    /// Base name of a learned position table `[context, hidden]`, added to the rows.
+    pub positions: Option<String>,
+}
+
+/// One decoder layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerSpec {
+    /// How the two halves hang together.
+    pub order: BlockOrder,
+    /// Norm before attention; absent in post-norm-only families.
+    pub attn_pre_norm: Option<NormSpec>,
+    /// Attention.
+    pub attn: AttentionSpec,
+    /// Norm of the attention output, before it is added to the residual.
+    pub attn_post_norm: Option<NormSpec>,
+    /// Norm before the MLP; absent in parallel blocks, which share the attention norm.
+    pub mlp_pre_norm: Option<NormSpec>,
+    /// Feed-forward half.
+    pub mlp: MlpSpec,
+    /// Norm of the MLP output, before it is added to the residual.
+    pub mlp_post_norm: Option<NormSpec>,
+    /// Multiplier of both branch outputs (residual scale), 1 for most families.
+    pub branch_scale: f32,
+}
+
+/// Order of attention and MLP within a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockOrder {
+    /// `x += A(N1 x); x += M(N2 x)`.
+    Sequential,
+    /// `h = N1 x; x += A(h) + M(h)`.
+    Parallel,
+}
+
+/// Self-attention of one layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionSpec {
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Elements per head.
+    pub head_dim: usize,
+    /// Scores are `scale · q·k`.
+    pub scale: f32,
+    /// `s = cap · tanh(s / cap)` on scaled scores.
+    pub softcap: Option<f32>,
+    /// How many keys a query sees at most, itself included. `None`: all earlier ones.
+    pub window: Option<usize>,
+    /// Per-head norm of queries and keys, before rotation.
+    pub qk_norm: Option<QkNormSpec>,
+    /// Index into [`ModelSpec::ropes`]; `None`: no rotation in this layer.
+    pub rope: Option<usize>,
+    /// Clamp of q, k and v after projection, to `[-c, c]`.
+    pub clip_qkv: Option<f32>,
+    /// Query projection.
+    pub q: LinearSpec,
+    /// Key projection.
+    pub k: LinearSpec,
+    /// Value projection.
+    pub v: LinearSpec,
+    /// Output projection.
+    pub o: LinearSpec,
+}
+
+/// Norm of query and key heads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QkNormSpec {
+    /// Norm of queries; `width` is `head_dim`.
+    pub q: NormSpec,
+    /// Norm of keys; `width` is `head_dim`.
+    pub k: NormSpec,
+}
+
+/// Feed-forward half of a layer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MlpSpec {
+    /// `down(act(gate x) · up x)`.
+    Gated {
+        /// Gate projection.
+        gate: LinearSpec,
+        /// Up projection.
+        up: LinearSpec,
+        /// Down projection.
+        down: LinearSpec,
+        /// Activation of the gate.
+        act: Activation,
+    },
+    /// `down(act(up x))`.
+    Plain {
+        /// Up projection.
+        up: LinearSpec,
+        /// Down projection.
+        down: LinearSpec,
+        /// Activation.
+        act: Activation,
+    },
+    /// Mixture of experts.
+    Moe(Box<MoeSpec>),
+}
+
+/// Mixture-of-experts half of a layer: `Σ w_e · expert_e(x)` over the selected experts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MoeSpec {
+    /// Router linear, `[hidden] → [experts]`.
+    pub router: LinearSpec,
+    /// Gate, up and down of every expert, in order of expert id.
+    pub experts: Vec<[LinearSpec; 3]>,
+    /// Experts selected per token.
+    pub experts_per_token: usize,
+    /// Whether the selected weights are divided by their sum.
+    pub renormalize: bool,
+    /// Activation of the experts' gates.
+    pub act: Activation,
+}
+
+/// Activation functions, as the families define them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// GELU, tanh form.
+    GeluTanh,
+    /// GELU, exact (erf) form.
+    GeluErf,
+    /// `x · sigmoid(1.702 x)`.
+    QuickGelu,
+    /// `max(x, 0)²`.
+    Relu2,
+}
+
+/// One linear: where its weights are and what shape they must have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinearSpec {
+    /// Base names to try, in order.
+    pub bases: Vec<String>,
+    /// A fused tensor that may hold this linear; it wins over the split names.
+    pub fused: Option<FusedSpec>,
+    /// Inputs.
+    pub in_features: usize,
+    /// Outputs.
+    pub out_features: usize,
+    /// Whether a bias belongs to it.
+    pub bias: BiasRule,
+    /// Plain weights are stored `[in, out]`.
+    pub transposed: bool,
+}
+
+/// A linear as part of a fused tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FusedSpec {
+    /// Base name of the fused tensor.
+    pub base: String,
+    /// Outputs of the whole fused tensor.
+    pub total_out: usize,
+    /// Output rows that make up this linear, in order.
+    pub rows: Vec<Range<usize>>,
+}
+
+/// Whether a linear has a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BiasRule {
+    /// It must be in the file.
+    Required,
+    /// It must not be in the file (an all-zero one is ignored).
+    Forbidden,
+    /// It is used when present.
+    IfPresent,
+}
+
+/// A norm with its weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NormSpec {
+    /// Base names to try, in order; empty for norms without weights.
+    pub bases: Vec<String>,
+    /// Root-mean-square or layer norm.
+    pub kind: NormKind,
+    /// Added to the mean square or variance.
+    pub eps: f32,
+    /// Added to the stored weight, in f32 (1 for Gemma).
+    pub offset: f32,
+    /// Elements normalised together.
+    pub width: usize,
+}
+
+/// Kinds of norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// `x / rms(x) · w`.
+    Rms,
+    /// `(x − mean) / std · w (+ b)`.
+    Layer,
+}
+
+/// Output head.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadSpec {
+    /// Head linear; its alternatives include the embedding when tied.
+    pub linear: LinearSpec,
+    /// Logits are multiplied by this.
+    pub scale: f32,
+    /// `l = cap · tanh(l / cap)` on scaled logits.
+    pub softcap: Option<f32>,
+    /// Rows of an unquantised head are L2-normalised at load.
+    pub normalize_rows: bool,
+}
+
+/// One rotary table, resolved: `angle(position, i) = (position + offset) · inv_freq[i]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RopeSpec {
+    /// Which elements form a pair.
+    pub style: RopeStyle,
+    /// Rotated width of a head; dims beyond pass through. `inv_freq.len() · 2`.
+    pub rotary_dim: usize,
+    /// Frequencies after every scaling method, `[rotary_dim / 2]`.
+    pub inv_freq: Vec<f32>,
+    /// Multiplies sin and cos.
+    pub attention_factor: f32,
+    /// Added to every position.
+    pub position_offset: u32,
+}
+
+/// Pairing of rotated elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeStyle {
+    /// `(j, j + d/2)`.
+    Neox,
+    /// `(2j, 2j + 1)`.
+    GptJ,
+}
+
+/// Control ids stated by the config files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenIds {
+    /// Beginning of sequence.
+    pub bos: Option<u32>,
+    /// Ends of sequence: `generation_config.json` first, then `config.json`, without repeats.
+    pub eos: Vec<u32>,
+    /// Padding.
+    pub pad: Option<u32>,
+}
+
+/// What `quantization_config` says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QuantFacts {
+    /// `quant_method`, lower case.
+    pub method: Option<String>,
+    /// `bits`.
+    pub bits: Option<f64>,
+    /// `head_bits` of EXL2.
+    pub head_bits: Option<u32>,
+    /// `checkpoint_format` is `gptq_v2`: zero points are stored without the −1.
+    pub gptq_v2: bool,
+}
+
+/// Choices of the user that change the spec.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpecOptions {
+    /// Context to prepare for; `None`: the model's own.
+    pub context: Option<usize>,
+    /// Rotary override.
+    pub rope: Option<RopeOverride>,
+    /// Load an unknown architecture with the Llama record instead of refusing it.
+    pub assume_llama: bool,
+}
+
+/// Rotary scaling asked for by the user instead of the config's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RopeOverride {
+    /// Positions divided by the factor.
+    Linear(f32),
+    /// NTK base change with this alpha.
+    NtkAlpha(f32),
+    /// YaRN with this factor.
+    Yarn(f32),
+}
