@@ -1,0 +1,32 @@
+//! Every Rust file opens with `//!`: what it is, what it owns, what must hold.
+
+use super::{Finding, Tree};
+
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, text) in tree.texts().filter(|(file, _)| file.extension() == "rs") {
+        let opening = text.lines().next().unwrap_or("");
+        if opening.strip_prefix("//!").is_none_or(|words| words.trim().is_empty()) {
+            findings.push(Finding::at(&file.path, 1, "does not open with `//!` and a sentence"));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_an_opening_sentence_is_found() {
+        let tree = Tree::of(&[
+            ("good.rs", "//! A tour.\n\nfn f() {}\n"),
+            ("plain.rs", "use std::fmt;\n"),
+            ("hollow.rs", "//!\n"),
+            ("empty.rs", ""),
+            ("notes.md", "# Notes\n"),
+        ]);
+        let found: Vec<_> = check(&tree).into_iter().map(|f| f.path).collect();
+        assert_eq!(found, ["plain.rs", "hollow.rs", "empty.rs"]);
+    }
+}

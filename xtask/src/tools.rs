@@ -1,0 +1,73 @@
+//! Programs the stages need beyond the compiler. Each is looked for first, then installed or explained.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::Workspace;
+
+/// Pinned, so that a new release cannot turn a green change red.
+const CARGO_DENY_VERSION: &str = "0.20.2";
+
+/// Parts of the toolchain that `rustup` may have left out, and the subcommand that proves them there.
+const COMPONENTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];
+
+/// Fails with the command to type when a toolchain component is missing.
+pub fn check_components(workspace: &Workspace) -> Result<()> {
+    for (component, subcommand) in COMPONENTS {
+        let mut probe = workspace.cargo();
+        probe.args([subcommand, "--version"]);
+        if !succeeds(&mut probe) {
+            bail!("`cargo {subcommand}` is missing: run `rustup component add {component}`");
+        }
+    }
+    Ok(())
+}
+
+/// The `cargo-deny` program: the one on PATH, else our own copy under `target/tools`, built once.
+pub fn cargo_deny(workspace: &Workspace) -> Result<PathBuf> {
+    let on_path = PathBuf::from("cargo-deny");
+    if runs(&on_path) {
+        return Ok(on_path);
+    }
+    let tools_dir = workspace.target_dir().join("tools");
+    let ours = tools_dir.join("bin").join(format!("cargo-deny{}", std::env::consts::EXE_SUFFIX));
+    if runs(&ours) {
+        return Ok(ours);
+    }
+    install(workspace, "cargo-deny", CARGO_DENY_VERSION, &tools_dir)?;
+    Ok(ours)
+}
+
+/// Builds a program from crates.io with the dependency versions its authors tested.
+/// A debug build: it compiles several times faster, and the check itself takes a second either way.
+fn install(workspace: &Workspace, name: &str, version: &str, tools_dir: &Path) -> Result<()> {
+    println!("installing {name} {version} into {}", tools_dir.display());
+    let started = Instant::now();
+    let status = workspace
+        .cargo()
+        .args(["install", name, "--version", version, "--locked", "--debug", "--root"])
+        .arg(tools_dir)
+        // Its own build folder, kept: an interrupted installation resumes.
+        .env("CARGO_TARGET_DIR", tools_dir.join("build"))
+        .status()
+        .with_context(|| format!("cannot start `cargo install {name}`"))?;
+    if !status.success() {
+        bail!(
+            "`cargo install {name} --version {version} --locked` failed; is crates.io reachable?"
+        );
+    }
+    println!("installed {name} in {} s", started.elapsed().as_secs());
+    Ok(())
+}
+
+fn runs(program: &Path) -> bool {
+    succeeds(Command::new(program).arg("--version"))
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
