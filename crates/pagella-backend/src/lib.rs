@@ -1,1 +1,26 @@
-//! The vocabulary between model and machine: ops, buffers, KV formats, StepPlan.
+//! The vocabulary between model and machine.
+//!
+//! [`Backend`] lists the operations a decoder needs, at the grain at which fusing pays;
+//! [`StepPlan`] says what one step computes; [`KvFormat`] and [`KvSpec`] say what the paged cache
+//! holds. A backend knows no model family and no file; a model knows no instruction set.
+//!
+//! Contract of every implementation, tested by [`conformance`]:
+//! - a row's result does not depend on the other rows of the step, on how its prompt was cut into
+//!   steps, or on the number of threads;
+//! - attention reads keys and values as the cache stores them, the newest included;
+//! - nothing in a step asks the host a question: all sizes are known from the plan.
+
+#![forbid(unsafe_code)]
+
+mod backend;
+pub mod conformance;
+mod error;
+mod kv_format;
+mod plan;
+mod source;
+
+pub use backend::{AttentionOp, Backend, NormWeights, Projection};
+pub use error::BackendError;
+pub use kv_format::{KvFormat, KvLayer, KvSpec, PAGE_TOKENS};
+pub use plan::{PlanError, StepPlan, StepRow};
+pub use source::{SharedBytes, TableDtype, TableSource};

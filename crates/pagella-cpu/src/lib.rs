@@ -1,1 +1,22 @@
-//! The CPU backend: exact and wide kernels with runtime dispatch.
+//! The CPU backend: kernels for exact and wide arithmetic, chosen at run time for the machine.
+//!
+//! Layers, bottom up: [`simd`] (16 lanes everywhere), `threads` (the pool), `linear` (weights in
+//! tiles of 16 columns), `kv` and `ops` (everything else), `backend` (the trait).
+//!
+//! Same row, same bits: every sum has one canonical order that does not depend on batch, chunking,
+//! thread count or instruction set. The orders are stated where the sums are.
+
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+mod memory;
+#[allow(unsafe_code)]
+mod simd;
+#[allow(unsafe_code)]
+mod threads;
+#[allow(unsafe_code)]
+mod topology;
+
+pub use memory::Tensor;
+pub use simd::Isa;
+pub use topology::usable_cpus;

@@ -1,0 +1,209 @@
+//! The trait every machine implements: the ops of a decoder, with shapes.
+//!
+//! Activations are opaque tensors `[tokens, width]` in whatever element type the backend prefers;
+//! the model allocates them once and reuses them for every step. `t` is the number of new tokens of
+//! the step, known from the plan.
+
+use pagella_arch::{Activation, NormKind, RopeSpec};
+use pagella_formats::Linear;
+
+use crate::{BackendError, KvSpec, StepPlan, TableSource};
+
+/// A norm with its weights as f32, the family's offset already added.
+#[derive(Clone, Debug)]
+pub struct NormWeights {
+    /// Root-mean-square or layer norm.
+    pub kind: NormKind,
+    /// Added to the mean square or variance.
+    pub eps: f32,
+    /// Multipliers. Shape `[width]`, or `[heads, width]` for per-head norms.
+    pub weight: Vec<f32>,
+    /// Added last; layer norms only. Same shape as `weight`.
+    pub bias: Option<Vec<f32>>,
+}
+
+/// Everything attention needs besides the vectors; resolved once per layer at load.
+#[derive(Clone, Debug)]
+pub struct AttentionOp {
+    /// Index of the layer in the cache.
+    pub layer: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Elements per head.
+    pub head_dim: usize,
+    /// Scores are `scale · q·k`.
+    pub scale: f32,
+    /// `s = cap · tanh(s / cap)` on scaled scores, before masking.
+    pub softcap: Option<f32>,
+    /// Keys a query sees at most, itself included.
+    pub window: Option<usize>,
+    /// Clamp of q, k and v, before norm and rotation.
+    pub clip_qkv: Option<f32>,
+}
+
+/// One output of [`Backend::project`].
+pub struct Projection<'a, B: Backend + ?Sized> {
+    /// The linear.
+    pub linear: &'a B::Linear,
+    /// Receives `[t, out_features]`.
+    pub out: &'a mut B::Tensor,
+}
+
+/// A machine that can run decoder steps.
+///
+/// Methods that take a `Step` enqueue work; results are visible to later calls and to the
+/// `read_*` methods. Sizes are the caller's duty: a wrong one is a [`BackendError::Size`].
+pub trait Backend: Send + Sync + 'static {
+    /// Activations `[rows, width]`.
+    type Tensor: Send;
+    /// A linear in the backend's own layout.
+    type Linear: Send + Sync;
+    /// A norm's weights.
+    type Norm: Send + Sync;
+    /// An embedding or position table.
+    type Table: Send + Sync;
+    /// A rotary table.
+    type Rope: Send + Sync;
+    /// The paged cache of all layers.
+    type Kv: Send;
+    /// A plan, made ready for the device.
+    type Step: Send;
+
+    /// `cpu`, `cuda`.
+    fn name(&self) -> &'static str;
+
+    /// One line for people: device, instruction set, threads, arithmetic.
+    fn describe(&self) -> String;
+
+    /// Activations of up to `rows` tokens.
+    fn tensor(&self, rows: usize, width: usize) -> Result<Self::Tensor, BackendError>;
+    /// Lays out a linear for this machine. `source` is not needed afterwards.
+    fn linear(&self, source: &Linear<'_>) -> Result<Self::Linear, BackendError>;
+    /// Takes a norm's weights.
+    fn norm(&self, weights: NormWeights) -> Result<Self::Norm, BackendError>;
+    /// Takes an embedding or position table.
+    fn table(&self, source: TableSource) -> Result<Self::Table, BackendError>;
+    /// Prepares a rotary table for positions below `context`.
+    fn rope(&self, spec: &RopeSpec, context: usize) -> Result<Self::Rope, BackendError>;
+    /// Allocates a paged cache; contents are undefined until appended to.
+    fn kv(&self, spec: &KvSpec) -> Result<Self::Kv, BackendError>;
+
+    /// Bytes of device memory a linear holds.
+    fn linear_bytes(&self, linear: &Self::Linear) -> usize;
+
+    /// Makes a plan ready. Every id is below the rows of the embedding table used later.
+    fn begin(&self, plan: &StepPlan) -> Result<Self::Step, BackendError>;
+
+    /// `out[i] = scale · table[ids[i]]`, plus `positions[position(i)]` when given. `[t, width]`.
+    fn embed(
+        &self,
+        step: &Self::Step,
+        table: &Self::Table,
+        scale: f32,
+        positions: Option<&Self::Table>,
+        out: &mut Self::Tensor,
+    ) -> Result<(), BackendError>;
+
+    /// `out_j = W_j · norm(x) + b_j` for linears that share their input. `x`: `[t, in_features]`.
+    fn project(
+        &self,
+        step: &Self::Step,
+        x: &Self::Tensor,
+        norm: Option<&Self::Norm>,
+        projections: &mut [Projection<'_, Self>],
+    ) -> Result<(), BackendError>;
+
+    /// `residual += scale · (W · x + b)`. `x`: `[t, in_features]`, `residual`: `[t, out_features]`.
+    fn project_add(
+        &self,
+        step: &Self::Step,
+        x: &Self::Tensor,
+        linear: &Self::Linear,
+        scale: f32,
+        residual: &mut Self::Tensor,
+    ) -> Result<(), BackendError>;
+
+    /// `residual += scale · norm(x)`. Both `[t, width]`.
+    fn norm_add(
+        &self,
+        step: &Self::Step,
+        x: &Self::Tensor,
+        norm: &Self::Norm,
+        scale: f32,
+        residual: &mut Self::Tensor,
+    ) -> Result<(), BackendError>;
+
+    /// Clips, norms per head and rotates `q` and `k`, then appends `k` and `v` to the pages of
+    /// every row. `q`: `[t, heads · head_dim]`, changed in place; `k`, `v`: `[t, kv_heads · head_dim]`.
+    #[allow(clippy::too_many_arguments)]
+    fn append(
+        &self,
+        step: &Self::Step,
+        op: &AttentionOp,
+        qk_norm: Option<(&Self::Norm, &Self::Norm)>,
+        rope: Option<&Self::Rope>,
+        q: &mut Self::Tensor,
+        k: &mut Self::Tensor,
+        v: &mut Self::Tensor,
+        kv: &mut Self::Kv,
+    ) -> Result<(), BackendError>;
+
+    /// Causal attention of every new token over its row's pages. `q`, `out`: `[t, heads · head_dim]`.
+    fn attend(
+        &self,
+        step: &Self::Step,
+        op: &AttentionOp,
+        q: &Self::Tensor,
+        kv: &Self::Kv,
+        out: &mut Self::Tensor,
+    ) -> Result<(), BackendError>;
+
+    /// `gate = act(gate) · up`, elementwise on `[t, width]`; `up = None`: `gate = act(gate)`.
+    fn activate(
+        &self,
+        step: &Self::Step,
+        act: Activation,
+        gate: &mut Self::Tensor,
+        up: Option<&Self::Tensor>,
+    ) -> Result<(), BackendError>;
+
+    /// Logits of the plan's `logit_tokens`: gather, norm, head, `scale`, soft-cap.
+    /// `x`: `[t, hidden]`; `out`: `[logit_tokens, out_features]`.
+    #[allow(clippy::too_many_arguments)]
+    fn logits(
+        &self,
+        step: &Self::Step,
+        x: &Self::Tensor,
+        norm: &Self::Norm,
+        head: &Self::Linear,
+        scale: f32,
+        softcap: Option<f32>,
+        out: &mut Self::Tensor,
+    ) -> Result<(), BackendError>;
+
+    /// Copies whole pages, `(from, to)`, in all layers.
+    fn copy_pages(&self, kv: &mut Self::Kv, moves: &[(u32, u32)]) -> Result<(), BackendError>;
+
+    /// Copies the first `tokens` tokens of one page to another, in all layers.
+    fn copy_page_prefix(
+        &self,
+        kv: &mut Self::Kv,
+        from: u32,
+        to: u32,
+        tokens: usize,
+    ) -> Result<(), BackendError>;
+
+    /// Uploads rows, `[rows, width]`; for tests and embeddings from elsewhere.
+    fn write(
+        &self,
+        rows: usize,
+        width: usize,
+        values: &[f32],
+    ) -> Result<Self::Tensor, BackendError>;
+
+    /// Reads the first `rows` rows as f32, waiting for pending work.
+    fn read(&self, tensor: &Self::Tensor, rows: usize, out: &mut Vec<f32>)
+    -> Result<(), BackendError>;
+}

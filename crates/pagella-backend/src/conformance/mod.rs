@@ -1,0 +1,1 @@
+//! Cases every backend must pass, against f64 references.

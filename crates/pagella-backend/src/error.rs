@@ -1,0 +1,43 @@
+//! What a backend can fail with.
+
+/// Why a backend refused or failed an operation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// The backend has no implementation for this.
+    #[error("the {backend} backend cannot do {what}: {hint}")]
+    Unsupported {
+        /// Backend name.
+        backend: &'static str,
+        /// What was asked for.
+        what: String,
+        /// What the user can do instead.
+        hint: String,
+    },
+    /// A buffer or plan does not have the expected size; a defect of the caller.
+    #[error("{what} has size {found}, expected {expected}")]
+    Size {
+        /// Which buffer.
+        what: &'static str,
+        /// Expected number of elements, rows or pages.
+        expected: usize,
+        /// What was passed.
+        found: usize,
+    },
+    /// Memory could not be had.
+    #[error("cannot allocate {bytes} bytes for {what}: lower --cache-tokens or choose a smaller model")]
+    OutOfMemory {
+        /// What the memory was for.
+        what: &'static str,
+        /// How much was asked for.
+        bytes: usize,
+    },
+    /// A worker thread died; the backend cannot be used any longer.
+    #[error("a worker thread of the {backend} backend failed: {message}")]
+    Worker {
+        /// Backend name.
+        backend: &'static str,
+        /// What the thread said.
+        message: String,
+    },
+}

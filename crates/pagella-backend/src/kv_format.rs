@@ -1,0 +1,105 @@
+//! How the paged cache stores keys and values, and how many bytes that takes.
+
+/// Tokens per page. Fixed: page identity, attention spans and copies all count in it.
+pub const PAGE_TOKENS: usize = 256;
+
+/// Encoding of cached keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KvFormat {
+    /// IEEE binary16.
+    F16,
+    /// 8-bit codes with a binary16 scale per 32 rotated elements.
+    Q8,
+    /// 8-bit keys and 4-bit values, known as Q6 by its average width.
+    K8V4,
+    /// 4-bit codes with a binary16 scale per 32 rotated elements.
+    Q4,
+}
+
+impl KvFormat {
+    /// Every format, widest first.
+    pub const ALL: [KvFormat; 4] = [KvFormat::F16, KvFormat::Q8, KvFormat::K8V4, KvFormat::Q4];
+
+    /// Name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            KvFormat::F16 => "fp16",
+            KvFormat::Q8 => "q8",
+            KvFormat::K8V4 => "q6",
+            KvFormat::Q4 => "q4",
+        }
+    }
+
+    /// The format of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|f| f.name() == name)
+    }
+
+    /// Bytes that `elements` keys and as many values of one token take together.
+    pub fn bytes(self, elements: usize) -> usize {
+        let scales = 2 * 2 * elements.div_ceil(32);
+        match self {
+            KvFormat::F16 => 4 * elements,
+            KvFormat::Q8 => 2 * elements + scales,
+            KvFormat::K8V4 => elements + elements.div_ceil(2) + scales,
+            KvFormat::Q4 => 2 * elements.div_ceil(2) + scales,
+        }
+    }
+}
+
+/// Cache geometry of one attention layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvLayer {
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Elements per head.
+    pub head_dim: usize,
+}
+
+/// A paged cache to allocate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvSpec {
+    /// Layers in model order.
+    pub layers: Vec<KvLayer>,
+    /// Encoding.
+    pub format: KvFormat,
+    /// Pages of [`PAGE_TOKENS`] tokens; page ids are `0..pages`.
+    pub pages: usize,
+}
+
+impl KvSpec {
+    /// Bytes one token takes over all layers.
+    pub fn bytes_per_token(&self) -> usize {
+        self.layers.iter().map(|l| self.format.bytes(l.kv_heads * l.head_dim)).sum()
+    }
+
+    /// Bytes of the whole cache.
+    pub fn bytes(&self) -> usize {
+        self.bytes_per_token() * PAGE_TOKENS * self.pages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_per_token_follow_the_formulas() {
+        let spec = |format| KvSpec {
+            layers: vec![KvLayer { kv_heads: 8, head_dim: 128 }; 32],
+            format,
+            pages: 1,
+        };
+        let expected = [131_072, 69_632, 53_248, 36_864];
+        for (format, bytes) in KvFormat::ALL.into_iter().zip(expected) {
+            assert_eq!(spec(format).bytes_per_token(), bytes, "{}", format.name());
+        }
+    }
+
+    #[test]
+    fn names_round_trip() {
+        for format in KvFormat::ALL {
+            assert_eq!(KvFormat::from_name(format.name()), Some(format));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! AVX-512 (F, BW, DQ, VL, VNNI): one register per vector.
+
+use std::arch::x86_64::*;
+
+use super::{Kernel, Simd};
+
+/// One 512-bit register.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512;
+
+/// Runs a kernel compiled for this level.
+///
+/// # Safety
+/// The CPU must have the features named here.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(crate) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
+    // SAFETY: the caller vouches for the features; `Isa::run` is the only caller.
+    unsafe { kernel.run::<Avx512>() }
+}
+
+/// Wraps register-only intrinsics, whose one precondition is the level's features.
+macro_rules! ops {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name($($arg: $ty),*) -> $out {
+            // SAFETY: the features are there (trait contract); pointers are the caller's duty.
+            unsafe { $body }
+        }
+    )*};
+}
+
+impl Simd for Avx512 {
+    type F = __m512;
+    type I = __m512i;
+    const GEMM_ROWS: usize = 12;
+    const GEMV_TILES: usize = 4;
+
+    ops! {
+        splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        load(p: *const f32) -> __m512 = _mm512_loadu_ps(p);
+        store(p: *mut f32, v: __m512) -> () = _mm512_storeu_ps(p, v);
+        load_f16(p: *const u16) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(p.cast()));
+        store_f16(p: *mut u16, v: __m512) -> () = _mm256_storeu_si256(
+            p.cast(),
+            _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v),
+        );
+        load_bf16(p: *const u16) -> __m512 = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())),
+        ));
+        add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps(a, b);
+        fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        fnma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fnmadd_ps(a, b, c);
+        max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
+        abs(a: __m512) -> __m512 = _mm512_abs_ps(a);
+        select_lt(a: __m512, b: __m512, yes: __m512, no: __m512) -> __m512 =
+            _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), no, yes);
+        round_i(a: __m512) -> __m512i = _mm512_cvtps_epi32(a);
+        to_f(a: __m512i) -> __m512 = _mm512_cvtepi32_ps(a);
+        bits_f(a: __m512i) -> __m512 = _mm512_castsi512_ps(a);
+        splat_i(x: i32) -> __m512i = _mm512_set1_epi32(x);
+        load_i(p: *const u32) -> __m512i = _mm512_loadu_si512(p.cast());
+        store_i(p: *mut i32, v: __m512i) -> () = _mm512_storeu_si512(p.cast(), v);
+        load_u8(p: *const u8) -> __m512i = _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()));
+        and(a: __m512i, b: __m512i) -> __m512i = _mm512_and_si512(a, b);
+        or(a: __m512i, b: __m512i) -> __m512i = _mm512_or_si512(a, b);
+        add_i(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
+        sub_i(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi32(a, b);
+        mul_i(a: __m512i, b: __m512i) -> __m512i = _mm512_mullo_epi32(a, b);
+        dot16(acc: __m512i, a: __m512i, b: __m512i) -> __m512i = _mm512_dpwssd_epi32(acc, a, b);
+        prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
+    }
+
+    #[inline(always)]
+    unsafe fn shr<const N: i32>(a: __m512i) -> __m512i {
+        // SAFETY: the features are there (trait contract).
+        unsafe { _mm512_srl_epi32(a, _mm_cvtsi32_si128(N)) }
+    }
+    #[inline(always)]
+    unsafe fn shl<const N: i32>(a: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_sll_epi32(a, _mm_cvtsi32_si128(N)) }
+    }
+    #[inline(always)]
+    unsafe fn shr16<const N: i32>(a: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_srl_epi16(a, _mm_cvtsi32_si128(N)) }
+    }
+}
