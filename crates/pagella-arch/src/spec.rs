@@ -313,6 +313,8 @@ pub struct QuantFacts {
     pub head_bits: Option<u32>,
     /// `checkpoint_format` is `gptq_v2`: zero points are stored without the −1.
     pub gptq_v2: bool,
+    /// `dtype` or `torch_dtype` of the config: how the original weights were stored.
+    pub dtype: Option<String>,
 }
 
 /// Choices of the user that change the spec.
@@ -326,13 +328,15 @@ pub struct SpecOptions {
     pub assume_llama: bool,
 }
 
-/// Rotary scaling asked for by the user instead of the config's.
+/// Rotary scaling asked for by the user.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RopeOverride {
-    /// Positions divided by the factor.
+    /// Positions divided by the factor: replaces a linear factor of the config, and comes on top
+    /// of its other methods.
     Linear(f32),
-    /// NTK base change with this alpha.
+    /// Base multiplied by `alpha^(d / (d − 2))`, before the config's own method.
     NtkAlpha(f32),
-    /// YaRN with this factor.
+    /// YaRN with this factor, in place of the config's method. The original length is the
+    /// config's, or that of its own YaRN.
     Yarn(f32),
 }

@@ -1,0 +1,17 @@
+//! Mistral: Llama with an optional sliding window on every layer (A2).
+
+use super::{FamilyInfo, accept, no_caution};
+use crate::record::{Defaults, Record, WindowRule};
+
+pub(super) const FAMILY: FamilyInfo = FamilyInfo {
+    name: "mistral",
+    architectures: &["MistralForCausalLM"],
+    notes: "Mistral 7B (v0.1 with its 4096-token window), Nemo, Small, Large, Ministral, Zephyr",
+    record: Record {
+        window: WindowRule::Every,
+        defaults: Defaults { context: 131_072, window: Some(4096), ..Defaults::LLAMA },
+        ..Record::LLAMA
+    },
+    check: accept,
+    caution: no_caution,
+};

@@ -1,0 +1,114 @@
+//! Sizes of a model, read once and checked against each other.
+
+use crate::config::Config;
+use crate::error::ArchError;
+use crate::limits;
+use crate::record::Record;
+
+/// Sizes shared by all layers.
+///
+/// Invariants: all within `limits`, `heads` is a multiple of `kv_heads`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    pub vocab: usize,
+    pub hidden: usize,
+    pub layers: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    pub intermediate: usize,
+    /// Context the config states, under whatever name.
+    pub context: usize,
+    /// `max_position_embeddings`, the length scaled rotary methods refer to.
+    pub positions: usize,
+}
+
+impl Geometry {
+    /// Reads the sizes of a dense model.
+    pub fn read(config: &Config, record: &Record) -> Result<Self, ArchError> {
+        let hidden =
+            config.required_count(&["hidden_size", "d_model", "n_embd"], limits::HIDDEN)?;
+        let head_dim = config.count(&["head_dim"], limits::HEAD_DIM)?;
+        let (heads, head_dim) = heads(config, hidden, head_dim.or(record.defaults.head_dim))?;
+        let kv_heads = config
+            .count(&["num_key_value_heads", "attn_config.kv_n_heads"], limits::HEADS)?
+            .unwrap_or(heads);
+        if !heads.is_multiple_of(kv_heads) {
+            let problem = format!(
+                "`num_attention_heads` ({heads}) is not a multiple of `num_key_value_heads` ({kv_heads})"
+            );
+            return Err(config.inconsistent(problem));
+        }
+        let positions = config.count(&["max_position_embeddings"], limits::CONTEXT)?;
+        let context =
+            config.count(CONTEXT_NAMES, limits::CONTEXT)?.unwrap_or(record.defaults.context);
+        Ok(Self {
+            vocab: config.required_count(&["vocab_size"], limits::VOCAB)?,
+            hidden,
+            layers: config
+                .required_count(&["num_hidden_layers", "n_layers", "n_layer"], limits::LAYERS)?,
+            heads,
+            kv_heads,
+            head_dim,
+            intermediate: config.required_count(
+                &["intermediate_size", "ffn_config.ffn_hidden_size", "n_inner"],
+                limits::INTERMEDIATE,
+            )?,
+            context,
+            positions: positions.unwrap_or(context),
+        })
+    }
+
+    /// Outputs of the query projection.
+    pub fn q_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Outputs of the key projection, and of the value projection.
+    pub fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+}
+
+/// Names of the context length; the first ones are written by models that extend their rotary
+/// length and keep the original one in `max_position_embeddings`.
+const CONTEXT_NAMES: &[&str] = &[
+    "max_sequence_length",
+    "model_max_length",
+    "max_position_embeddings",
+    "max_seq_len",
+    "n_positions",
+];
+
+/// Head count and head size; either may be derived from the other.
+fn heads(
+    config: &Config,
+    hidden: usize,
+    head_dim: Option<usize>,
+) -> Result<(usize, usize), ArchError> {
+    const NAMES: &[&str] = &["num_attention_heads", "n_heads", "n_head"];
+    let heads = config.count(NAMES, limits::HEADS)?;
+    let (heads, head_dim) = match (heads, head_dim) {
+        (None, None) => return Err(config.missing(NAMES)),
+        (Some(heads), Some(head_dim)) => return Ok((heads, head_dim)),
+        (Some(heads), None) => (heads, hidden / heads),
+        (None, Some(head_dim)) => (hidden / head_dim, head_dim),
+    };
+    if heads * head_dim != hidden || hidden == 0 {
+        let problem = format!(
+            "`hidden_size` ({hidden}) is not a multiple of the heads or the head size, and no other size is stated"
+        );
+        return Err(config.inconsistent(problem));
+    }
+    let fits = (1..=*limits::HEADS.end()).contains(&(heads as u64))
+        && limits::HEAD_DIM.contains(&(head_dim as u64));
+    if !fits {
+        let problem = format!(
+            "{heads} heads of size {head_dim} derived from `hidden_size` ({hidden}), allowed are {} of {}",
+            limits::HEADS.end(),
+            limits::HEAD_DIM.end()
+        );
+        return Err(config.inconsistent(problem));
+    }
+    Ok((heads, head_dim))
+}

@@ -1,0 +1,88 @@
+//! The two ways in: a model directory, or the bytes of its configuration files.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::assemble::assemble;
+use crate::config::Config;
+use crate::error::{ArchError, excerpt};
+use crate::family;
+use crate::limits::CONFIG_BYTES_MAX;
+use crate::spec::{ModelSpec, SpecOptions};
+
+/// Reads `config.json`, and `generation_config.json` if there is one, of the model in `dir`.
+pub fn load_spec(dir: &Path, options: &SpecOptions) -> Result<ModelSpec, ArchError> {
+    let config_path = dir.join("config.json");
+    let config = read_limited(&config_path)
+        .and_then(|bytes| Config::parse(config_path.display().to_string(), &bytes))?;
+    let generation_path = dir.join("generation_config.json");
+    let generation = match read_limited(&generation_path) {
+        Ok(bytes) => Some(Config::parse(generation_path.display().to_string(), &bytes)?),
+        Err(ArchError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    build(&config, generation.as_ref(), options)
+}
+
+/// [`load_spec`] for bytes in memory: `config.json` and, if there is one, `generation_config.json`.
+pub fn spec_from_json(
+    config: &[u8],
+    generation_config: Option<&[u8]>,
+    options: &SpecOptions,
+) -> Result<ModelSpec, ArchError> {
+    let config = parse_limited("config.json", config)?;
+    let generation = generation_config
+        .map(|bytes| parse_limited("generation_config.json", bytes))
+        .transpose()?;
+    build(&config, generation.as_ref(), options)
+}
+
+fn build(
+    config: &Config,
+    generation: Option<&Config>,
+    options: &SpecOptions,
+) -> Result<ModelSpec, ArchError> {
+    let architecture = architecture(config)?;
+    let family = family::find(config, architecture, options.assume_llama)?;
+    assemble(family, architecture, config, generation, options)
+}
+
+/// The one string in `architectures`.
+fn architecture(config: &Config) -> Result<&str, ArchError> {
+    let refuse = |found: String| Err(ArchError::Architectures { file: config.file(), found });
+    match config.find(&["architectures"]) {
+        None => Err(config.missing(&["architectures"])),
+        Some((_, Value::Array(items))) => match items.as_slice() {
+            [Value::String(name)] => Ok(name),
+            [other] => refuse(excerpt(other)),
+            items => refuse(format!("{} values", items.len())),
+        },
+        Some((_, other)) => refuse(excerpt(other)),
+    }
+}
+
+fn read_limited(path: &Path) -> Result<Vec<u8>, ArchError> {
+    let failed = |source| ArchError::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells "full" from "too large" without trusting the reported size.
+    let file = File::open(path).map_err(failed)?;
+    file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    check_size(&path.display().to_string(), &bytes)?;
+    Ok(bytes)
+}
+
+fn parse_limited(file: &str, bytes: &[u8]) -> Result<Config, ArchError> {
+    check_size(file, bytes)?;
+    Config::parse(file.to_owned(), bytes)
+}
+
+fn check_size(file: &str, bytes: &[u8]) -> Result<(), ArchError> {
+    let size = bytes.len() as u64;
+    if size <= CONFIG_BYTES_MAX {
+        return Ok(());
+    }
+    Err(ArchError::TooLarge { file: file.to_owned(), bytes: size, max: CONFIG_BYTES_MAX })
+}

@@ -1,0 +1,110 @@
+//! Questions about a [`ModelSpec`] that loaders, reports and memory planning share.
+
+use crate::spec::{BiasRule, LayerSpec, LinearSpec, MlpSpec, ModelSpec, NormSpec};
+
+impl ModelSpec {
+    /// Every linear with its label, in order of execution: `layers.3.attn.q`, …, `head`.
+    pub fn linear_specs(&self) -> impl Iterator<Item = (String, &LinearSpec)> {
+        let in_layers = self.layers.iter().enumerate().flat_map(|(i, layer)| {
+            let label = move |(part, linear)| (format!("layers.{i}.{part}"), linear);
+            layer.linear_specs().into_iter().map(label)
+        });
+        in_layers.chain([("head".to_owned(), &self.head.linear)])
+    }
+
+    /// Every norm with its label, in order of execution: `layers.3.attn_pre_norm`, …, `final_norm`.
+    pub fn norm_specs(&self) -> impl Iterator<Item = (String, &NormSpec)> {
+        let in_layers = self.layers.iter().enumerate().flat_map(|(i, layer)| {
+            let label = move |(part, norm)| (format!("layers.{i}.{part}"), norm);
+            layer.norm_specs().into_iter().map(label)
+        });
+        in_layers.chain([("final_norm".to_owned(), &self.final_norm)])
+    }
+
+    /// Keys and values of one token over all layers, in elements.
+    pub fn kv_elements_per_token(&self) -> usize {
+        self.layers.iter().map(|layer| 2 * layer.attn.kv_heads * layer.attn.head_dim).sum()
+    }
+
+    /// Whether the head may use the embedding's weights.
+    pub fn is_tied(&self) -> bool {
+        self.head.linear.bases.contains(&self.embed.name)
+    }
+
+    /// Parameters of the model, in elements. A tied head counts as part of the embedding; biases
+    /// count where the spec requires them, those of layer norms do not.
+    pub fn params(&self) -> u64 {
+        let linears: u64 = self
+            .linear_specs()
+            .filter(|(label, _)| !(label == "head" && self.is_tied()))
+            .map(|(_, linear)| linear.params())
+            .sum();
+        let norms: u64 = self.norm_specs().map(|(_, norm)| norm.params()).sum();
+        let position_rows = if self.embed.positions.is_some() { self.context } else { 0 };
+        let embed = (self.vocab as u64 + position_rows as u64) * self.hidden as u64;
+        linears + norms + embed
+    }
+}
+
+impl LayerSpec {
+    /// Linears of the layer, labelled `attn.q` or `mlp.experts.5.up`, in order of execution.
+    pub fn linear_specs(&self) -> Vec<(String, &LinearSpec)> {
+        let attn = &self.attn;
+        let mut parts = vec![
+            ("attn.q".to_owned(), &attn.q),
+            ("attn.k".to_owned(), &attn.k),
+            ("attn.v".to_owned(), &attn.v),
+            ("attn.o".to_owned(), &attn.o),
+        ];
+        match &self.mlp {
+            MlpSpec::Gated { gate, up, down, .. } => parts.extend([
+                ("mlp.gate".to_owned(), gate),
+                ("mlp.up".to_owned(), up),
+                ("mlp.down".to_owned(), down),
+            ]),
+            MlpSpec::Plain { up, down, .. } => {
+                parts.extend([("mlp.up".to_owned(), up), ("mlp.down".to_owned(), down)]);
+            }
+            MlpSpec::Moe(moe) => {
+                parts.push(("mlp.router".to_owned(), &moe.router));
+                for (e, [gate, up, down]) in moe.experts.iter().enumerate() {
+                    parts.extend([
+                        (format!("mlp.experts.{e}.gate"), gate),
+                        (format!("mlp.experts.{e}.up"), up),
+                        (format!("mlp.experts.{e}.down"), down),
+                    ]);
+                }
+            }
+        }
+        parts
+    }
+
+    /// Norms of the layer, labelled by their role, in order of execution.
+    pub fn norm_specs(&self) -> Vec<(&'static str, &NormSpec)> {
+        let qk = self.attn.qk_norm.as_ref();
+        let all = [
+            ("attn_pre_norm", self.attn_pre_norm.as_ref()),
+            ("attn.q_norm", qk.map(|qk| &qk.q)),
+            ("attn.k_norm", qk.map(|qk| &qk.k)),
+            ("attn_post_norm", self.attn_post_norm.as_ref()),
+            ("mlp_pre_norm", self.mlp_pre_norm.as_ref()),
+            ("mlp_post_norm", self.mlp_post_norm.as_ref()),
+        ];
+        all.into_iter().filter_map(|(label, norm)| Some((label, norm?))).collect()
+    }
+}
+
+impl LinearSpec {
+    /// Weights, and biases if they are required, in elements.
+    pub fn params(&self) -> u64 {
+        let bias = if self.bias == BiasRule::Required { self.out_features } else { 0 };
+        self.in_features as u64 * self.out_features as u64 + bias as u64
+    }
+}
+
+impl NormSpec {
+    /// Weights, in elements.
+    pub fn params(&self) -> u64 {
+        if self.bases.is_empty() { 0 } else { self.width as u64 }
+    }
+}

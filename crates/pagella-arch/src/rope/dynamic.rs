@@ -1,0 +1,15 @@
+//! Dynamic NTK scaling, resolved for the configured context.
+
+use super::{Frequencies, Rotation, default, ntk, stretched_base};
+use crate::error::ArchError;
+use crate::limits;
+
+pub(super) fn frequencies(rotation: &Rotation<'_>) -> Result<Frequencies, ArchError> {
+    let factor = rotation.params.required_float(&["factor"], limits::ROPE_FACTOR)?;
+    let native = rotation.positions as f64;
+    let length = (rotation.context as f64).max(native);
+    let stretch = factor * length / native - (factor - 1.0);
+    let base = stretched_base(rotation.base, stretch, rotation.dim);
+    let base = ntk::checked(rotation.params, base, rotation.dim)?;
+    default::frequencies(&Rotation { base, ..*rotation })
+}

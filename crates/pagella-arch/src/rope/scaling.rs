@@ -1,0 +1,204 @@
+//! Which rotary tables a config asks for: `rope_theta`, `rope_scaling` or `rope_parameters`, per
+//! layer kind where stated, and the user's override.
+
+use super::{Frequencies, METHODS, Method, Rotation, linear, ntk, yarn};
+use crate::config::Config;
+use crate::error::{ArchError, excerpt};
+use crate::geometry::Geometry;
+use crate::limits;
+use crate::record::Record;
+use crate::spec::{RopeOverride, RopeSpec};
+use crate::window::LayerKind;
+
+/// Rotary base of families and configs that state none.
+const THETA_DEFAULT: f64 = 10_000.0;
+
+/// Tables of a model, and which layers use which.
+#[derive(Clone, Debug)]
+pub(crate) struct RopeTables {
+    /// One table, or two when sliding layers have their own.
+    pub tables: Vec<RopeSpec>,
+    sliding: usize,
+}
+
+impl RopeTables {
+    /// Index of the table for a layer.
+    pub fn index(&self, kind: LayerKind) -> usize {
+        match kind {
+            LayerKind::Full => 0,
+            LayerKind::Sliding(_) => self.sliding,
+        }
+    }
+}
+
+/// What every table is made from.
+pub(crate) struct RopeRequest<'a> {
+    pub config: &'a Config,
+    pub record: &'a Record,
+    pub sizes: &'a Geometry,
+    /// Context that will be served, in tokens.
+    pub context: usize,
+    pub user: Option<RopeOverride>,
+}
+
+/// Resolves the rotary tables of a model.
+pub(crate) fn tables(request: &RopeRequest<'_>) -> Result<RopeTables, ArchError> {
+    let stated = scaling_object(request.config)?;
+    let full = stated.object(&["full_attention"])?;
+    let sliding = stated.object(&["sliding_attention"])?;
+    let (full, sliding) = match (full, sliding) {
+        (None, None) => {
+            return Ok(RopeTables { tables: vec![request.table(&stated)?], sliding: 0 });
+        }
+        (Some(full), Some(sliding)) => (full, sliding),
+        (None, _) => return Err(stated.missing(&["full_attention"])),
+        (_, None) => return Err(stated.missing(&["sliding_attention"])),
+    };
+    let (full, sliding) = (request.table(&full)?, request.table(&sliding)?);
+    Ok(if full == sliding {
+        RopeTables { tables: vec![full], sliding: 0 }
+    } else {
+        RopeTables { tables: vec![full, sliding], sliding: 1 }
+    })
+}
+
+impl RopeRequest<'_> {
+    /// The table described by one scaling object.
+    fn table(&self, params: &Config) -> Result<RopeSpec, ArchError> {
+        check_override(self.user)?;
+        let dim = self.rotary_dim(params)?;
+        let theta = params.float(&["rope_theta"], limits::ROPE_THETA)?;
+        let theta = match theta {
+            Some(theta) => theta,
+            None => self
+                .config
+                .float(&["rope_theta", "attn_config.rope_theta"], limits::ROPE_THETA)?
+                .unwrap_or(THETA_DEFAULT),
+        };
+        let base = match self.user {
+            Some(RopeOverride::NtkAlpha(alpha)) => ntk::base(params, theta, f64::from(alpha), dim)?,
+            _ => theta,
+        };
+        let rotation = Rotation {
+            params,
+            dim,
+            base,
+            context: self.context,
+            positions: self.sizes.positions,
+            original: self.original_length(params)?,
+        };
+        let Frequencies { inv_freq, attention_factor } = self.frequencies(&rotation)?;
+        Ok(RopeSpec {
+            style: self.record.rope_style,
+            rotary_dim: dim,
+            inv_freq,
+            attention_factor,
+            position_offset: 0,
+        })
+    }
+
+    fn frequencies(&self, rotation: &Rotation<'_>) -> Result<Frequencies, ArchError> {
+        let kind = kind(rotation.params, self.record)?;
+        let run = |name: &str| method(rotation.params, name)?(rotation);
+        match self.user {
+            Some(RopeOverride::Linear(factor)) if kind == "linear" => {
+                Ok(linear::divide(run("default")?, f64::from(factor)))
+            }
+            Some(RopeOverride::Linear(factor)) => Ok(linear::divide(run(kind)?, f64::from(factor))),
+            Some(RopeOverride::Yarn(factor)) => {
+                let original =
+                    if kind == "yarn" { rotation.original } else { self.sizes.positions };
+                let rotation = Rotation { original, ..*rotation };
+                Ok(yarn::with_factor(&rotation, f64::from(factor)))
+            }
+            Some(RopeOverride::NtkAlpha(_)) | None => run(kind),
+        }
+    }
+
+    /// Rotated width: the first part of each head.
+    fn rotary_dim(&self, params: &Config) -> Result<usize, ArchError> {
+        let names = &["partial_rotary_factor"];
+        let part = match params.float(names, limits::PARTIAL_ROTARY)? {
+            Some(part) => part,
+            None => self.config.float(names, limits::PARTIAL_ROTARY)?.unwrap_or(1.0),
+        };
+        let head_dim = self.sizes.head_dim;
+        // Truncates like transformers; `part` is at most 1.
+        let dim = (head_dim as f64 * part) as usize;
+        if dim == 0 || !dim.is_multiple_of(2) {
+            let problem = format!(
+                "`partial_rotary_factor` {part} of `head_dim` {head_dim} rotates {dim} elements, which must be even and not 0"
+            );
+            return Err(self.config.inconsistent(problem));
+        }
+        Ok(dim)
+    }
+
+    /// Length before scaling. Phi 3 states it at the top level, where it wins; others inside.
+    fn original_length(&self, params: &Config) -> Result<usize, ArchError> {
+        let names = &["original_max_position_embeddings"];
+        let outer = self.config.count(names, limits::CONTEXT)?;
+        let inner = params.count(names, limits::CONTEXT)?;
+        let default = self.record.defaults.original_context;
+        Ok(outer.or(inner).or(default).unwrap_or(self.sizes.positions))
+    }
+}
+
+/// `rope_scaling`, else `rope_parameters` of newer configs, else an empty object.
+fn scaling_object(config: &Config) -> Result<Config, ArchError> {
+    for name in ["rope_scaling", "rope_parameters"] {
+        if let Some(object) = config.object(&[name])?.filter(|object| !object.is_empty()) {
+            return Ok(object);
+        }
+    }
+    Config::parse(config.file(), b"{}")
+}
+
+/// The method's name. `type` and `rope_type` may both be there if they agree or one is `default` (A6).
+fn kind<'a>(params: &'a Config, record: &Record) -> Result<&'a str, ArchError> {
+    let kind = match (params.text(&["rope_type"])?, params.text(&["type"])?) {
+        (None, None) if params.find(&["factor"]).is_some() => {
+            return Err(params.missing(&["rope_type", "type"]));
+        }
+        (None, None) => "default",
+        (Some(kind), None) | (None, Some(kind)) => kind,
+        (Some("default"), Some(kind)) | (Some(kind), Some("default")) => kind,
+        (Some(new), Some(old)) if new == old => new,
+        (Some(new), Some(old)) => {
+            let (new, old) = (excerpt(&new.into()), excerpt(&old.into()));
+            return Err(params.inconsistent(format!("`rope_type` is {new} but `type` is {old}")));
+        }
+    };
+    Ok(match kind {
+        "yarn" if record.yarn_means_longrope => "longrope",
+        kind => kind,
+    })
+}
+
+fn method(params: &Config, kind: &str) -> Result<Method, ArchError> {
+    let found = METHODS.iter().find(|(name, _)| *name == kind);
+    found.map(|(_, method)| *method).ok_or_else(|| ArchError::UnknownRopeKind {
+        file: params.file(),
+        key: params.path("rope_type"),
+        kind: excerpt(&kind.into()),
+        known: METHODS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+fn check_override(user: Option<RopeOverride>) -> Result<(), ArchError> {
+    let (option, value, range) = match user {
+        None => return Ok(()),
+        Some(RopeOverride::Linear(factor)) => ("rope linear factor", factor, limits::ROPE_FACTOR),
+        Some(RopeOverride::NtkAlpha(alpha)) => ("rope alpha", alpha, limits::NTK_ALPHA),
+        Some(RopeOverride::Yarn(factor)) => ("rope yarn factor", factor, limits::ROPE_FACTOR),
+    };
+    if range.contains(&f64::from(value)) {
+        return Ok(());
+    }
+    Err(ArchError::BadOption {
+        option,
+        value: value.to_string(),
+        min: range.start().to_string(),
+        max: range.end().to_string(),
+    })
+}

@@ -1,0 +1,63 @@
+//! Control ids and quantisation facts: what config files say about things other than structure.
+
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::error::ArchError;
+use crate::limits;
+use crate::spec::{QuantFacts, TokenIds};
+
+/// Control ids. All end-of-sequence ids are kept, those for generation first (A37).
+pub(crate) fn token_ids(
+    config: &Config,
+    generation: Option<&Config>,
+) -> Result<TokenIds, ArchError> {
+    let mut eos = Vec::new();
+    for file in generation.into_iter().chain([config]) {
+        for id in ids(file, "eos_token_id")? {
+            if !eos.contains(&id) {
+                eos.push(id);
+            }
+        }
+    }
+    let first = |key| -> Result<Option<u32>, ArchError> { Ok(ids(config, key)?.first().copied()) };
+    Ok(TokenIds { bos: first("bos_token_id")?, eos, pad: first("pad_token_id")? })
+}
+
+/// What `quantization_config` says.
+pub(crate) fn quant_facts(config: &Config) -> Result<QuantFacts, ArchError> {
+    let dtype = config.text(&["dtype", "torch_dtype"])?.map(str::to_owned);
+    let Some(quant) = config.object(&["quantization_config"])? else {
+        return Ok(QuantFacts { dtype, ..QuantFacts::default() });
+    };
+    let head_bits = quant.count(&["head_bits"], 0..=64)?;
+    Ok(QuantFacts {
+        method: quant.text(&["quant_method"])?.map(str::to_lowercase),
+        bits: quant.float(&["bits"], limits::QUANT_BITS)?,
+        head_bits: head_bits.and_then(|bits| u32::try_from(bits).ok()),
+        gptq_v2: quant.text(&["checkpoint_format"])? == Some("gptq_v2"),
+        dtype,
+    })
+}
+
+/// An id or a list of ids; −1, which old configs write for "none", is left out.
+fn ids(config: &Config, key: &str) -> Result<Vec<u32>, ArchError> {
+    let Some((key, value)) = config.find(&[key]) else {
+        return Ok(Vec::new());
+    };
+    let items = match value {
+        Value::Array(items) => items.as_slice(),
+        single => std::slice::from_ref(single),
+    };
+    if items.len() > limits::EOS_IDS_MAX {
+        let problem = format!(
+            "`{key}` lists {} ids, at most {} are allowed",
+            items.len(),
+            limits::EOS_IDS_MAX
+        );
+        return Err(config.inconsistent(problem));
+    }
+    let read = |item| config.integer(key, item, limits::TOKEN_ID);
+    let numbers = items.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(numbers.into_iter().filter_map(|number| u32::try_from(number).ok()).collect())
+}
