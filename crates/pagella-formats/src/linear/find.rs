@@ -1,0 +1,61 @@
+//! Which tensors make a linear, decided from their names alone.
+
+use super::{LinearKind, LinearRequest};
+use crate::checkpoint::Checkpoint;
+use crate::error::FormatError;
+use crate::tensor::TensorView;
+use crate::unsupported;
+
+/// Suffix of the weights by kind, in the order of precedence; the last is a bare name.
+const SUFFIXES: [(&str, LinearKind); 4] = [
+    (".q_weight", LinearKind::Exl2),
+    (".qweight", LinearKind::Gptq),
+    (".weight", LinearKind::Plain),
+    ("", LinearKind::Plain),
+];
+
+/// The weights of a linear.
+pub(crate) struct Found<'a> {
+    pub kind: LinearKind,
+    pub base: String,
+    pub weight: TensorView<'a>,
+    /// Whether this is the fused tensor of the request.
+    pub fused: bool,
+}
+
+/// The kind and base name under which a linear is stored; `None` when it is not there.
+pub fn find_linear(
+    checkpoint: &Checkpoint,
+    request: &LinearRequest<'_>,
+) -> Option<(LinearKind, String)> {
+    locate(checkpoint, request).map(|found| (found.kind, found.base))
+}
+
+/// The first existing weights: the fused tensor, then the bases in order.
+pub(super) fn locate<'a>(
+    checkpoint: &'a Checkpoint,
+    request: &LinearRequest<'_>,
+) -> Option<Found<'a>> {
+    candidates(request).find_map(|(base, fused)| {
+        SUFFIXES.iter().find_map(|(suffix, kind)| {
+            let weight = checkpoint.tensor(&format!("{base}{suffix}"))?;
+            Some(Found { kind: *kind, base: base.to_owned(), weight, fused })
+        })
+    })
+}
+
+/// Why nothing was found: another format under these names, or nothing at all.
+pub(super) fn missing(checkpoint: &Checkpoint, request: &LinearRequest<'_>) -> FormatError {
+    candidates(request)
+        .find_map(|(base, _)| unsupported::betrayed(checkpoint, base))
+        .unwrap_or_else(|| FormatError::MissingLinear {
+            path: checkpoint.source().to_owned(),
+            tried: candidates(request).map(|(base, _)| format!("`{base}`")).collect(),
+        })
+}
+
+/// Base names to try, with whether they are the fused one.
+fn candidates<'r>(request: &LinearRequest<'r>) -> impl Iterator<Item = (&'r str, bool)> {
+    let fused = request.fused.map(|part| (part.base, true));
+    fused.into_iter().chain(request.bases.iter().map(|base| (base.as_str(), false)))
+}

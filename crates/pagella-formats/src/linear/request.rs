@@ -1,0 +1,47 @@
+//! What a model loader asks for when it wants one linear.
+
+use std::ops::Range;
+
+/// Where to find one linear and what it must be.
+#[derive(Clone, Copy, Debug)]
+pub struct LinearRequest<'a> {
+    /// Alternative base names, tried in order; per base `.q_weight`, `.qweight`, `.weight`, bare.
+    pub bases: &'a [String],
+    /// A tensor that holds this linear among others; it is tried first and wins.
+    pub fused: Option<FusedPart<'a>>,
+    /// Length of the vectors it takes.
+    pub in_features: usize,
+    /// Length of the vectors it gives.
+    pub out_features: usize,
+    /// Whether there must be a bias.
+    pub bias: BiasRule,
+    /// Plain weights are stored `[in, out]`.
+    pub transposed: bool,
+    /// GPTQ zero points are stored as they are, not less one.
+    pub gptq_v2: bool,
+}
+
+/// Which part of a fused tensor is meant.
+#[derive(Clone, Copy, Debug)]
+pub struct FusedPart<'a> {
+    /// Base name of the fused tensor.
+    pub base: &'a str,
+    /// Its extent along the axis that is cut, normally the outputs of all parts together.
+    pub total_out: usize,
+    /// Ranges along that axis, taken in this order.
+    ///
+    /// They add up to `out_features`. The one other case is a `transposed` plain tensor stacked
+    /// along its inputs, `[total_out, out_features]`, where one range of `in_features` is taken.
+    pub rows: &'a [Range<usize>],
+}
+
+/// Whether a linear has a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BiasRule {
+    /// It must be there.
+    Required,
+    /// It must be absent, or all zero.
+    Forbidden,
+    /// The files decide.
+    IfPresent,
+}
