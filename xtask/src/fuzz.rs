@@ -25,14 +25,21 @@ pub fn manifest(workspace: &Workspace) -> PathBuf {
     workspace.root.join("fuzz").join("Cargo.toml")
 }
 
+/// A cargo subcommand on the fuzz crate, for the stable compiler. libFuzzer is a default feature,
+/// because cargo-fuzz expects it; everything else does without.
+pub fn cargo(workspace: &Workspace, subcommand: &str) -> Command {
+    let mut cargo = workspace.cargo();
+    cargo.args([subcommand, "--no-default-features", "--manifest-path"]).arg(manifest(workspace));
+    cargo.arg("--target-dir").arg(workspace.target_dir());
+    cargo
+}
+
 /// The command that mutates inputs for `seconds` per target; no targets means all.
 pub fn smoke(workspace: &Workspace, seconds: u64, targets: &[String]) -> Command {
-    let mut cargo = workspace.cargo();
-    // libFuzzer is a default feature because cargo-fuzz expects it; this program does without.
-    cargo.args(["run", "--quiet", "--no-default-features", "--bin", "smoke", "--manifest-path"]);
-    cargo.arg(manifest(workspace)).arg("--target-dir").arg(workspace.target_dir());
-    cargo.args(["--", "--seconds", &seconds.to_string()]).args(targets);
-    cargo
+    let mut command = cargo(workspace, "run");
+    command.args(["--quiet", "--bin", "smoke", "--", "--seconds", &seconds.to_string()]);
+    command.args(targets);
+    command
 }
 
 fn parse(args: &[String]) -> Result<(u64, Vec<String>)> {

@@ -37,7 +37,11 @@ pub const STAGES: &[Stage] = &[
 ];
 
 fn fmt(workspace: &Workspace) -> Result<Outcome> {
-    check(workspace.cargo().args(["fmt", "--all", "--check"]))
+    let mut main = workspace.cargo();
+    main.args(["fmt", "--all", "--check"]);
+    let mut fuzz = workspace.cargo();
+    fuzz.args(["fmt", "--check", "--manifest-path"]).arg(fuzz::manifest(workspace));
+    check_both(main, fuzz)
 }
 
 fn tidy_rules(workspace: &Workspace) -> Result<Outcome> {
@@ -52,14 +56,12 @@ fn tidy_rules(workspace: &Workspace) -> Result<Outcome> {
 }
 
 fn clippy(workspace: &Workspace) -> Result<Outcome> {
-    check(workspace.cargo().args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ]))
+    let deny_warnings = ["--", "-D", "warnings"];
+    let mut main = workspace.cargo();
+    main.args(["clippy", "--workspace", "--all-targets"]).args(deny_warnings);
+    let mut fuzz = fuzz::cargo(workspace, "clippy");
+    fuzz.arg("--all-targets").args(deny_warnings);
+    check_both(main, fuzz)
 }
 
 fn tests(workspace: &Workspace) -> Result<Outcome> {
@@ -105,10 +107,15 @@ fn deny(workspace: &Workspace) -> Result<Outcome> {
 }
 
 fn fuzz_targets(workspace: &Workspace) -> Result<Outcome> {
-    if !fuzz::manifest(workspace).is_file() {
-        return Ok(Outcome::Skipped("no fuzz crate in this checkout".into()));
-    }
     check(&mut fuzz::smoke(workspace, FUZZ_SECONDS, &[]))
+}
+
+/// Runs the command for the workspace and the one for the fuzz crate, which is not a member of it;
+/// the second also when the first fails.
+fn check_both(mut main: Command, mut fuzz: Command) -> Result<Outcome> {
+    let outcomes = [check(&mut main)?, check(&mut fuzz)?];
+    let failed = outcomes.into_iter().find(|outcome| matches!(outcome, Outcome::Failed(_)));
+    Ok(failed.unwrap_or(Outcome::Passed(String::new())))
 }
 
 /// Runs a command with its output shown; fails when its status says so.

@@ -115,8 +115,8 @@ fn cases() -> Vec<(&'static str, OwnedLinear)> {
     let mixed = [(8u8, 0.1f32, 32usize), (6, 0.2, 128), (4, 0.4, 64), (3, 0.3, 128)];
     cases.push(("mixed", synthetic::exl2(1184, 80, &mixed, 7)));
     cases.push(("long", synthetic::exl2(2304, 32, &[(5, 0.3, 64), (4, 0.7, 128)], 8)));
-    cases.push(("gptq", synthetic::gptq(256, 64, 128, synthetic::RowOrder::Consecutive, 9)));
-    cases.push(("gptq-act", synthetic::gptq(512, 32, 64, synthetic::RowOrder::Activation, 10)));
+    cases.push(("gptq", synthetic::gptq(256, 64, 128, synthetic::RowOrder::Sequential, 9)));
+    cases.push(("gptq-act", synthetic::gptq(512, 32, 64, synthetic::RowOrder::Shuffled, 10)));
     cases.push(("f16", synthetic::plain_f16(200, 40, 11)));
     cases
 }
