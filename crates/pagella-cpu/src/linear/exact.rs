@@ -138,11 +138,11 @@ impl<const M: usize> ExactGemv<'_, M> {
                         for t in 0..T {
                             codes[t] = quad::<S, B>(lines.add(t * stride), $q);
                         }
-                        let x = x.add(4 * $q * M);
-                        chain_row::<S, T, M, B, 0>(&codes, &scale, &offset, x, acc);
-                        chain_row::<S, T, M, B, 1>(&codes, &scale, &offset, x, acc);
-                        chain_row::<S, T, M, B, 2>(&codes, &scale, &offset, x, acc);
-                        chain_row::<S, T, M, B, 3>(&codes, &scale, &offset, x, acc);
+                        let rows = x.add(4 * $q * M);
+                        chain_row::<S, T, M, B, 0>(&codes, &scale, &offset, rows, acc);
+                        chain_row::<S, T, M, B, 1>(&codes, &scale, &offset, rows, acc);
+                        chain_row::<S, T, M, B, 2>(&codes, &scale, &offset, rows, acc);
+                        chain_row::<S, T, M, B, 3>(&codes, &scale, &offset, rows, acc);
                     )*};
                 }
                 step!(0 1 2 3 4 5 6 7);
@@ -291,11 +291,11 @@ unsafe fn expand<S: Simd, const B: u8>(
             macro_rules! step {
                 ($($q:literal)*) => {$(
                     let codes = quad::<S, B>(lines, $q);
-                    let out = out.add(4 * $q * LANES);
-                    S::store(out, weight::<S, B, 0>(codes, scale, offset));
-                    S::store(out.add(LANES), weight::<S, B, 1>(codes, scale, offset));
-                    S::store(out.add(2 * LANES), weight::<S, B, 2>(codes, scale, offset));
-                    S::store(out.add(3 * LANES), weight::<S, B, 3>(codes, scale, offset));
+                    let rows = out.add(4 * $q * LANES);
+                    S::store(rows, weight::<S, B, 0>(codes, scale, offset));
+                    S::store(rows.add(LANES), weight::<S, B, 1>(codes, scale, offset));
+                    S::store(rows.add(2 * LANES), weight::<S, B, 2>(codes, scale, offset));
+                    S::store(rows.add(3 * LANES), weight::<S, B, 3>(codes, scale, offset));
                 )*};
             }
             step!(0 1 2 3 4 5 6 7);
