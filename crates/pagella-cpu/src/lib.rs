@@ -9,7 +9,11 @@
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
+mod kv;
+#[allow(unsafe_code)]
 mod memory;
+#[allow(unsafe_code)]
+mod ops;
 #[allow(unsafe_code)]
 mod simd;
 #[allow(unsafe_code)]

@@ -27,7 +27,7 @@ const ERF: [f32; 7] = [
     -0.026_854_211,
     0.112_835_94,
     -0.376_126_26,
-    1.128_379_1,
+    std::f32::consts::FRAC_2_SQRT_PI,
 ];
 /// `ln erfc x` in x; error 1.7e-8 on [1, 4].
 const LN_ERFC: [f32; 9] = [
@@ -119,7 +119,7 @@ pub(crate) unsafe fn quick_gelu<S: Simd>(x: S::F) -> S::F {
 /// As for [`Simd`].
 #[inline(always)]
 pub(crate) unsafe fn gelu_tanh<S: Simd>(x: S::F) -> S::F {
-    const TWO_SQRT_2_OVER_PI: f32 = 1.595_769_1;
+    const TWO_SQRT_2_OVER_PI: f32 = 1.595_769;
     const CUBIC: f32 = 0.044_715 * TWO_SQRT_2_OVER_PI;
     // SAFETY: register operations of the level the caller is compiled for.
     unsafe {

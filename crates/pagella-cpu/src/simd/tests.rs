@@ -126,8 +126,8 @@ fn worst(
         for (&x, &y) in inputs.as_flattened().iter().zip(values.as_flattened()) {
             let found = error(f64::from(y), function.exact(f64::from(x)), f64::from(x));
             // A NaN must not pass as small.
-            if !(found <= worst.0) {
-                worst = (found, x);
+            if found > worst.0 || found.is_nan() {
+                worst = (if found.is_nan() { f64::INFINITY } else { found }, x);
             }
         }
     });
