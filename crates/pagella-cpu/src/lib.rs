@@ -8,10 +8,15 @@
 
 #![deny(unsafe_code)]
 
+mod backend;
+#[allow(unsafe_code)]
+mod kv;
 #[allow(unsafe_code)]
 mod linear;
 #[allow(unsafe_code)]
 mod memory;
+#[allow(unsafe_code)]
+mod ops;
 #[allow(unsafe_code)]
 mod simd;
 #[allow(unsafe_code)]
@@ -19,6 +24,7 @@ mod threads;
 #[allow(unsafe_code)]
 mod topology;
 
+pub use backend::{CpuBackend, CpuOptions, CpuStep};
 pub use linear::{CpuLinear, MathMode};
 pub use memory::Tensor;
 pub use simd::Isa;

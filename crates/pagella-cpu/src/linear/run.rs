@@ -1,6 +1,6 @@
 //! Running linears: how the work is cut into tasks and which kernel takes them.
 //!
-//! Up to five token rows stream the weights once (GEMV). More rows unpack a panel of 64 columns
+//! One or two token rows stream the weights once (GEMV). More rows unpack a panel of 64 columns
 //! per cut of `K` and multiply it with all token rows (GEMM). The choice never changes a bit.
 
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ use crate::simd::{Isa, Kernel, LANES, Simd};
 use crate::threads::Pool;
 
 /// Most token rows that take the GEMV path.
-pub(crate) const GEMV_ROWS_MAX: usize = 5;
+pub(crate) const GEMV_ROWS_MAX: usize = 2;
 /// Column tiles of a panel.
 const PANEL_TILES: usize = 4;
 /// Packed rows of a panel: 64 columns of it stay in the second-level cache.
@@ -76,8 +76,8 @@ impl Kernel for TileRows {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> &'static [usize] {
         match S::GEMM_ROWS {
-            12.. => &[6, 8, 12],
-            6.. => &[6],
+            12.. => &[4, 8, 12],
+            6.. => &[4, 6],
             _ => &[4],
         }
     }
@@ -129,11 +129,11 @@ fn gemv(isa: Isa, job: &Job<'_>, tiles: Range<usize>) {
                         isa.run(ExactGemv::<$m> { linear, input, tiles, output })
                     }
                 )*
-                _ => unreachable!("at most five rows; plain weights take exact inputs"),
+                _ => unreachable!("at most two rows; plain weights take exact inputs"),
             }
         };
     }
-    rows!(1 2 3 4 5)
+    rows!(1 2)
 }
 
 /// Calls a kernel with the token rows of a tile as a constant.

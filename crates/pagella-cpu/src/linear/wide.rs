@@ -36,16 +36,10 @@ impl<const M: usize> Kernel for WideGemv<'_, M> {
         let mut tile = self.tiles.start;
         // SAFETY: all tiles of the range exist; the output columns are this task's own.
         unsafe {
-            if S::GEMV_TILES >= 4 && M <= 2 {
+            if S::GEMV_TILES >= 4 {
                 while tile + 4 <= self.tiles.end {
                     self.tiles_at::<S, 4>(tile);
                     tile += 4;
-                }
-            }
-            if S::GEMV_TILES >= 2 && M <= 4 {
-                while tile + 2 <= self.tiles.end {
-                    self.tiles_at::<S, 2>(tile);
-                    tile += 2;
                 }
             }
             while tile < self.tiles.end {

@@ -94,7 +94,7 @@ impl Simd for Avx2 {
             _mm256_cvtph_ps(_mm_loadu_si128(p.add(8).cast())),
         );
         store_f16(p: *mut u16, v: F) -> () = {
-            const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+            const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
             _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<NEAREST>(v.0));
             _mm_storeu_si128(p.add(8).cast(), _mm256_cvtps_ph::<NEAREST>(v.1))
         };

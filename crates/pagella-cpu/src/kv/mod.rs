@@ -1,0 +1,190 @@
+//! The paged cache: keys and values of all layers in pages of 256 tokens.
+//!
+//! Per layer a plane of keys and one of values, `[page][kv_head]` slots each, plus scales for the
+//! quantised formats. A slot is contiguous, so attention streams through one head of one page.
+//!
+//! | format | keys of a slot | values of a slot |
+//! |---|---|---|
+//! | F16 | `[D][256]` binary16 | `[256][D]` binary16 |
+
+mod append;
+mod f16;
+mod memory;
+mod plane;
+
+pub(crate) use append::append;
+use pagella_backend::{BackendError, KvFormat, KvLayer, KvSpec, PAGE_TOKENS, StepPlan};
+use plane::{Order, Plane};
+
+use crate::simd::{Isa, LANES};
+
+/// The cache of all layers.
+pub struct KvPages {
+    pub(crate) format: KvFormat,
+    pub(crate) pages: usize,
+    pub(crate) layers: Vec<LayerPages>,
+    /// Scratch of [`KvPages::expect_own_pages`].
+    written: Vec<u32>,
+    /// Scratch of [`append`].
+    segments: Vec<append::Segment>,
+}
+
+/// The pages of one layer.
+pub(crate) struct LayerPages {
+    pub(crate) kv_heads: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) keys: Plane,
+    pub(crate) values: Plane,
+}
+
+impl LayerPages {
+    fn new(layer: &KvLayer, pages: usize) -> Result<Self, BackendError> {
+        let KvLayer { kv_heads, head_dim } = *layer;
+        let keys = Order::TokenInner { unit_bytes: 2 };
+        Ok(LayerPages {
+            kv_heads,
+            head_dim,
+            keys: Plane::new(pages, kv_heads, 2 * head_dim, keys)?,
+            values: Plane::new(pages, kv_heads, 2 * head_dim, Order::TokenOuter)?,
+        })
+    }
+
+    /// Widens the first `tokens` tokens of a slot into panels: keys `[D][256]`, values
+    /// `[256][padded]`, where `padded` is the head size rounded up to whole vectors. Elements
+    /// beyond those are not meaningful.
+    pub(crate) fn widen(
+        &self,
+        isa: Isa,
+        (page, head): (usize, usize),
+        tokens: usize,
+        keys: &mut [f32],
+        values: &mut [f32],
+    ) {
+        let padded = self.head_dim.next_multiple_of(LANES);
+        isa.run(f16::Widen {
+            source: self.keys.slot_ptr(page, head).cast(),
+            source_step: PAGE_TOKENS,
+            target: keys,
+            target_step: PAGE_TOKENS,
+            rows: self.head_dim,
+            width: tokens,
+        });
+        isa.run(f16::Widen {
+            source: self.values.slot_ptr(page, head).cast(),
+            source_step: self.head_dim,
+            target: values,
+            target_step: padded,
+            rows: tokens,
+            width: self.head_dim,
+        });
+    }
+
+    pub(crate) fn planes(&mut self) -> impl Iterator<Item = &mut Plane> {
+        [&mut self.keys, &mut self.values].into_iter()
+    }
+}
+
+impl KvPages {
+    /// Reserves `spec.bytes()`; memory is backed where it is written.
+    pub(crate) fn new(spec: &KvSpec) -> Result<Self, BackendError> {
+        if spec.format != KvFormat::F16 {
+            return Err(BackendError::Unsupported {
+                backend: "cpu",
+                what: format!("a {} cache", spec.format.name()),
+                hint: format!("use {}", KvFormat::F16.name()),
+            });
+        }
+        let layers = spec.layers.iter().map(|layer| LayerPages::new(layer, spec.pages));
+        Ok(KvPages {
+            format: spec.format,
+            pages: spec.pages,
+            layers: layers.collect::<Result<_, _>>()?,
+            written: Vec::new(),
+            segments: Vec::new(),
+        })
+    }
+
+    /// The pages of a layer, checked against the caller's geometry.
+    pub(crate) fn layer(
+        &self,
+        index: usize,
+        kv_heads: usize,
+        head_dim: usize,
+    ) -> Result<&LayerPages, BackendError> {
+        let size = |what, expected, found| Err(BackendError::Size { what, expected, found });
+        let Some(layer) = self.layers.get(index) else {
+            return size("cache layers", index + 1, self.layers.len());
+        };
+        if layer.kv_heads != kv_heads {
+            return size("cache heads", layer.kv_heads, kv_heads);
+        }
+        if layer.head_dim != head_dim {
+            return size("cache head size", layer.head_dim, head_dim);
+        }
+        Ok(layer)
+    }
+
+    /// Checks that every page of the plan exists.
+    pub(crate) fn expect_pages(&self, plan: &StepPlan) -> Result<(), BackendError> {
+        let largest = (0..plan.rows()).flat_map(|r| plan.pages(r)).copied().max();
+        self.expect_page(largest.unwrap_or(0))
+    }
+
+    fn expect_page(&self, page: u32) -> Result<(), BackendError> {
+        if (page as usize) < self.pages {
+            return Ok(());
+        }
+        let expected = page as usize + 1;
+        Err(BackendError::Size { what: "cache pages", expected, found: self.pages })
+    }
+
+    /// Checks that no two rows of the plan write to one page.
+    fn expect_own_pages(&mut self, plan: &StepPlan) -> Result<(), BackendError> {
+        self.written.clear();
+        for r in 0..plan.rows() {
+            self.written.extend(&plan.pages(r)[plan.past(r) / PAGE_TOKENS..]);
+        }
+        let expected = self.written.len();
+        self.written.sort_unstable();
+        self.written.dedup();
+        if self.written.len() != expected {
+            let found = self.written.len();
+            return Err(BackendError::Size { what: "pages to write", expected, found });
+        }
+        Ok(())
+    }
+
+    /// Copies whole pages, `(from, to)` one after the other, in all layers.
+    pub(crate) fn copy_pages(&mut self, moves: &[(u32, u32)]) -> Result<(), BackendError> {
+        for &(from, to) in moves {
+            self.expect_page(from.max(to))?;
+        }
+        for plane in self.layers.iter_mut().flat_map(LayerPages::planes) {
+            for &(from, to) in moves {
+                plane.copy_page(from as usize, to as usize);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the first `tokens` tokens of one page to another, in all layers.
+    pub(crate) fn copy_page_prefix(
+        &mut self,
+        from: u32,
+        to: u32,
+        tokens: usize,
+    ) -> Result<(), BackendError> {
+        self.expect_page(from.max(to))?;
+        if tokens > PAGE_TOKENS {
+            let (expected, found) = (PAGE_TOKENS, tokens);
+            return Err(BackendError::Size { what: "tokens of a page", expected, found });
+        }
+        for plane in self.layers.iter_mut().flat_map(LayerPages::planes) {
+            plane.copy_prefix(from as usize, to as usize, tokens);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

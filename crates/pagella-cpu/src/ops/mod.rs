@@ -1,0 +1,12 @@
+//! Everything a decoder step does besides linears: embedding, norms, rotation, activations,
+//! attention.
+//!
+//! Each op checks sizes, cuts the work into tasks for the pool and runs a kernel per task. What a
+//! task computes never depends on how the work was cut.
+
+pub(crate) mod activate;
+pub(crate) mod attention;
+pub(crate) mod embed;
+pub(crate) mod lanes;
+pub(crate) mod norm;
+pub(crate) mod rope;
