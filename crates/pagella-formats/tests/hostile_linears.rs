@@ -181,6 +181,25 @@ fn gptq_shapes_and_groups_must_agree() {
 }
 
 #[test]
+fn tensor_size_product_and_sum_wrap() {
+    // Extents that no file could hold are legal next to an extent of zero.
+    for huge in [usize::MAX / 32, usize::MAX / 2, usize::MAX] {
+        for shape in [[huge, 0], [0, huge]] {
+            for suffix in ["q_weight", "q_scale"] {
+                let tensors = replace(exl2(), suffix, Dtype::I32, &shape);
+                check_refused(&tensors, SIZE, "wrong_shape", suffix);
+            }
+            for suffix in ["qweight", "qzeros"] {
+                let tensors = replace(gptq(RowOrder::Sequential), suffix, Dtype::I32, &shape);
+                check_refused(&tensors, SIZE, "wrong_shape", suffix);
+            }
+            let plain = [Tensor::zeros("layer.weight", Dtype::F16, &shape)];
+            check_refused(&plain, SIZE, "wrong_shape", "layer.weight");
+        }
+    }
+}
+
+#[test]
 fn gptq_without_an_order_has_consecutive_groups() {
     let base = gptq(RowOrder::Sequential);
     let zeros = replace(base.clone(), "g_idx", Dtype::I32, &[160]);

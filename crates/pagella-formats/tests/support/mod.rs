@@ -22,7 +22,8 @@ impl Tensor {
     /// A tensor of zeros.
     pub fn zeros(name: &str, dtype: Dtype, shape: &[usize]) -> Self {
         let bits = dtype.bits().unwrap() as usize;
-        let data = vec![0; shape.iter().product::<usize>() * bits / 8];
+        let elements = shape.iter().fold(1usize, |n, extent| n.saturating_mul(*extent));
+        let data = vec![0; elements * bits / 8];
         Self { name: name.to_owned(), dtype, shape: shape.to_vec(), data }
     }
 }
