@@ -11,7 +11,7 @@ use crate::synthetic;
 use crate::words::WordMatrix;
 
 /// SHA-256 of little-endian binary16 values, in hex.
-pub(crate) fn sha256(values: &[f16]) -> String {
+fn sha256(values: &[f16]) -> String {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
