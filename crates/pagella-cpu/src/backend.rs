@@ -1,6 +1,6 @@
 //! `CpuBackend`: the trait, wired to the kernels.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use pagella_arch::{Activation, RopeSpec};
 use pagella_backend::{
@@ -9,7 +9,7 @@ use pagella_backend::{
 use pagella_formats::Linear;
 
 use crate::kv::{self, KvPages};
-use crate::linear::{self, CpuLinear, Layouts, MathMode, RowSource, Target};
+use crate::linear::{self, CpuLinear, InputBuffers, Layouts, Machine, MathMode, RowSource, Target};
 use crate::memory::Tensor;
 use crate::ops::activate::{activate, finish_logits};
 use crate::ops::attention::attend;
@@ -53,6 +53,7 @@ struct Shared {
     math: MathMode,
     pool: Pool,
     layouts: Layouts,
+    buffers: Mutex<InputBuffers>,
 }
 
 /// A plan on the CPU is just the plan.
@@ -75,7 +76,13 @@ impl CpuBackend {
         let pinned = options.pin && threads <= cpus.len();
         let pool = Pool::new(threads, pinned.then_some(&cpus));
         let isa = options.isa.unwrap_or_else(Isa::best);
-        let shared = Shared { isa, math: options.math, pool, layouts: Layouts::default() };
+        let shared = Shared {
+            isa,
+            math: options.math,
+            pool,
+            layouts: Layouts::default(),
+            buffers: Mutex::default(),
+        };
         Ok(CpuBackend { shared: Arc::new(shared) })
     }
 
@@ -103,13 +110,14 @@ impl CpuBackend {
         row_of: &(dyn Fn(usize) -> usize + Sync),
         targets: &mut [Target<'_>],
     ) -> Result<(), BackendError> {
-        let Shared { isa, math, pool, .. } = &*self.shared;
+        let Shared { isa, math, pool, buffers, .. } = &*self.shared;
         let source = |i: usize, out: &mut [f32]| match norm {
             Some(norm) => norm_row(*isa, norm, x.row(row_of(i)), out),
             None => out.copy_from_slice(x.row(row_of(i))),
         };
         let source: &RowSource<'_> = &source;
-        linear::run_all(*isa, pool, *math, rows, source, targets)
+        let machine = Machine { isa: *isa, pool, math: *math, buffers };
+        linear::run_all(&machine, rows, source, targets)
     }
 }
 
@@ -309,12 +317,7 @@ impl Backend for CpuBackend {
         Ok(tensor)
     }
 
-    fn read(
-        &self,
-        tensor: &Tensor,
-        rows: usize,
-        out: &mut Vec<f32>,
-    ) -> Result<(), BackendError> {
+    fn read(&self, tensor: &Tensor, rows: usize, out: &mut Vec<f32>) -> Result<(), BackendError> {
         tensor.expect("tensor", rows, tensor.width)?;
         out.clear();
         out.extend_from_slice(&tensor.data[..rows * tensor.width]);

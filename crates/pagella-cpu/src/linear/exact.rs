@@ -122,8 +122,7 @@ impl<const M: usize> ExactGemv<'_, M> {
                 scale[t] = s;
                 offset[t] = S::mul(S::sub(S::splat(0.0), S::to_f(zero)), s);
             }
-            let mut lines =
-                packed.words.as_ptr().add(tile * stride + block.first_line * LANES);
+            let mut lines = packed.words.as_ptr().add(tile * stride + block.first_line * LANES);
             let mut x = self.input.values.as_ptr().add(block.first_row * M);
             for _ in 0..block.rows / BLOCK_ROWS {
                 macro_rules! step {

@@ -15,6 +15,8 @@ use crate::threads::{Pool, Shares};
 const WIDE_MAX: f32 = 32639.0;
 /// Blocks whose largest magnitude is below this count as zero.
 const WIDE_TINY: f32 = 1e-34;
+/// What the memory is for, in errors.
+const WHAT: &str = "activations";
 
 /// A packed input in f32: `[tile][packed row][rows_per_tile]`.
 pub(crate) struct ExactInput {
@@ -32,6 +34,13 @@ pub(crate) struct WideInput {
     /// Sum of the integers of a block, same shape.
     pub(crate) sums: Aligned<i32>,
     pub(crate) shape: Shape,
+}
+
+/// Buffers of earlier inputs, ready for the next ones.
+#[derive(Default)]
+pub(crate) struct InputBuffers {
+    floats: Vec<Aligned<f32>>,
+    integers: Vec<Aligned<i32>>,
 }
 
 /// Geometry of a prepared input.
@@ -87,13 +96,15 @@ impl ExactInput {
     /// Prepares `shape.m` rows.
     pub(crate) fn prepare(
         pool: &Pool,
+        buffers: &mut InputBuffers,
         layout: &InputLayout,
         shape: Shape,
         source: &RowSource<'_>,
     ) -> Result<Self, BackendError> {
         let width = shape.rows_per_tile;
         let tile_len = layout.rows * width;
-        let mut values = Aligned::zeroed(shape.tiles() * tile_len, "activations")?;
+        let len = shape.tiles() * tile_len;
+        let mut values = Aligned::recycled(&mut buffers.floats, len, WHAT)?;
         let shares = Shares::new(&mut values);
         pool.run(shape.tiles(), &|tile| {
             // SAFETY: every tile is handed out once and owns its own range.
@@ -108,6 +119,11 @@ impl ExactInput {
         })?;
         Ok(ExactInput { values, shape })
     }
+
+    /// Gives the memory back for later inputs.
+    pub(crate) fn recycle(self, buffers: &mut InputBuffers) {
+        buffers.floats.push(self.values);
+    }
 }
 
 impl WideInput {
@@ -115,6 +131,7 @@ impl WideInput {
     pub(crate) fn prepare(
         isa: Isa,
         pool: &Pool,
+        buffers: &mut InputBuffers,
         layout: &InputLayout,
         shape: Shape,
         source: &RowSource<'_>,
@@ -122,9 +139,10 @@ impl WideInput {
         let (width, blocks) = (shape.rows_per_tile, layout.blocks.len());
         let pair_len = layout.rows / 2 * width;
         let block_len = blocks * width;
-        let mut pairs = Aligned::zeroed(shape.tiles() * pair_len, "activations")?;
-        let mut scales = Aligned::zeroed(shape.tiles() * block_len, "activations")?;
-        let mut sums = Aligned::zeroed(shape.tiles() * block_len, "activations")?;
+        let tiles = shape.tiles();
+        let mut pairs = Aligned::recycled(&mut buffers.integers, tiles * pair_len, WHAT)?;
+        let mut sums = Aligned::recycled(&mut buffers.integers, tiles * block_len, WHAT)?;
+        let mut scales = Aligned::recycled(&mut buffers.floats, tiles * block_len, WHAT)?;
         let shares = (Shares::new(&mut pairs), Shares::new(&mut scales), Shares::new(&mut sums));
         pool.run(shape.tiles(), &|tile| {
             // SAFETY: every tile is handed out once and owns its own ranges.
@@ -145,6 +163,12 @@ impl WideInput {
             }
         })?;
         Ok(WideInput { pairs, scales, sums, shape })
+    }
+
+    /// Gives the memory back for later inputs.
+    pub(crate) fn recycle(self, buffers: &mut InputBuffers) {
+        buffers.floats.push(self.scales);
+        buffers.integers.extend([self.sums, self.pairs]);
     }
 }
 

@@ -23,8 +23,8 @@ use pagella_formats::Linear;
 use crate::simd::{Isa, LANES};
 use crate::threads::{Pool, Shares};
 use blocks::InputLayout;
-pub(crate) use input::RowSource;
 use input::{ExactInput, Shape, WideInput};
+pub(crate) use input::{InputBuffers, RowSource};
 use output::Output;
 use run::{Job, Prepared, rows_per_tile};
 pub use weights::CpuLinear;
@@ -83,6 +83,14 @@ pub(crate) fn load(
     Ok(CpuLinear { in_features: rows, out_features: outputs, bias, input, weights: laid.weights })
 }
 
+/// What linears run on.
+pub(crate) struct Machine<'a> {
+    pub(crate) isa: Isa,
+    pub(crate) pool: &'a Pool,
+    pub(crate) math: MathMode,
+    pub(crate) buffers: &'a Mutex<InputBuffers>,
+}
+
 /// One output of [`run_all`].
 pub(crate) struct Target<'a> {
     pub(crate) linear: &'a CpuLinear,
@@ -94,13 +102,13 @@ pub(crate) struct Target<'a> {
 
 /// Runs linears that share their input; `source` writes row `i` of it, normed if need be.
 pub(crate) fn run_all(
-    isa: Isa,
-    pool: &Pool,
-    math: MathMode,
+    machine: &Machine<'_>,
     m: usize,
     source: &RowSource<'_>,
     targets: &mut [Target<'_>],
 ) -> Result<(), BackendError> {
+    let Machine { isa, pool, math, buffers } = *machine;
+    let mut buffers = buffers.lock().unwrap_or_else(PoisonError::into_inner);
     let shape = Shape { m, rows_per_tile: rows_per_tile(isa, m) };
     let mut prepared: Vec<(*const InputLayout, bool, Prepared)> = Vec::new();
     let key = |linear: &CpuLinear| {
@@ -114,9 +122,9 @@ pub(crate) fn run_all(
         }
         let input = &target.linear.input;
         let ready = if wide {
-            Prepared::Wide(WideInput::prepare(isa, pool, input, shape, source)?)
+            Prepared::Wide(WideInput::prepare(isa, pool, &mut buffers, input, shape, source)?)
         } else {
-            Prepared::Exact(ExactInput::prepare(pool, input, shape, source)?)
+            Prepared::Exact(ExactInput::prepare(pool, &mut buffers, input, shape, source)?)
         };
         prepared.push((layout, wide, ready));
     }
@@ -134,7 +142,15 @@ pub(crate) fn run_all(
         };
         jobs.push(Job { linear, input, output });
     }
-    run::run(isa, pool, &jobs)
+    run::run(isa, pool, &jobs)?;
+    drop(jobs);
+    for (_, _, input) in prepared {
+        match input {
+            Prepared::Exact(input) => input.recycle(&mut buffers),
+            Prepared::Wide(input) => input.recycle(&mut buffers),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -9,14 +9,17 @@ use crate::simd::LANES;
 /// One word of each of 16 columns: a 64-byte line.
 pub(crate) type Line = [u32; LANES];
 
-/// Widths a packed linear may have.
-pub(crate) const WIDTHS: [u8; 6] = [2, 3, 4, 5, 6, 8];
-
 /// Where the bits of the carried quads go: `(word, quad, from_bit, bit_count, to_bit)`.
 type Carry = (usize, usize, u32, u32, u32);
 
-const CARRY_3: [Carry; 6] =
-    [(0, 6, 0, 1, 6), (1, 6, 1, 1, 6), (2, 6, 2, 1, 6), (0, 7, 0, 1, 7), (1, 7, 1, 1, 7), (2, 7, 2, 1, 7)];
+const CARRY_3: [Carry; 6] = [
+    (0, 6, 0, 1, 6),
+    (1, 6, 1, 1, 6),
+    (2, 6, 2, 1, 6),
+    (0, 7, 0, 1, 7),
+    (1, 7, 1, 1, 7),
+    (2, 7, 2, 1, 7),
+];
 const CARRY_5: [Carry; 7] = [
     (0, 5, 0, 3, 5),
     (1, 5, 3, 2, 5),
@@ -26,8 +29,14 @@ const CARRY_5: [Carry; 7] = [
     (3, 7, 4, 1, 7),
     (4, 7, 0, 3, 5),
 ];
-const CARRY_6: [Carry; 6] =
-    [(0, 6, 0, 2, 6), (1, 6, 2, 2, 6), (2, 6, 4, 2, 6), (3, 7, 0, 2, 6), (4, 7, 2, 2, 6), (5, 7, 4, 2, 6)];
+const CARRY_6: [Carry; 6] = [
+    (0, 6, 0, 2, 6),
+    (1, 6, 2, 2, 6),
+    (2, 6, 4, 2, 6),
+    (3, 7, 0, 2, 6),
+    (4, 7, 2, 2, 6),
+    (5, 7, 4, 2, 6),
+];
 
 /// `(quads per word, carried bits)` of a width.
 fn scheme(bits: u8) -> (usize, &'static [Carry]) {
@@ -100,6 +109,9 @@ pub(crate) fn code_at(bits: u8, lines: &[Line], row: usize, column: usize) -> u8
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Widths a packed linear may have.
+    const WIDTHS: [u8; 6] = [2, 3, 4, 5, 6, 8];
 
     /// Packs codes into the file's column-wise bit stream.
     fn stream(bits: u8, codes: &[[u8; LANES]; 32]) -> Vec<Line> {

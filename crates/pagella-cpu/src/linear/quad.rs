@@ -137,7 +137,8 @@ impl ScaleView<'_> {
                     let pair = if group % 2 == 1 { S::shr::<4>(pair) } else { pair };
                     let code = S::add_i(S::and(pair, S::splat_i(15)), S::splat_i(1));
                     let square = S::to_f(S::mul_i(code, code));
-                    let scale = round_f16::<S>(S::mul(square, S::splat(*steps.as_ptr().add(group))));
+                    let scale =
+                        round_f16::<S>(S::mul(square, S::splat(*steps.as_ptr().add(group))));
                     (scale, S::splat_i(zero_point(bits)))
                 }
                 ScaleView::Affine { scales, zeros } => {

@@ -139,7 +139,6 @@ fn exl2(isa: Isa, pool: &Pool, linear: &Exl2Linear<'_>) -> Result<Laid, BackendE
             }
         }
     })?;
-    words.prefer_huge_pages();
     let scales = exl2_scales(pool, linear, &columns, tiles)?;
     let groups = linear.groups.len();
     Ok(Laid {
@@ -161,11 +160,8 @@ fn exl2_scales(
         let columns = tile_columns(columns, tile);
         for (pair, bytes) in out.chunks_exact_mut(LANES).enumerate() {
             for (byte, &column) in bytes.iter_mut().zip(columns) {
-                let high = if 2 * pair + 1 < groups {
-                    linear.scale_code(2 * pair + 1, column)
-                } else {
-                    0
-                };
+                let high =
+                    if 2 * pair + 1 < groups { linear.scale_code(2 * pair + 1, column) } else { 0 };
                 *byte = linear.scale_code(2 * pair, column) | high << 4;
             }
         }
@@ -217,7 +213,6 @@ fn gptq(
             isa.run(RegroupBlock { bits: BITS, words: &lines, out: part });
         }
     })?;
-    words.prefer_huge_pages();
     let scales = gptq_scales(pool, linear, &columns, tiles)?;
     let groups = linear.groups;
     Ok(Laid {
@@ -328,6 +323,5 @@ fn transpose<T: Copy + Default + Send + Sync, const N: usize>(
             }
         }
     })?;
-    data.prefer_huge_pages();
     Ok(data)
 }

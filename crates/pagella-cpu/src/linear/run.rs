@@ -92,7 +92,8 @@ pub(crate) fn run(isa: Isa, pool: &Pool, jobs: &[Job<'_>]) -> Result<(), Backend
         let gemv = job.input.shape().m <= GEMV_ROWS_MAX;
         let tiles = job.linear.tiles();
         let wanted = share.div_ceil(job.linear.tile_bytes().max(1));
-        let step = if gemv { wanted.next_multiple_of(PANEL_TILES).max(PANEL_TILES) } else { PANEL_TILES };
+        let step =
+            if gemv { wanted.next_multiple_of(PANEL_TILES).max(PANEL_TILES) } else { PANEL_TILES };
         let token_tiles = job.input.shape().tiles();
         let token_step = (TASK_ROWS / job.input.shape().rows_per_tile).max(1);
         for first in (0..tiles).step_by(step) {
@@ -140,10 +141,22 @@ fn gemv(isa: Isa, job: &Job<'_>, tiles: Range<usize>) {
 macro_rules! with_rows {
     ($rows:expr, $mr:ident => $body:expr) => {
         match $rows {
-            4 => { const $mr: usize = 4; $body }
-            6 => { const $mr: usize = 6; $body }
-            8 => { const $mr: usize = 8; $body }
-            12 => { const $mr: usize = 12; $body }
+            4 => {
+                const $mr: usize = 4;
+                $body
+            }
+            6 => {
+                const $mr: usize = 6;
+                $body
+            }
+            8 => {
+                const $mr: usize = 8;
+                $body
+            }
+            12 => {
+                const $mr: usize = 12;
+                $body
+            }
             _ => unreachable!("rows_per_tile gives no other number"),
         }
     };

@@ -90,7 +90,8 @@ fn wide_twin(linear: &Linear<'_>, layout: &InputLayout, x: &[f32]) -> Vec<f32> {
                 let mut scale = 0.0;
                 for row in rows {
                     let (code, s) = code_and_scale(linear, row, x[row].0, column);
-                    sum += i64::from(code) * i64::from((x[row].1 * factor).round_ties_even() as i32);
+                    sum +=
+                        i64::from(code) * i64::from((x[row].1 * factor).round_ties_even() as i32);
                     scale = s;
                 }
                 let sum = i32::try_from(sum).unwrap() as f32;
@@ -107,9 +108,7 @@ fn wide_twin(linear: &Linear<'_>, layout: &InputLayout, x: &[f32]) -> Vec<f32> {
 
 fn cases() -> Vec<(&'static str, OwnedLinear)> {
     let mut cases = Vec::new();
-    for (name, bits) in
-        [("2", 2), ("3", 3), ("4", 4), ("5", 5), ("6", 6), ("8", 8)]
-    {
+    for (name, bits) in [("2", 2), ("3", 3), ("4", 4), ("5", 5), ("6", 6), ("8", 8)] {
         cases.push((name, synthetic::exl2(160, 48, &[(bits, 1.0, 32)], u64::from(bits))));
     }
     let mixed = [(8u8, 0.1f32, 32usize), (6, 0.2, 128), (4, 0.4, 64), (3, 0.3, 128)];
@@ -130,7 +129,9 @@ fn check(name: &str, owned: &OwnedLinear, isa: Isa, threads: usize, m: usize, ma
     let mut out = vec![f32::NAN; m * n];
     let rows = |i: usize, row: &mut [f32]| row.copy_from_slice(&x[i * k..(i + 1) * k]);
     let target = Target { linear: &linear, out: &mut out, add: None };
-    run_all(isa, &pool, math, m, &rows, &mut [target]).unwrap();
+    let buffers = Mutex::default();
+    let machine = Machine { isa, pool: &pool, math, buffers: &buffers };
+    run_all(&machine, m, &rows, &mut [target]).unwrap();
     let wide = math == MathMode::Wide && !matches!(source, Linear::Plain(_));
     for i in 0..m {
         let x = &x[i * k..(i + 1) * k];
@@ -185,7 +186,10 @@ fn the_residual_add_and_the_bias_come_last() {
     let rows = |_: usize, row: &mut [f32]| row.copy_from_slice(&x);
     let mut out: Vec<f32> = (0..40).map(|i| 1.0 - i as f32).collect();
     let target = Target { linear: &linear, out: &mut out, add: Some(0.5) };
-    run_all(Isa::best(), &pool, MathMode::Exact, 1, &rows, &mut [target]).unwrap();
+    let buffers = Mutex::default();
+    let machine =
+        Machine { isa: Isa::best(), pool: &pool, math: MathMode::Exact, buffers: &buffers };
+    run_all(&machine, 1, &rows, &mut [target]).unwrap();
     let sums = exact_twin(&owned.view(), &linear.input, &x);
     for (i, (got, sum)) in out.iter().zip(sums).enumerate() {
         assert_eq!(*got, 0.5f32.mul_add(sum + i as f32 * 0.25, 1.0 - i as f32), "column {i}");
@@ -204,7 +208,10 @@ fn a_nan_in_the_input_is_never_hidden() {
         };
         let mut out = vec![0.0; 32];
         let target = Target { linear: &linear, out: &mut out, add: None };
-        run_all(Isa::best(), &pool, MathMode::Wide, 1, &rows, &mut [target]).unwrap();
+        let buffers = Mutex::default();
+        let machine =
+            Machine { isa: Isa::best(), pool: &pool, math: MathMode::Wide, buffers: &buffers };
+        run_all(&machine, 1, &rows, &mut [target]).unwrap();
         assert!(out.iter().all(|v| v.is_nan()), "{out:?}");
     }
 }

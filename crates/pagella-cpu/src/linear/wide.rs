@@ -72,8 +72,7 @@ impl<const M: usize> WideGemv<'_, M> {
                         let xs = *self.input.scales.as_ptr().add(at);
                         let xsum = *self.input.sums.as_ptr().add(at);
                         let v = S::sub_i(isum[m][t], S::mul_i(zero, S::splat_i(xsum)));
-                        acc[m][t] =
-                            S::fma(S::to_f(v), S::mul(scale, S::splat(xs)), acc[m][t]);
+                        acc[m][t] = S::fma(S::to_f(v), S::mul(scale, S::splat(xs)), acc[m][t]);
                     }
                 }
                 if block.ends_segment {
