@@ -142,6 +142,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::single_range_in_vec_init)] // A list of one range is meant.
     fn t05_an_inert_byte_disarms_a_special_token_and_hides_no_other() {
         let added = [AddedToken::exact(0, "<s>", true), AddedToken::exact(1, "s><e>", true)];
         assert_eq!(cut(&added, "<s><e>", &[0..1]), ["<", "!s><e>"]);

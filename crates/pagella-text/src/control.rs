@@ -82,7 +82,7 @@ pub(crate) fn resolve(
     for id in eos {
         ids.add_eos(id);
     }
-    ids.wants_bos = bos.is_some() && wants_bos(parts, vocab, files, bos)?;
+    ids.wants_bos = wants_bos(parts, vocab, files, bos)? && bos.is_some();
     Ok(ids)
 }
 

@@ -92,10 +92,8 @@ impl Pipeline {
             if let Some(n) = &self.normalizer {
                 n.normalize(&mut part)?;
             }
-            if part.offsets_original().0 == 0 {
-                if let Some(prefix) = self.first_prefix {
-                    part.prepend(prefix);
-                }
+            if let (0, Some(prefix)) = (part.offsets_original().0, self.first_prefix) {
+                part.prepend(prefix);
             }
             self.split_added(&self.normalized, part, &touches)
         })?;

@@ -105,10 +105,11 @@ impl Tokenizer {
             return;
         };
         let Ok(ids) = self.encode_special(after.trim_start()) else { return };
-        if let (Some(first), Some(inner)) = (ids.first(), Arc::get_mut(&mut self.inner)) {
-            if inner.vocab.flags(*first).special && Some(*first) != inner.control.bos {
-                inner.control.add_eos(*first);
-            }
+        if let (Some(first), Some(inner)) = (ids.first(), Arc::get_mut(&mut self.inner))
+            && inner.vocab.flags(*first).special
+            && Some(*first) != inner.control.bos
+        {
+            inner.control.add_eos(*first);
         }
     }
 

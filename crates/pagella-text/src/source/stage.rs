@@ -74,7 +74,7 @@ pub(super) fn check_charsmap(file: &str, map: &[u8]) -> Result<(), TextError> {
         return bad("is shorter than its header");
     };
     let trie_bytes = u32::from_le_bytes(*head) as usize;
-    if trie_bytes == 0 || trie_bytes % 4 != 0 || trie_bytes > rest.len() {
+    if trie_bytes == 0 || !trie_bytes.is_multiple_of(4) || trie_bytes > rest.len() {
         return bad("has a trie that does not fit the data");
     }
     if rest[trie_bytes..].split(|b| *b == 0).any(|s| s.len() > CHARSMAP_ENTRY_BYTES_MAX) {

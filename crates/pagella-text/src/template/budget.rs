@@ -55,7 +55,7 @@ impl Budget {
     /// Pays for looking at or building `bytes`.
     pub fn charge(&self, bytes: usize) -> Result<(), Error> {
         // One byte at least, so that endless empty work ends too.
-        let cost = bytes as u64 + 1;
+        let cost = (bytes as u64).saturating_add(1);
         let paid = self
             .work_left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost));
@@ -136,10 +136,10 @@ pub(super) fn weight(value: &Value) -> usize {
         let mut total = own;
         for item in items {
             total = total.saturating_add(add(&item, depth + 1, nodes_left));
-            if value.kind() == ValueKind::Map {
-                if let Ok(child) = value.get_item(&item) {
-                    total = total.saturating_add(add(&child, depth + 1, nodes_left));
-                }
+            if value.kind() == ValueKind::Map
+                && let Ok(child) = value.get_item(&item)
+            {
+                total = total.saturating_add(add(&child, depth + 1, nodes_left));
             }
         }
         total

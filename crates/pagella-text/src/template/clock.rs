@@ -75,7 +75,7 @@ pub(super) fn strftime(now: SystemTime, format: &str) -> Result<String, Error> {
 }
 
 fn write(m: &Moment, directive: Option<char>) -> Option<String> {
-    let hour12 = if m.hour % 12 == 0 { 12 } else { m.hour % 12 };
+    let hour12 = (m.hour + 11) % 12 + 1;
     Some(match directive? {
         'Y' => m.year.to_string(),
         'y' => format!("{:02}", m.year.rem_euclid(100)),

@@ -4,33 +4,38 @@
 use std::sync::{Arc, LazyLock};
 use std::time::SystemTime;
 
-use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, Output, State, Value, filters};
 
 use super::budget::{Budget, DEPTH_MAX, STEPS_MAX, size, weight};
 use super::program::{GUARD_ADD, GUARD_CONCAT, GUARD_MUL, GUARD_NEST, GUARD_TICK, ONE};
-use super::{clock, method, python};
+use super::twin::SharedTwins;
+use super::{clock, compare, method, python};
 
 /// Deepest nesting of macro calls and loops.
 const RECURSION_MAX: usize = 200;
 
 /// Filters that would build more than they are given, or that print MiniJinja's own notation.
-const REMOVED: [&str; 8] =
-    ["batch", "chain", "format", "lines", "pprint", "slice", "urlencode", "zip"];
+const REMOVED: [&str; 9] =
+    ["batch", "chain", "format", "lines", "pprint", "slice", "sum", "urlencode", "zip"];
 
 /// Adds the built-in filters under their names, each behind a guard.
 macro_rules! guarded_filters {
     ($env:ident, $budget:ident, $($name:literal => $filter:path,)*) => {$(
         $env.add_filter(concat!("\0", $name), $filter);
         let budget = Arc::clone($budget);
-        $env.add_filter($name, move |state: &mut State<'_, '_>, args: Rest<Value>| {
-            guarded_filter(&budget, state, $name, concat!("\0", $name), &args)
+        $env.add_filter($name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+            guarded_filter(&budget, state, $name, concat!("\0", $name), &args.into_values())
         });
     )*};
 }
 
 /// An environment for one rendering.
-pub(super) fn environment(budget: &Arc<Budget>, now: SystemTime) -> Environment<'static> {
+pub(super) fn environment(
+    budget: &Arc<Budget>,
+    twins: &SharedTwins,
+    now: SystemTime,
+) -> Environment<'static> {
     let mut env = Environment::new();
     env.set_fuel(Some(STEPS_MAX));
     env.set_recursion_limit(RECURSION_MAX);
@@ -40,6 +45,7 @@ pub(super) fn environment(budget: &Arc<Budget>, now: SystemTime) -> Environment<
     env.remove_global("debug");
     add_filters(&mut env, budget);
     add_guards(&mut env, budget);
+    compare::add(&mut env, twins);
     let b = Arc::clone(budget);
     env.add_function("raise_exception", move |message: Value| -> Result<Value, Error> {
         Err(b.refuse(python::to_str(&b, &message)?))
@@ -56,8 +62,9 @@ pub(super) fn environment(budget: &Arc<Budget>, now: SystemTime) -> Environment<
         )
     });
     let b = Arc::clone(budget);
+    let t = Arc::clone(twins);
     env.set_unknown_method_callback(move |state, value, name, args| {
-        method::call(&b, state, value, name, args)
+        method::call(&b, &t, state, value, name, args)
     });
     let b = Arc::clone(budget);
     env.set_formatter(move |out: &mut Output<'_>, _: &mut State<'_, '_>, value: &Value| {
@@ -86,7 +93,7 @@ fn add_filters(env: &mut Environment<'static>, budget: &Arc<Budget>) {
         "min" => filters::min, "reject" => filters::reject, "rejectattr" => filters::rejectattr,
         "replace" => filters::replace, "reverse" => filters::reverse, "round" => filters::round,
         "safe" => filters::safe, "select" => filters::select, "selectattr" => filters::selectattr,
-        "sort" => filters::sort, "split" => filters::split, "sum" => filters::sum,
+        "sort" => filters::sort, "split" => filters::split,
         "title" => filters::title, "trim" => filters::trim, "unique" => filters::unique,
         "upper" => filters::upper,
     }
@@ -108,11 +115,11 @@ fn guarded_filter(
         ("replace", [text, from, to, ..]) => method::check_replace(budget, text, from, to)?,
         ("join", [list, rest @ ..]) => method::check_join(budget, list, rest.first())?,
         ("indent", [text, rest @ ..]) => {
-            let width = rest.first().and_then(Value::as_usize).unwrap_or(4);
+            let named = |v: &Value| Kwargs::try_from(v.clone()).ok()?.get::<usize>("width").ok();
+            let width = rest.iter().find_map(|v| v.as_usize().or_else(|| named(v))).unwrap_or(4);
             let lines = text.as_str().map_or(0, |t| t.matches('\n').count() + 1);
             budget.build(width.saturating_mul(lines).saturating_add(size(text)))?;
         }
-        ("sum", _) => method::check_join(budget, &args.first().cloned().unwrap_or_default(), None)?,
         _ => {}
     }
     let result = state.apply_filter(target, args)?;
@@ -152,6 +159,10 @@ fn add_guards(env: &mut Environment<'static>, budget: &Arc<Budget>) {
                 };
                 b.build_list(product(list, times))?;
                 b.charge(weight(list).saturating_mul(times.as_usize().unwrap_or(0)))?;
+                // Repeated lists are lazy, and lazy ones have no size to pay for.
+                let items: Vec<Value> = list.try_iter()?.collect();
+                let n = times.as_usize().unwrap_or(0);
+                return Ok(items.iter().cycle().take(items.len() * n).cloned().collect());
             }
         }
         plain("a * b", left, right)
@@ -174,8 +185,8 @@ fn concat(budget: &Budget, left: &Value, right: &Value) -> Result<String, Error>
     Ok(text)
 }
 
-/// Computes `a + b` or `a * b` where nothing large can come out.
-fn plain(expression: &'static str, a: Value, b: Value) -> Result<Value, Error> {
+/// Computes a small expression of `a` and `b` where nothing large can come out.
+pub(super) fn plain(expression: &'static str, a: Value, b: Value) -> Result<Value, Error> {
     static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(Environment::new);
     PLAIN.compile_expression(expression)?.eval(minijinja::context! { a, b })
 }

@@ -1,54 +1,42 @@
-//! Marks what comes from messages, so that it can be recognised in what a template wrote.
+//! Marks what comes from messages with twins, and finds it again in what a template wrote.
 //!
-//! Two kinds of marks. *Fences* surround a whole string with two private characters; they survive
-//! copying and trimming. *Twins* replace single characters, those without which no special token can
-//! come about, by private characters; they survive splitting and joining too. All private characters
-//! are chosen so that none occurs in the input, so no message can forge them.
-//!
-//! Must hold: every special token that the rendered text could form with the help of content
-//! contains a fenced character or a twin.
+//! Must hold: a special token in rendered text that content took part in contains a twin. With every
+//! character marked this is plain to see; with only dangerous ones marked it holds because the first
+//! character of every special token is one of them, and so is the first character of content that
+//! could continue a token the template began.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
-use aho_corasick::AhoCorasick;
 use serde_json::{Map, Value};
 
 use super::message::TemplateTokens;
+use super::twin::{FreePrivate, Twins};
 use crate::error::TextError;
 use crate::span::Span;
-
-/// Supplementary private-use area B.
-const PRIVATE: std::ops::RangeInclusive<u32> = 0x10_0000..=0x10_FFFD;
 
 /// Fields that templates branch on; they are template material, not content.
 const STRUCTURAL: [&str; 2] = ["role", "type"];
 
-/// Which strings get fences; twins protect the others.
+/// Which characters of content get twins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strategy {
-    /// Every string.
-    FenceAll,
-    /// Only the text of messages.
-    FenceContent,
-    /// None.
-    TwinsOnly,
+    /// All but white space and what JSON escapes.
+    Everything,
+    /// Only those without which no special token can come about.
+    Dangerous,
 }
 
 /// Marks strings and finds the marks again.
 pub(super) struct Marker {
-    open: char,
-    close: char,
+    free: FreePrivate,
+    twins: Twins,
     /// Ends the part of the final message that is to be continued.
     cut: char,
-    /// Private characters that occur in the input.
-    used: HashSet<char>,
-    /// Where the search for the next free private character goes on.
-    next: u32,
-    /// Special tokens, to be found anywhere in content.
-    specials: Option<AhoCorasick>,
+    /// First characters of the special tokens.
+    starts: HashSet<char>,
     pieces: Vec<String>,
-    mark_everything: bool,
-    twins: BTreeMap<char, char>,
+    /// Special tokens match normalized text, so any character may be dangerous.
+    all_dangerous: bool,
 }
 
 impl Marker {
@@ -58,34 +46,25 @@ impl Marker {
         inputs: &[&Value],
         source: &str,
     ) -> Result<Self, TextError> {
-        let mut used: HashSet<char> = source.chars().filter(|c| is_private(*c)).collect();
+        let mut free = FreePrivate::default();
+        free.exclude(source);
         for input in inputs {
-            collect_private(input, &mut used);
+            exclude(input, &mut free);
         }
+        let cut = free.take().ok_or_else(|| TextError::Message {
+            index: 0,
+            problem: "the messages use every private character there is".into(),
+        })?;
         let pieces: Vec<String> =
             tokens.specials.iter().filter(|p| !p.is_empty()).cloned().collect();
-        let specials = AhoCorasick::new(&pieces).ok().filter(|_| !pieces.is_empty());
-        let mut marker = Self {
-            open: '\0',
-            close: '\0',
-            cut: '\0',
-            used,
-            next: *PRIVATE.start(),
-            specials,
+        Ok(Self {
+            free,
+            twins: Twins::default(),
+            cut,
+            starts: pieces.iter().filter_map(|p| p.chars().next()).collect(),
             pieces,
-            mark_everything: tokens.normalizes_specials,
-            twins: BTreeMap::new(),
-        };
-        match (marker.take_free(), marker.take_free(), marker.take_free()) {
-            (Some(open), Some(close), Some(cut)) => {
-                (marker.open, marker.close, marker.cut) = (open, close, cut);
-                Ok(marker)
-            }
-            _ => Err(TextError::Message {
-                index: 0,
-                problem: "the messages use every private character there is".into(),
-            }),
-        }
+            all_dangerous: tokens.normalizes_specials,
+        })
     }
 
     /// The character that marks where a continued message is cut.
@@ -93,39 +72,26 @@ impl Marker {
         self.cut
     }
 
-    fn take_free(&mut self) -> Option<char> {
-        while PRIVATE.contains(&self.next) {
-            let c = char::from_u32(self.next);
-            self.next += 1;
-            if let Some(c) = c.filter(|c| !self.used.contains(c)) {
-                return Some(c);
-            }
-        }
-        None
+    /// The twins made so far.
+    pub fn twins(&self) -> &Twins {
+        &self.twins
     }
 
     /// A copy of `value` with its strings marked.
-    pub fn mark(&mut self, value: &Value, strategy: Strategy, is_content: bool) -> Value {
+    pub fn mark(&mut self, value: &Value, strategy: Strategy) -> Value {
         match value {
-            Value::String(text) => {
-                let fence = match strategy {
-                    Strategy::FenceAll => true,
-                    Strategy::FenceContent => is_content,
-                    Strategy::TwinsOnly => false,
-                };
-                Value::String(if fence { self.fence(text) } else { self.twin(text) })
-            }
-            Value::Array(list) => list.iter().map(|v| self.mark(v, strategy, is_content)).collect(),
+            Value::String(text) => Value::String(self.mark_text(text, strategy)),
+            Value::Array(list) => list.iter().map(|v| self.mark(v, strategy)).collect(),
             Value::Object(map) => {
                 let mut out = Map::new();
                 for (key, value) in map {
                     let marked = if STRUCTURAL.contains(&key.as_str()) {
                         value.clone()
                     } else {
-                        let inside = is_content || key == "content";
-                        self.mark(value, strategy, inside)
+                        self.mark(value, strategy)
                     };
-                    out.insert(self.twin(key), marked);
+                    // Templates look fields up by name, so names are changed only if they must be.
+                    out.insert(self.mark_text(key, Strategy::Dangerous), marked);
                 }
                 Value::Object(out)
             }
@@ -133,106 +99,81 @@ impl Marker {
         }
     }
 
-    /// Fences the part between leading and trailing white space, so that trimming works as ever.
-    fn fence(&self, text: &str) -> String {
-        let core = text.trim();
-        if core.is_empty() {
-            return text.to_owned();
-        }
-        let start = text.len() - text.trim_start().len();
-        let (before, after) = (&text[..start], &text[start + core.len()..]);
-        format!("{before}{}{core}{}{after}", self.open, self.close)
-    }
-
-    /// Replaces the characters without which `text` cannot take part in a special token.
-    fn twin(&mut self, text: &str) -> String {
-        let places = self.dangerous(text);
-        if places.is_empty() {
-            return text.to_owned();
-        }
+    fn mark_text(&mut self, text: &str, strategy: Strategy) -> String {
+        let every = strategy == Strategy::Everything || self.all_dangerous;
+        let continues = !every && self.continues_special(text);
         let mut out = String::with_capacity(text.len());
         for (pos, c) in text.char_indices() {
-            out.push(if places.contains(&pos) { self.twin_of(c) } else { c });
+            let chosen = if every {
+                !is_neutral(c)
+            } else {
+                self.starts.contains(&c) || (continues && pos == 0)
+            };
+            if !chosen || c == self.cut {
+                out.push(c);
+                continue;
+            }
+            match self.twins.of(c, &mut self.free) {
+                Some(twin) => out.push(twin),
+                // Out of twins. Losing the character is safe, keeping it would not be.
+                None => out.push(char::REPLACEMENT_CHARACTER),
+            }
         }
         out
     }
 
-    fn twin_of(&mut self, c: char) -> char {
-        if let Some(twin) = self.twins.get(&c) {
-            return *twin;
-        }
-        // Out of private characters: losing the character is safe, keeping it would not be.
-        let Some(twin) = self.take_free() else { return char::REPLACEMENT_CHARACTER };
-        self.twins.insert(c, twin);
-        twin
+    /// Whether `text` could be the middle or the end of a special token.
+    fn continues_special(&self, text: &str) -> bool {
+        let tails = self.pieces.iter().flat_map(|p| p.char_indices().skip(1).map(|(i, _)| &p[i..]));
+        !text.is_empty() && tails.into_iter().any(|t| text.starts_with(t) || t.starts_with(text))
     }
 
-    /// Byte positions of such characters: the first of every special token inside the text, of every
-    /// suffix that begins one, and of the text itself if it may continue one.
-    fn dangerous(&self, text: &str) -> HashSet<usize> {
-        let mut places = HashSet::new();
-        if self.mark_everything {
-            places.extend(text.char_indices().filter(|(_, c)| !c.is_whitespace()).map(|(i, _)| i));
-            return places;
-        }
-        let Some(specials) = &self.specials else { return places };
-        places.extend(specials.find_overlapping_iter(text).map(|m| m.start()));
-        for piece in &self.pieces {
-            for (cut, _) in piece.char_indices().skip(1) {
-                let (head, tail) = piece.split_at(cut);
-                if text.ends_with(head) {
-                    places.insert(text.len() - head.len());
-                }
-                if !text.is_empty() && (text.starts_with(tail) || tail.starts_with(text)) {
-                    places.insert(0);
-                }
-            }
-        }
-        places
-    }
-
-    /// Takes the marks out of rendered text; `None` if a fence lost its other half.
-    pub fn unmark(&self, rendered: &str) -> Option<Vec<Span>> {
-        let originals: BTreeMap<char, char> = self.twins.iter().map(|(c, t)| (*t, *c)).collect();
-        let mut spans = Vec::new();
-        let mut inside = false;
+    /// Takes the marks out of rendered text. White space and quotes between marked characters, which
+    /// have no marks of their own, count as content.
+    pub fn unmark(&self, rendered: &str) -> Vec<Span> {
+        let mut spans: Vec<Span> = Vec::new();
+        let mut neutral = String::new();
         for c in rendered.chars() {
-            if c == self.open || c == self.close {
-                if inside == (c == self.open) {
-                    return None;
-                }
-                inside = c == self.open;
+            let original = self.twins.original(c);
+            if original.is_none() && is_neutral(c) {
+                neutral.push(c);
                 continue;
             }
-            match originals.get(&c) {
-                Some(original) => push(&mut spans, *original, true),
-                None => push(&mut spans, c, inside),
-            }
+            let inert = original.is_some();
+            let between = inert && matches!(spans.last(), Some(Span::Text(_)));
+            push(&mut spans, &neutral, between);
+            neutral.clear();
+            push(&mut spans, original.unwrap_or(c).encode_utf8(&mut [0; 4]), inert);
         }
-        (!inside).then_some(spans)
+        push(&mut spans, &neutral, false);
+        spans
     }
 }
 
-fn push(spans: &mut Vec<Span>, c: char, inert: bool) {
+/// Characters that templates trim or escape; no special token consists of these alone.
+fn is_neutral(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || c == '"' || c == '\\'
+}
+
+fn push(spans: &mut Vec<Span>, text: &str, inert: bool) {
+    if text.is_empty() {
+        return;
+    }
     match (spans.last_mut(), inert) {
-        (Some(Span::Text(text)), true) | (Some(Span::Special(text)), false) => text.push(c),
-        (_, true) => spans.push(Span::Text(c.into())),
-        (_, false) => spans.push(Span::Special(c.into())),
+        (Some(Span::Text(last)), true) | (Some(Span::Special(last)), false) => last.push_str(text),
+        (_, true) => spans.push(Span::Text(text.into())),
+        (_, false) => spans.push(Span::Special(text.into())),
     }
 }
 
-fn is_private(c: char) -> bool {
-    PRIVATE.contains(&(c as u32))
-}
-
-fn collect_private(value: &Value, used: &mut HashSet<char>) {
+fn exclude(value: &Value, free: &mut FreePrivate) {
     match value {
-        Value::String(text) => used.extend(text.chars().filter(|c| is_private(*c))),
-        Value::Array(list) => list.iter().for_each(|v| collect_private(v, used)),
+        Value::String(text) => free.exclude(text),
+        Value::Array(list) => list.iter().for_each(|v| exclude(v, free)),
         Value::Object(map) => {
             for (key, value) in map {
-                used.extend(key.chars().filter(|c| is_private(*c)));
-                collect_private(value, used);
+                free.exclude(key);
+                exclude(value, free);
             }
         }
         _ => {}

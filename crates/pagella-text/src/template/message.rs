@@ -85,10 +85,10 @@ pub struct RenderOptions {
 /// How reliably message content was told apart from template text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentTracking {
-    /// All content is in [`Span::Text`].
+    /// All content is in [`Span::Text`], except white space and quotes at its ends.
     Exact,
-    /// The template transforms content; only characters that could be part of a special token are
-    /// in [`Span::Text`]. The text is exactly what the template writes.
+    /// The template transforms content; only characters without which no special token can come
+    /// about are in [`Span::Text`]. The text is exactly what the template writes.
     Specials,
     /// As `Specials`, but the template treats such characters differently, so the text may differ
     /// from what the template writes around them.

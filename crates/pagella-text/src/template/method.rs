@@ -1,18 +1,42 @@
 //! Methods of Python strings, lists and dictionaries that templates call.
 
+use std::sync::{PoisonError, RwLock};
+
 use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use super::budget::{Budget, size};
 use super::python;
+use super::twin::Twins;
 
 /// Longest run of digits in a format string; longer ones ask for absurd widths.
 const FORMAT_DIGITS_MAX: usize = 4;
 
+/// String methods whose first argument is looked for in the string.
+const SEARCHING: [&str; 16] = [
+    "count",
+    "endswith",
+    "find",
+    "index",
+    "lstrip",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "startswith",
+    "strip",
+];
+
 /// Calls `value.name(args)`.
 pub(super) fn call(
     budget: &Budget,
+    twins: &RwLock<Twins>,
     state: &mut State<'_, '_>,
     value: &Value,
     name: &str,
@@ -20,6 +44,8 @@ pub(super) fn call(
 ) -> Result<Value, Error> {
     budget.charge(size(value))?;
     budget.charge_values(args)?;
+    let spelled = spell_args(twins, value, name, args);
+    let args = spelled.as_deref().unwrap_or(args);
     let result = match (value.as_str(), name, args) {
         (Some(_), "replace", [from, to, ..]) => {
             check_replace(budget, value, from, to)?;
@@ -48,6 +74,38 @@ pub(super) fn call(
     };
     budget.charge(size(&result))?;
     Ok(result)
+}
+
+/// Arguments that are searched for in content are spelled as content spells them.
+fn spell_args(
+    twins: &RwLock<Twins>,
+    value: &Value,
+    name: &str,
+    args: &[Value],
+) -> Option<Vec<Value>> {
+    let twins = twins.read().unwrap_or_else(PoisonError::into_inner);
+    if !SEARCHING.contains(&name) || !value.as_str().is_some_and(|text| twins.occur_in(text)) {
+        return None;
+    }
+    let spell = |arg: &Value| match (arg.as_str(), arg.kind()) {
+        // Sets of characters to strip: both spellings of each.
+        (Some(text), _) if name.ends_with("strip") => {
+            Value::from(format!("{text}{}", twins.spell(text)))
+        }
+        (Some(text), _) => Value::from(twins.spell(text)),
+        (None, ValueKind::Seq) => arg.try_iter().map_or_else(
+            |_| arg.clone(),
+            |items| {
+                items.map(|i| i.as_str().map_or(i.clone(), |t| twins.spell(t).into())).collect()
+            },
+        ),
+        _ => arg.clone(),
+    };
+    let mut spelled: Vec<Value> = args.to_vec();
+    if let Some(first) = spelled.first_mut() {
+        *first = spell(first);
+    }
+    Some(spelled)
 }
 
 /// String methods the compatibility layer does not know.

@@ -9,6 +9,7 @@ mod budget;
 mod builtin;
 mod chat;
 mod clock;
+mod compare;
 mod environment;
 mod mark;
 mod message;
@@ -16,6 +17,7 @@ mod method;
 mod program;
 mod python;
 mod render;
+mod twin;
 
 pub use chat::ChatTemplate;
 pub use message::{ContentTracking, Message, RenderOptions, Rendered, TemplateTokens};

@@ -18,6 +18,9 @@ pub(super) const GUARD_ADD: &str = "\0add";
 pub(super) const GUARD_MUL: &str = "\0mul";
 pub(super) const GUARD_NEST: &str = "\0nest";
 pub(super) const GUARD_TICK: &str = "\0tick";
+pub(super) const GUARD_EQ: &str = "\0eq";
+pub(super) const GUARD_NE: &str = "\0ne";
+pub(super) const GUARD_IN: &str = "\0in";
 /// A variable that is 1, put into products so that none is computed while compiling.
 pub(super) const ONE: &str = "__one";
 
@@ -150,16 +153,12 @@ fn guard<'s>(instruction: &Instruction<'s>) -> Result<Vec<Instruction<'s>>, Erro
         }
         I::SetAttr(_) => vec![I::Swap, call(GUARD_NEST, 1), I::Swap, instruction.clone()],
         // Comparing large values takes long, and code without loops has no other clock.
-        I::Eq
-        | I::Ne
-        | I::Lt
-        | I::Lte
-        | I::Gt
-        | I::Gte
-        | I::In
-        | I::CompareAndPreserve(_)
-        | I::Slice
-        | I::Iterate(_) => vec![instruction.clone(), call(GUARD_TICK, 0), I::DiscardTop],
+        I::Eq => vec![call(GUARD_EQ, 2), call(GUARD_TICK, 0), I::DiscardTop],
+        I::Ne => vec![call(GUARD_NE, 2), call(GUARD_TICK, 0), I::DiscardTop],
+        I::In => vec![call(GUARD_IN, 2), call(GUARD_TICK, 0), I::DiscardTop],
+        I::Lt | I::Lte | I::Gt | I::Gte | I::CompareAndPreserve(_) | I::Slice | I::Iterate(_) => {
+            vec![instruction.clone(), call(GUARD_TICK, 0), I::DiscardTop]
+        }
         I::Return => vec![call(GUARD_TICK, 0), I::DiscardTop, I::Return],
         I::LoadBlocks => return Err(unsupported("extends")),
         I::Include(_) => return Err(unsupported("include")),

@@ -1,12 +1,13 @@
 //! Runs a template on messages and returns spans.
 //!
-//! The template is rendered once plainly, which gives the text, and then with marks of decreasing
-//! strictness until the marked rendering, marks taken out, is that text. So content is found without
-//! knowing what the template does, and a template that looks into its content still works.
+//! The template is rendered once plainly, which gives the text, and then with its content marked. If
+//! the marked text, marks taken out, is the plain text, every character's origin is known without
+//! knowing what the template does. A template that transforms its content is rendered once more, with
+//! marks only where a special token could come about.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use minijinja::machinery::{Instructions, eval, make_string_output};
@@ -17,6 +18,7 @@ use super::budget::{Budget, STEPS_MAX};
 use super::environment::environment;
 use super::mark::{Marker, Strategy};
 use super::program::{self, ONE};
+use super::twin::{SharedTwins, Twins};
 use super::{ChatTemplate, ContentTracking, Message, RenderOptions, Rendered, TemplateTokens};
 use crate::error::TextError;
 use crate::span::{Span, spans_to_string};
@@ -115,14 +117,16 @@ struct Job<'a> {
     source: &'a str,
     options: &'a RenderOptions,
     budget: Arc<Budget>,
+    twins: SharedTwins,
     env: Environment<'static>,
 }
 
 impl<'a> Job<'a> {
     fn new(name: &'a str, source: &'a str, options: &'a RenderOptions) -> Self {
         let budget = Arc::new(Budget::new());
-        let env = environment(&budget, options.now.unwrap_or_else(SystemTime::now));
-        Self { name, source, options, budget, env }
+        let twins = SharedTwins::default();
+        let env = environment(&budget, &twins, options.now.unwrap_or_else(SystemTime::now));
+        Self { name, source, options, budget, twins, env }
     }
 
     fn render(&self, messages: &[Message], continue_final: bool) -> Result<Rendered, TextError> {
@@ -135,28 +139,26 @@ impl<'a> Job<'a> {
         let messages = Value::Array(messages);
         let program = program::compile(self.name, self.source).map_err(|e| self.error(&e))?;
         let plain = self.run(&program, &messages, None)?;
-        let mut best = None;
-        for strategy in [Strategy::FenceAll, Strategy::FenceContent, Strategy::TwinsOnly] {
-            // A pass may fail where the plain one did not, if the template looks at its content.
-            let Ok(marked) = self.run(&program, &messages, Some((&mut marker, strategy))) else {
-                continue;
-            };
-            let Some(spans) = marker.unmark(&marked) else { continue };
-            let exact = spans_to_string(&spans) == plain;
-            let tracking = match strategy {
-                _ if !exact => ContentTracking::Escaped,
-                Strategy::TwinsOnly => ContentTracking::Specials,
-                _ => ContentTracking::Exact,
-            };
-            best = Some(Rendered { spans, tracking });
-            if exact {
-                break;
+        // A marked pass may fail where the plain one did not, if the template transforms content.
+        let everything = self.run(&program, &messages, Some((&mut marker, Strategy::Everything)));
+        let mut rendered = match everything.map(|marked| marker.unmark(&marked)) {
+            Ok(spans) if spans_to_string(&spans) == plain => {
+                Rendered { spans, tracking: ContentTracking::Exact }
             }
-        }
-        let mut rendered = best.ok_or_else(|| TextError::Template {
-            name: self.name.into(),
-            problem: "it fails when special tokens in the messages are disarmed".into(),
-        })?;
+            _ => {
+                let mut marker = self.marker(messages.as_array().map_or(&[], Vec::as_slice))?;
+                let mark = Some((&mut marker, Strategy::Dangerous));
+                let spans = {
+                    let marked = self.run(&program, &messages, mark)?;
+                    marker.unmark(&marked)
+                };
+                let tracking = match spans_to_string(&spans) == plain {
+                    true => ContentTracking::Specials,
+                    false => ContentTracking::Escaped,
+                };
+                Rendered { spans, tracking }
+            }
+        };
         if let Some(tail) = tail {
             rendered.spans =
                 cut_spans(rendered.spans, marker.cut_mark(), &tail).ok_or_else(not_continuable)?;
@@ -188,7 +190,8 @@ impl<'a> Job<'a> {
         messages: &Value,
         mark: Option<(&mut Marker, Strategy)>,
     ) -> Result<String, TextError> {
-        let context = self.context(messages, mark);
+        let (context, twins) = self.context(messages, mark);
+        *self.twins.write().unwrap_or_else(PoisonError::into_inner) = twins;
         let mut out = String::new();
         let blocks = BTreeMap::new();
         let result = eval(
@@ -205,9 +208,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn context(&self, messages: &Value, mark: Option<(&mut Marker, Strategy)>) -> Value {
+    fn context(&self, messages: &Value, mark: Option<(&mut Marker, Strategy)>) -> (Value, Twins) {
         let o = self.options;
         let mut context = Map::new();
+        let mut twins = Twins::default();
         let content = [("messages", messages), ("tools", &o.tools), ("documents", &o.documents)];
         match mark {
             None => {
@@ -218,12 +222,12 @@ impl<'a> Job<'a> {
             }
             Some((marker, strategy)) => {
                 for (key, value) in content {
-                    context.insert(key.into(), marker.mark(value, strategy, false));
+                    context.insert(key.into(), marker.mark(value, strategy));
                 }
                 for (key, value) in &o.variables {
-                    let marked = marker.mark(value, Strategy::TwinsOnly, false);
-                    context.insert(key.clone(), marked);
+                    context.insert(key.clone(), marker.mark(value, strategy));
                 }
+                twins = marker.twins().clone();
             }
         }
         context.insert("add_generation_prompt".into(), o.add_generation_prompt.into());
@@ -238,7 +242,7 @@ impl<'a> Job<'a> {
                 context.insert(key.into(), text.as_str().into());
             }
         }
-        Value::Object(context)
+        (Value::Object(context), twins)
     }
 
     fn error(&self, error: &minijinja::Error) -> TextError {

@@ -13,7 +13,8 @@ pub const FIXTURES: &[(&str, bool)] = &[
     ("spm-unigram", true),
     ("spm-unigram-rules", false),
     ("llama-legacy", true),
-    ("llama-first", true),
+    // Its rule cannot tell a leading space of the text from the one it adds.
+    ("llama-first", false),
     ("unigram-rules", false),
     ("demo", true),
 ];
@@ -29,7 +30,7 @@ pub fn load(name: &str) -> Tokenizer {
         "demo" => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/demo"),
         _ => testdata("tokenizer").join(name),
     };
-    Tokenizer::from_dir(&dir).unwrap_or_else(|e| panic!("{name}: {e}"))
+    Tokenizer::from_dir(&dir).expect(name)
 }
 
 /// All fixtures, loaded.
