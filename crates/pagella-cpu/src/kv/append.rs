@@ -1,16 +1,21 @@
 //! Appending the new tokens of a step: clip, per-head norm and rotation in place, then into pages.
 //!
-//! A task is one key/value head (with its query heads) of the tokens that one row adds to one page.
+//! A task is one key/value head (with its query heads) of the tokens that one row adds to one page;
+//! two heads where rotation blocks cross the border between them.
+
+use std::ops::Range;
 
 use pagella_backend::{AttentionOp, BackendError, PAGE_TOKENS, StepPlan};
 
-use super::f16;
-use super::{KvPages, LayerPages};
+use super::code::{ROTATION, SCALED, encode};
+use super::prepare::{head_of, prepare_head};
+use super::quantized::SlotMut;
+use super::shares::StoreShares;
+use super::{KvPages, f16};
 use crate::Tensor;
-use crate::ops::lanes::{load_part, store_part};
-use crate::ops::norm::{CpuNorm, NormArgs, normalize};
-use crate::ops::rope::{CpuRope, RopeTable, rotate};
-use crate::simd::{Isa, Kernel, LANES, Simd};
+use crate::ops::norm::CpuNorm;
+use crate::ops::rope::{CpuRope, RopeTable};
+use crate::simd::{Isa, Kernel, Simd};
 use crate::threads::{Pool, Shares};
 
 /// Fewer heads than this (over all tokens) are not worth waking the pool.
@@ -64,6 +69,7 @@ pub(crate) fn append(
     let reach = segments.iter().map(|s| s.position + s.tokens).max().unwrap_or(0);
     let rope = rope.map(|rope| rope.table(reach));
     let layer = &mut kv.layers[op.layer];
+    let together = layer.heads_together();
     let shared = AppendTask {
         op,
         qk_norm,
@@ -71,19 +77,19 @@ pub(crate) fn append(
         q: &Shares::new(&mut q.data),
         k: &Shares::new(&mut k.data),
         v: &Shares::new(&mut v.data),
-        pages: &LayerShares::new(layer),
+        keys: &StoreShares::new(&mut layer.keys, op.kv_heads),
+        values: &StoreShares::new(&mut layer.values, op.kv_heads),
     };
+    let groups = op.kv_heads / together;
+    let task = |i: usize| {
+        let (segment, first) = (&segments[i / groups], i % groups * together);
+        isa.run(HeadTask { shared, segment, heads: first..first + together });
+    };
+    let tasks = segments.len() * groups;
     let outcome = if tokens * op.kv_heads < HEADS_PER_TASK_MIN {
-        pool.run(1, &|_| {
-            for segment in &segments {
-                (0..op.kv_heads).for_each(|head| isa.run(HeadTask { shared, segment, head }));
-            }
-        })
+        pool.run(1, &|_| (0..tasks).for_each(task))
     } else {
-        pool.run(segments.len() * op.kv_heads, &|i| {
-            let (segment, head) = (&segments[i / op.kv_heads], i % op.kv_heads);
-            isa.run(HeadTask { shared, segment, head });
-        })
+        pool.run(tasks, &task)
     };
     kv.segments = segments;
     outcome
@@ -105,27 +111,6 @@ fn cut(plan: &StepPlan, segments: &mut Vec<Segment>) {
     }
 }
 
-/// The planes of a layer, to be written by several tasks.
-struct LayerShares<'a> {
-    keys: Shares<'a, u8>,
-    key_bytes: usize,
-    values: Shares<'a, u8>,
-    value_bytes: usize,
-    kv_heads: usize,
-}
-
-impl<'a> LayerShares<'a> {
-    fn new(layer: &'a mut LayerPages) -> Self {
-        LayerShares {
-            key_bytes: layer.keys.slot_bytes,
-            keys: Shares::new(&mut layer.keys.bytes),
-            value_bytes: layer.values.slot_bytes,
-            values: Shares::new(&mut layer.values.bytes),
-            kv_heads: layer.kv_heads,
-        }
-    }
-}
-
 /// What all tasks of one append share.
 #[derive(Clone, Copy)]
 struct AppendTask<'a> {
@@ -135,104 +120,124 @@ struct AppendTask<'a> {
     q: &'a Shares<'a, f32>,
     k: &'a Shares<'a, f32>,
     v: &'a Shares<'a, f32>,
-    pages: &'a LayerShares<'a>,
+    keys: &'a StoreShares<'a>,
+    values: &'a StoreShares<'a>,
 }
 
-/// One head of one segment. No other task has the same head of the same segment, and no two
-/// segments share a page.
+/// Heads that are stored together, of one segment. No other task has the same heads of the same
+/// segment, and no two segments share a page.
 struct HeadTask<'a> {
     shared: AppendTask<'a>,
     segment: &'a Segment,
-    head: usize,
+    heads: Range<usize>,
 }
 
 impl Kernel for HeadTask<'_> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let HeadTask { shared, segment, head } = self;
-        let (op, width) = (shared.op, shared.op.head_dim);
-        let group = op.heads / op.kv_heads;
         // SAFETY: the parts of a head and token, and the slot of a head and page, belong to this
         // task alone; heads are `head_dim` elements, which is what the callees touch.
         unsafe {
-            for i in 0..segment.tokens {
-                let token = segment.token + i;
-                let rope = shared.rope.map(|table| (table, segment.position + i));
-                for query in head * group..(head + 1) * group {
-                    let x = head_of(shared.q, token, op.heads, query, width);
-                    let norm = shared.qk_norm.map(|(q, _)| q.head(query, width));
-                    prepare::<S>(x, width, op.clip_qkv, norm, rope);
-                }
-                let x = head_of(shared.k, token, op.kv_heads, head, width);
-                let norm = shared.qk_norm.map(|(_, k)| k.head(head, width));
-                prepare::<S>(x, width, op.clip_qkv, norm, rope);
-                let x = head_of(shared.v, token, op.kv_heads, head, width);
-                prepare::<S>(x, width, op.clip_qkv, None, None);
+            for head in self.heads.clone() {
+                self.prepare::<S>(head);
             }
-            let pages = shared.pages;
-            let slot = segment.page * pages.kv_heads + head;
-            let keys = pages.keys.part(slot * pages.key_bytes..(slot + 1) * pages.key_bytes);
-            let values =
-                pages.values.part(slot * pages.value_bytes..(slot + 1) * pages.value_bytes);
-            let rows = f16::Rows {
-                first: segment.position % PAGE_TOKENS,
-                tokens: segment.tokens,
-                width,
-                stride: op.kv_heads * width,
-            };
-            let k = head_of(shared.k, segment.token, op.kv_heads, head, width);
-            f16::store_keys::<S>(&rows, k, keys.as_mut_ptr().cast());
-            let v = head_of(shared.v, segment.token, op.kv_heads, head, width);
-            f16::store_values::<S>(&rows, v, values.as_mut_ptr().cast());
+            match self.shared.keys.code {
+                None => self.store_f16::<S>(),
+                Some(_) => self.store_codes::<S>(),
+            }
         }
     }
 }
 
-/// First element of a head.
-///
-/// # Safety
-/// The head belongs to the caller's task alone.
-#[inline(always)]
-unsafe fn head_of(
-    rows: &Shares<'_, f32>,
-    token: usize,
-    heads: usize,
-    head: usize,
-    width: usize,
-) -> *mut f32 {
-    let start = (token * heads + head) * width;
-    // SAFETY: disjoint by the caller, in bounds by the assertion inside.
-    unsafe { rows.part(start..start + width).as_mut_ptr() }
-}
-
-/// Clips, norms and rotates one head in place.
-///
-/// # Safety
-/// As for [`Simd`]; `x` points to `width` elements, which norm and rotation fit into.
-#[inline(always)]
-unsafe fn prepare<S: Simd>(
-    x: *mut f32,
-    width: usize,
-    clip: Option<f32>,
-    norm: Option<NormArgs<'_>>,
-    rope: Option<(&RopeTable, usize)>,
-) {
-    // SAFETY: as promised by the caller.
-    unsafe {
-        if let Some(limit) = clip {
-            let (low, high) = (S::splat(-limit), S::splat(limit));
-            for start in (0..width).step_by(LANES) {
-                let v = load_part::<S>(x.add(start), width - start, 0.0);
-                // The order of operands lets NaN through.
-                store_part::<S>(x.add(start), width - start, S::min(high, S::max(low, v)));
+impl HeadTask<'_> {
+    /// Clips, norms and rotates a key/value head and its query heads.
+    ///
+    /// # Safety
+    /// As for [`Simd`]; the heads belong to this task.
+    #[inline(always)]
+    unsafe fn prepare<S: Simd>(&self, head: usize) {
+        let HeadTask { shared, segment, .. } = self;
+        let (op, width) = (shared.op, shared.op.head_dim);
+        let group = op.heads / op.kv_heads;
+        for i in 0..segment.tokens {
+            let token = segment.token + i;
+            let rope = shared.rope.map(|table| (table, segment.position + i));
+            // SAFETY: passed on to the caller.
+            unsafe {
+                for query in head * group..(head + 1) * group {
+                    let x = head_of(shared.q, token, op.heads, query, width);
+                    let norm = shared.qk_norm.map(|(q, _)| q.head(query, width));
+                    prepare_head::<S>(x, width, op.clip_qkv, norm, rope);
+                }
+                let x = head_of(shared.k, token, op.kv_heads, head, width);
+                let norm = shared.qk_norm.map(|(_, k)| k.head(head, width));
+                prepare_head::<S>(x, width, op.clip_qkv, norm, rope);
+                let x = head_of(shared.v, token, op.kv_heads, head, width);
+                prepare_head::<S>(x, width, op.clip_qkv, None, None);
             }
         }
-        if let Some(norm) = norm {
-            normalize::<S>(&norm, x, x);
+    }
+
+    /// # Safety
+    /// As for [`Simd`]; the heads belong to this task.
+    #[inline(always)]
+    unsafe fn store_f16<S: Simd>(&self) {
+        let HeadTask { shared, segment, heads } = self;
+        let (op, width, head) = (shared.op, shared.op.head_dim, heads.start);
+        let rows = f16::Rows {
+            first: segment.position % PAGE_TOKENS,
+            tokens: segment.tokens,
+            width,
+            stride: op.kv_heads * width,
+        };
+        // SAFETY: passed on to the caller; slots of the page hold the segment's tokens.
+        unsafe {
+            let k = head_of(shared.k, segment.token, op.kv_heads, head, width);
+            let slot = shared.keys.elements.slot(segment.page, head);
+            f16::store_keys::<S>(&rows, k, slot.cast());
+            let v = head_of(shared.v, segment.token, op.kv_heads, head, width);
+            let slot = shared.values.elements.slot(segment.page, head);
+            f16::store_values::<S>(&rows, v, slot.cast());
         }
-        if let Some((table, position)) = rope {
-            rotate::<S>(table, position, x);
+    }
+
+    /// # Safety
+    /// As for [`Simd`]; the heads belong to this task.
+    #[inline(always)]
+    unsafe fn store_codes<S: Simd>(&self) {
+        let HeadTask { shared, segment, heads } = self;
+        let (op, width) = (shared.op, shared.op.head_dim);
+        let place = segment.position % PAGE_TOKENS;
+        for (store, rows, keys) in [(shared.keys, shared.k, true), (shared.values, shared.v, false)]
+        {
+            let Some((bits, scales)) = &store.code else { continue };
+            for start in (0..heads.len() * width).step_by(ROTATION) {
+                for i in 0..segment.tokens {
+                    let row = (segment.token + i) * op.kv_heads * width + heads.start * width;
+                    // SAFETY: heads that are stored together lie together; passed on to the caller.
+                    unsafe {
+                        let x = rows.part(row + start..row + start + ROTATION);
+                        let mut block = [0.0; ROTATION];
+                        block.copy_from_slice(x);
+                        let encoded = encode::<S>(block, *bits);
+                        for part in 0..ROTATION / SCALED {
+                            let element = start + part * SCALED;
+                            let (head, d) = (heads.start + element / width, element % width);
+                            let slot = SlotMut {
+                                codes: store.elements.slot(segment.page, head),
+                                scales: scales.slot(segment.page, head).cast(),
+                                bits: *bits,
+                            };
+                            if keys {
+                                slot.put_keys(&encoded, part, place + i, d);
+                            } else {
+                                slot.put_values(&encoded, part, place + i, d, width);
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 }

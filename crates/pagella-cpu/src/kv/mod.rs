@@ -2,101 +2,43 @@
 //!
 //! Per layer a plane of keys and one of values, `[page][kv_head]` slots each, plus scales for the
 //! quantised formats. A slot is contiguous, so attention streams through one head of one page.
+//! Tokens already in the cache are never written again.
 //!
-//! | format | keys of a slot | values of a slot |
-//! |---|---|---|
-//! | F16 | `[D][256]` binary16 | `[256][D]` binary16 |
+//! - `plane`, `memory`: slots of equal size, and the memory behind them;
+//! - `layer`: which planes a format needs, and f32 panels made of a slot;
+//! - `f16`: binary16 slots; `code`, `quantized`: the 4- and 8-bit codes and their slots;
+//! - `append`, `prepare`, `shares`: new tokens on their way in.
 
 mod append;
+pub(crate) mod code;
 mod f16;
+mod layer;
 mod memory;
 mod plane;
+mod prepare;
+mod quantized;
+mod shares;
 
 pub(crate) use append::append;
-use pagella_backend::{BackendError, KvFormat, KvLayer, KvSpec, PAGE_TOKENS, StepPlan};
-use plane::{Order, Plane};
-
-use crate::simd::{Isa, LANES};
+pub(crate) use layer::LayerPages;
+use pagella_backend::{BackendError, KvSpec, PAGE_TOKENS, StepPlan};
 
 /// The cache of all layers.
 pub struct KvPages {
-    pub(crate) format: KvFormat,
     pub(crate) pages: usize,
     pub(crate) layers: Vec<LayerPages>,
     /// Scratch of [`KvPages::expect_own_pages`].
     written: Vec<u32>,
-    /// Scratch of [`append`].
+    /// Scratch of [`append()`].
     segments: Vec<append::Segment>,
-}
-
-/// The pages of one layer.
-pub(crate) struct LayerPages {
-    pub(crate) kv_heads: usize,
-    pub(crate) head_dim: usize,
-    pub(crate) keys: Plane,
-    pub(crate) values: Plane,
-}
-
-impl LayerPages {
-    fn new(layer: &KvLayer, pages: usize) -> Result<Self, BackendError> {
-        let KvLayer { kv_heads, head_dim } = *layer;
-        let keys = Order::TokenInner { unit_bytes: 2 };
-        Ok(LayerPages {
-            kv_heads,
-            head_dim,
-            keys: Plane::new(pages, kv_heads, 2 * head_dim, keys)?,
-            values: Plane::new(pages, kv_heads, 2 * head_dim, Order::TokenOuter)?,
-        })
-    }
-
-    /// Widens the first `tokens` tokens of a slot into panels: keys `[D][256]`, values
-    /// `[256][padded]`, where `padded` is the head size rounded up to whole vectors. Elements
-    /// beyond those are not meaningful.
-    pub(crate) fn widen(
-        &self,
-        isa: Isa,
-        (page, head): (usize, usize),
-        tokens: usize,
-        keys: &mut [f32],
-        values: &mut [f32],
-    ) {
-        let padded = self.head_dim.next_multiple_of(LANES);
-        isa.run(f16::Widen {
-            source: self.keys.slot_ptr(page, head).cast(),
-            source_step: PAGE_TOKENS,
-            target: keys,
-            target_step: PAGE_TOKENS,
-            rows: self.head_dim,
-            width: tokens,
-        });
-        isa.run(f16::Widen {
-            source: self.values.slot_ptr(page, head).cast(),
-            source_step: self.head_dim,
-            target: values,
-            target_step: padded,
-            rows: tokens,
-            width: self.head_dim,
-        });
-    }
-
-    pub(crate) fn planes(&mut self) -> impl Iterator<Item = &mut Plane> {
-        [&mut self.keys, &mut self.values].into_iter()
-    }
 }
 
 impl KvPages {
     /// Reserves `spec.bytes()`; memory is backed where it is written.
     pub(crate) fn new(spec: &KvSpec) -> Result<Self, BackendError> {
-        if spec.format != KvFormat::F16 {
-            return Err(BackendError::Unsupported {
-                backend: "cpu",
-                what: format!("a {} cache", spec.format.name()),
-                hint: format!("use {}", KvFormat::F16.name()),
-            });
-        }
-        let layers = spec.layers.iter().map(|layer| LayerPages::new(layer, spec.pages));
+        let layers =
+            spec.layers.iter().map(|layer| LayerPages::new(layer, spec.format, spec.pages));
         Ok(KvPages {
-            format: spec.format,
             pages: spec.pages,
             layers: layers.collect::<Result<_, _>>()?,
             written: Vec::new(),

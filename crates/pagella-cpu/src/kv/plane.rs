@@ -77,3 +77,20 @@ impl Plane {
         }
     }
 }
+
+#[cfg(test)]
+impl Plane {
+    /// The bytes of one token in a slot, in order.
+    pub(crate) fn token_bytes(&self, slot: std::ops::Range<usize>, token: usize) -> Vec<u8> {
+        let slot = &self.bytes[slot];
+        match self.order {
+            Order::TokenOuter => {
+                slot.chunks(self.slot_bytes / PAGE_TOKENS).nth(token).unwrap().into()
+            }
+            Order::TokenInner { unit_bytes } => {
+                let rows = slot.chunks(unit_bytes * PAGE_TOKENS);
+                rows.flat_map(|r| r[token * unit_bytes..][..unit_bytes].to_vec()).collect()
+            }
+        }
+    }
+}

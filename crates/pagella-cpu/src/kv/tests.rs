@@ -1,12 +1,13 @@
 //! Appending, copying and the size of the cache.
 
 use pagella_arch::{NormKind, RopeSpec, RopeStyle};
-use pagella_backend::{AttentionOp, NormWeights, StepRow};
+use pagella_backend::{AttentionOp, KvFormat, KvLayer, NormWeights, StepRow};
 
 use super::*;
 use crate::Tensor;
 use crate::ops::norm::{CpuNorm, norm_row};
 use crate::ops::rope::CpuRope;
+use crate::simd::Isa;
 use crate::threads::Pool;
 
 fn op(heads: usize, kv_heads: usize, head_dim: usize) -> AttentionOp {
@@ -24,7 +25,7 @@ fn op(heads: usize, kv_heads: usize, head_dim: usize) -> AttentionOp {
 
 fn spec(op: &AttentionOp, format: KvFormat, pages: usize) -> KvSpec {
     let layer = KvLayer { kv_heads: op.kv_heads, head_dim: op.head_dim };
-    KvSpec { layers: vec![KvLayer { kv_heads: 1, head_dim: 32 }, layer], format, pages }
+    KvSpec { layers: vec![KvLayer { kv_heads: 1, head_dim: 64 }, layer], format, pages }
 }
 
 fn tensor(rows: usize, width: usize, seed: usize) -> Tensor {
@@ -44,8 +45,8 @@ fn halves(bytes: &[u8]) -> Vec<f32> {
 fn stored_f16(kv: &KvPages, page: usize, head: usize, token: usize) -> (Vec<f32>, Vec<f32>) {
     let layer = &kv.layers[1];
     let width = layer.head_dim;
-    let keys = halves(&layer.keys.bytes[layer.keys.slot(page, head)]);
-    let values = halves(&layer.values.bytes[layer.values.slot(page, head)]);
+    let keys = halves(&layer.keys.elements.bytes[layer.keys.elements.slot(page, head)]);
+    let values = halves(&layer.values.elements.bytes[layer.values.elements.slot(page, head)]);
     let key = (0..width).map(|d| keys[d * PAGE_TOKENS + token]).collect();
     (key, values[token * width..(token + 1) * width].to_vec())
 }
@@ -56,11 +57,68 @@ fn rounded(x: &[f32]) -> Vec<f32> {
 
 #[test]
 fn the_cache_takes_the_bytes_it_announces() {
-    let op = op(4, 4, 64);
-    let spec = spec(&op, KvFormat::F16, 3);
-    let mut kv = KvPages::new(&spec).unwrap();
-    let planes = kv.layers.iter_mut().flat_map(LayerPages::planes);
-    assert_eq!(planes.map(|p| p.bytes.len()).sum::<usize>(), spec.bytes());
+    for format in KvFormat::ALL {
+        for (heads, head_dim) in [(4, 64), (2, 96), (3, 128)] {
+            let spec = spec(&op(heads, heads, head_dim), format, 3);
+            let mut kv = KvPages::new(&spec).unwrap();
+            let planes = kv.layers.iter_mut().flat_map(LayerPages::planes);
+            assert_eq!(planes.map(|p| p.bytes.len()).sum::<usize>(), spec.bytes());
+        }
+    }
+}
+
+#[test]
+fn heads_that_cannot_be_quantised_are_refused() {
+    for (kv_heads, head_dim, fits) in
+        [(1, 64, true), (2, 96, true), (1, 96, false), (8, 80, false), (8, 40, false)]
+    {
+        for format in KvFormat::ALL {
+            let mut spec = spec(&op(kv_heads, kv_heads, head_dim), format, 1);
+            spec.layers.remove(0);
+            match KvPages::new(&spec) {
+                Ok(_) => assert!(fits || format == KvFormat::F16),
+                Err(BackendError::Unsupported { what, .. }) => {
+                    assert!(!fits && what.contains(&head_dim.to_string()), "{what}");
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_token_leaves_the_bytes_of_all_others() {
+    for format in KvFormat::ALL {
+        for (head_dim, kv_heads) in [(64, 2), (96, 2)] {
+            let op = op(kv_heads, kv_heads, head_dim);
+            let run = |chunks: &[usize]| {
+                let mut kv = KvPages::new(&spec(&op, format, 2)).unwrap();
+                let mut past = 0;
+                for &new in chunks {
+                    let ids = vec![0; new];
+                    let row = StepRow { ids: &ids, past, pages: &[1, 0], logits_last: 0 };
+                    let plan = StepPlan::new(&[row]).unwrap();
+                    let width = kv_heads * head_dim;
+                    let part = |seed| {
+                        let mut rows = Tensor::new(new, width).unwrap();
+                        let all = tensor(300, width, seed);
+                        rows.data.copy_from_slice(&all.data[past * width..(past + new) * width]);
+                        rows
+                    };
+                    let (mut q, mut k, mut v) = (part(1), part(2), part(3));
+                    let pool = Pool::new(2, None);
+                    let isa = Isa::best();
+                    append(isa, &pool, &plan, &op, None, None, &mut q, &mut k, &mut v, &mut kv)
+                        .unwrap();
+                    past += new;
+                }
+                let bytes = kv.layers[1].planes().flat_map(|p| p.bytes.to_vec());
+                bytes.collect::<Vec<u8>>()
+            };
+            let whole = run(&[300]);
+            assert!(whole == run(&[1, 99, 155, 2, 43]), "{} {head_dim}", format.name());
+        }
+    }
 }
 
 #[test]
@@ -90,7 +148,8 @@ fn tokens_land_in_their_pages_for_every_head_size_and_chunk() {
                     assert_eq!(value, rounded(&v.row(i)[at]));
                 }
             }
-            let written: usize = kv.layers[1].keys.bytes.iter().filter(|&&b| b != 0).count();
+            let written: usize =
+                kv.layers[1].keys.elements.bytes.iter().filter(|&&b| b != 0).count();
             assert!(written <= 2 * new * kv_heads * head_dim, "nothing else is written");
             assert_eq!(*q.data, *tensor(new, op.heads * head_dim, 1).data);
         }
@@ -157,26 +216,42 @@ fn heads_are_clipped_then_normed_then_rotated() {
     }
 }
 
-#[test]
-fn pages_and_prefixes_are_copied_in_all_layers() {
-    let op = op(2, 2, 32);
-    let mut kv = KvPages::new(&spec(&op, KvFormat::F16, 4)).unwrap();
-    for (i, plane) in kv.layers.iter_mut().flat_map(LayerPages::planes).enumerate() {
-        plane.bytes.iter_mut().enumerate().for_each(|(j, b)| *b = (j * 31 + j / 256 + i) as u8);
+/// Everything the cache holds of one token and layer, plane by plane.
+fn token_bytes(layer: &mut LayerPages, page: usize, token: usize) -> Vec<u8> {
+    let heads = layer.kv_heads;
+    let mut all = Vec::new();
+    for plane in layer.planes() {
+        for slot in (0..heads).map(|head| plane.slot(page, head)) {
+            all.extend(plane.token_bytes(slot, token));
+        }
     }
-    let token = |kv: &KvPages, page, token| [0, 1].map(|head| stored_f16(kv, page, head, token));
-    let page = |kv: &KvPages, page| -> Vec<_> { (0..256).map(|t| token(kv, page, t)).collect() };
-    let before: Vec<_> = (0..4).map(|p| page(&kv, p)).collect();
-    kv.copy_pages(&[(3, 1), (0, 3)]).unwrap();
-    kv.copy_page_prefix(0, 2, 100).unwrap();
-    // NaN differs from itself: compare what is printed.
-    let same = |a: &[_], b: &[_]| format!("{a:?}") == format!("{b:?}");
-    assert!(same(&page(&kv, 1)[..], &before[3][..]));
-    assert!(same(&page(&kv, 3)[..], &before[0][..]));
-    assert!(same(&page(&kv, 2)[..100], &before[0][..100]));
-    assert!(same(&page(&kv, 2)[100..], &before[2][100..]));
-    assert!(kv.copy_pages(&[(0, 4)]).is_err());
-    assert!(kv.copy_page_prefix(0, 1, 257).is_err());
+    all
+}
+
+#[test]
+fn pages_and_prefixes_are_copied_in_all_layers_and_formats() {
+    for format in KvFormat::ALL {
+        let mut kv = KvPages::new(&spec(&op(2, 2, 32), format, 4)).unwrap();
+        for (i, plane) in kv.layers.iter_mut().flat_map(LayerPages::planes).enumerate() {
+            plane.bytes.iter_mut().enumerate().for_each(|(j, b)| *b = (j * 31 + j / 251 + i) as u8);
+        }
+        let page = |kv: &mut KvPages, page| -> Vec<Vec<u8>> {
+            let layers = &mut kv.layers;
+            let mut token = |t| layers.iter_mut().flat_map(|l| token_bytes(l, page, t)).collect();
+            (0..PAGE_TOKENS).map(&mut token).collect()
+        };
+        let before: Vec<_> = (0..4).map(|p| page(&mut kv, p)).collect();
+        assert_ne!(before[0], before[1]);
+        kv.copy_pages(&[(3, 1), (0, 3)]).unwrap();
+        kv.copy_page_prefix(0, 2, 100).unwrap();
+        assert_eq!(page(&mut kv, 0), before[0]);
+        assert_eq!(page(&mut kv, 1), before[3]);
+        assert_eq!(page(&mut kv, 3), before[0]);
+        assert_eq!(page(&mut kv, 2)[..100], before[0][..100]);
+        assert_eq!(page(&mut kv, 2)[100..], before[2][100..]);
+        assert!(kv.copy_pages(&[(0, 4)]).is_err());
+        assert!(kv.copy_page_prefix(0, 1, 257).is_err());
+    }
 }
 
 #[test]

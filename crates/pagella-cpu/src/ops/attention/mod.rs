@@ -27,6 +27,7 @@ use self::scratch::with_scratch;
 use self::span::{Span, Spans};
 use self::tile::{Tile, cut};
 use crate::Tensor;
+use crate::kv::code::{UNROTATE, rotate_row};
 use crate::kv::{KvPages, LayerPages};
 use crate::simd::Isa;
 use crate::threads::{Pool, Shares};
@@ -198,6 +199,9 @@ impl Job<'_> {
             // SAFETY: every query belongs to one tile.
             let out = unsafe { out.part(start..start + op.head_dim) };
             finish(spans.isa, state, out);
+            if spans.is_rotated() {
+                rotate_row(out, UNROTATE);
+            }
         }
     }
 }

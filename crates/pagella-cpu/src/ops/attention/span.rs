@@ -1,7 +1,8 @@
 //! One page of one tile: scores, softmax, weighted values.
 //!
-//! A few queries read the page as it is stored. Many first widen it to f32 panels in the cache:
-//! keys `[D][256]`, values `[256][padded D]`. Both ways give the same bits.
+//! A few queries read a binary16 page as it is stored. Many first widen it to f32 panels in the
+//! cache: keys `[D][256]`, values `[256][padded D]`. Both ways give the same bits. Quantised pages
+//! are always decoded into panels; where these stay rotated, so are the queries and the output.
 
 use std::ops::Range;
 
@@ -12,6 +13,7 @@ use super::product::{Element, Left, Product, pass_rows, rows_max};
 use super::softmax::Softmax;
 use super::tile::{Tile, seen_in_page};
 use super::{LayerPages, Tensor};
+use crate::kv::code::{ROTATION, UNROTATE, rotate_row};
 use crate::simd::{Isa, LANES};
 
 /// Passes per tile: enough to hide the widening, few enough for queries to stay in the cache.
@@ -58,9 +60,14 @@ impl<'a> Spans<'a> {
         seen_in_page(self.op, tile.position + row / self.group, page)
     }
 
-    /// Whether `rows` queries are worth a panel.
+    /// Whether keys and values are rotated.
+    pub(super) fn is_rotated(&self) -> bool {
+        self.layer.is_rotated()
+    }
+
+    /// Whether `rows` queries need a panel or are worth one.
     fn widens(&self, rows: usize) -> bool {
-        rows > (PASSES_TO_WIDEN - 1) * self.rows_max
+        !self.layer.is_f16() || rows > (PASSES_TO_WIDEN - 1) * self.rows_max
     }
 
     /// Elements of scratch that [`Span::new`] needs for `rows` queries.
@@ -141,8 +148,14 @@ impl<'a> Span<'a> {
                 let row = first + r;
                 let start = (self.tile.head * group + row % group) * op.head_dim;
                 let query = &q.row(self.tile.token + row / group)[start..start + op.head_dim];
-                for (x, target) in query.iter().zip(packed[r..].iter_mut().step_by(count)) {
-                    *target = x * op.scale;
+                let mut packed = packed[r..].iter_mut().step_by(count);
+                for part in query.chunks(ROTATION) {
+                    let mut block = [0.0; ROTATION];
+                    block.iter_mut().zip(part).for_each(|(b, x)| *b = x * op.scale);
+                    if self.spans.is_rotated() {
+                        rotate_row(&mut block, UNROTATE);
+                    }
+                    block[..part.len()].iter().zip(&mut packed).for_each(|(b, p)| *p = *b);
                 }
             }
         }
@@ -153,10 +166,10 @@ impl<'a> Span<'a> {
     pub(super) fn page(&mut self, pages: &[u32], page: usize, states: &mut [f32]) {
         let (layer, head) = (self.spans.layer, self.tile.head);
         let physical = pages[page] as usize;
-        let keys = layer.keys.slot_ptr(physical, head);
-        let values = layer.values.slot_ptr(physical, head);
+        let keys = layer.keys.elements.slot_ptr(physical, head);
+        let values = layer.values.elements.slot_ptr(physical, head);
         let next = pages.get(page + 1).map_or(physical, |&p| p as usize);
-        let next_keys = layer.keys.slot_ptr(next, head);
+        let next_keys = layer.keys.elements.slot_ptr(next, head);
         let head_dim = self.spans.op.head_dim;
         if self.key_panel.is_empty() {
             let (keys, values) = (keys.cast::<u16>(), values.cast::<u16>());
@@ -168,7 +181,7 @@ impl<'a> Span<'a> {
         }
         let last = self.tile.position + self.tile.tokens - 1;
         let tokens = seen_in_page(self.spans.op, last, page).end;
-        layer.widen(self.spans.isa, (physical, head), tokens, self.key_panel, self.value_panel);
+        layer.widen(self.spans.isa, physical, head, tokens, self.key_panel, self.value_panel);
         let (keys, values) = (self.key_panel.as_ptr(), self.value_panel.as_ptr());
         let source = Source { keys, values, value_step: self.spans.padded, next_keys };
         // SAFETY: the panels hold `[D][256]` keys and `[256][padded]` values, filled up to the last

@@ -4,6 +4,8 @@ use pagella_backend::{AttentionOp, KvFormat, KvLayer, KvSpec, PAGE_TOKENS, StepP
 
 use super::*;
 use crate::kv::append;
+use crate::kv::code::tests::scalar_round_trip;
+use crate::kv::code::{Bits, ROTATION};
 
 /// A model's attention layer and one sequence of it.
 #[derive(Clone)]
@@ -118,13 +120,24 @@ impl Way {
     }
 }
 
-/// The textbook in f64, on keys and values as binary16.
+/// What a cache of this width makes of `x`.
+fn stored(x: &[f32], bits: Option<Bits>) -> Vec<f64> {
+    match bits {
+        None => x.iter().map(|&x| half::f16::from_f32(x).to_f64()).collect(),
+        Some(bits) => x.chunks(ROTATION).flat_map(|b| scalar_round_trip(b, bits)).collect(),
+    }
+}
+
+/// The textbook in f64, on keys and values as the cache holds them.
 fn reference(case: &Case) -> Vec<f64> {
     let op = &case.op;
-    let half = |x: Vec<f32>| -> Vec<f64> {
-        x.into_iter().map(|x| half::f16::from_f32(x).to_f64()).collect()
+    let (key_bits, value_bits) = match case.format {
+        KvFormat::F16 => (None, None),
+        KvFormat::Q8 => (Some(Bits::Eight), Some(Bits::Eight)),
+        KvFormat::K8V4 => (Some(Bits::Eight), Some(Bits::Four)),
+        KvFormat::Q4 => (Some(Bits::Four), Some(Bits::Four)),
     };
-    let (q, k, v) = (case.q(), half(case.k()), half(case.v()));
+    let (q, k, v) = (case.q(), stored(&case.k(), key_bits), stored(&case.v(), value_bits));
     let mut out = Vec::with_capacity(q.len());
     let head_of = |token: usize, heads: usize, head: usize| {
         let start = (token * heads + head) * op.head_dim;
@@ -250,6 +263,45 @@ fn levels_do_not_change_a_bit() {
                 let way = Way { isa, threads: 2, chunk };
                 let found = Way { chunk, ..way }.run(&case);
                 assert_same_bits(isa.name(), &expected, &found);
+            }
+        }
+    }
+}
+
+const QUANTIZED: [KvFormat; 3] = [KvFormat::Q8, KvFormat::K8V4, KvFormat::Q4];
+
+#[test]
+fn quantised_pages_match_the_textbook() {
+    for format in QUANTIZED {
+        for (head_dim, kv_heads, group) in [(64, 1, 4), (128, 2, 2), (96, 4, 2), (32, 2, 3)] {
+            for window in [None, Some(100)] {
+                let mut case = case(head_dim, kv_heads, group, 300);
+                (case.format, case.op.window) = (format, window);
+                assert_close(&case, &Way::best(90).run(&case), &reference(&case), 1e-6);
+            }
+        }
+    }
+}
+
+#[test]
+fn quantised_pages_give_the_same_bits_however_they_are_run() {
+    for format in QUANTIZED {
+        for (head_dim, kv_heads, group) in [(64, 2, 4), (96, 2, 3)] {
+            let mut case = case(head_dim, kv_heads, group, 520);
+            (case.format, case.op.window) = (format, Some(400));
+            let whole = Way::best(case.tokens).run(&case);
+            for chunk in [7, 256, 511] {
+                assert_same_bits(format.name(), &whole, &Way::best(chunk).run(&case));
+            }
+            for threads in [2, 3, 7] {
+                let way = Way { threads, ..Way::best(100) };
+                assert_same_bits(format.name(), &whole, &way.run(&case));
+            }
+            case.tokens = 290;
+            let expected = Way::best(case.tokens).run(&case);
+            for isa in Isa::available() {
+                let way = Way { isa, ..Way::best(150) };
+                assert_same_bits(isa.name(), &expected, &way.run(&case));
             }
         }
     }

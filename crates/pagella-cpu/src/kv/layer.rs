@@ -1,0 +1,211 @@
+//! The pages of one layer, in any format.
+
+use std::cell::RefCell;
+
+use pagella_backend::{BackendError, KvFormat, KvLayer, PAGE_TOKENS};
+
+use super::code::{Bits, ROTATION, SCALED, UNROTATE, rotate_row};
+use super::f16;
+use super::plane::{Order, Plane};
+use super::quantized::{KeyPanel, Slot, ValuePanel, unrotate_keys};
+use crate::simd::{Isa, LANES};
+
+thread_local! {
+    /// Panels of two heads that are rotated together.
+    static PAIR: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keys or values of one layer.
+pub(crate) struct Store {
+    /// Binary16 elements, or codes.
+    pub(crate) elements: Plane,
+    /// Width of the codes and their scales; absent for binary16.
+    pub(crate) code: Option<(Bits, Plane)>,
+}
+
+impl Store {
+    fn new(
+        pages: usize,
+        layer: &KvLayer,
+        bits: Option<Bits>,
+        tokens_inner: bool,
+    ) -> Result<Self, BackendError> {
+        let KvLayer { kv_heads, head_dim } = *layer;
+        let order = |unit_bytes| match tokens_inner {
+            true => Order::TokenInner { unit_bytes },
+            false => Order::TokenOuter,
+        };
+        let plane = |bytes, order| Plane::new(pages, kv_heads, bytes, order);
+        let Some(bits) = bits else {
+            return Ok(Store { elements: plane(2 * head_dim, order(2))?, code: None });
+        };
+        let scales = plane(2 * head_dim / SCALED, Order::TokenInner { unit_bytes: 2 })?;
+        let elements = plane(bits.bytes(head_dim), order(4))?;
+        Ok(Store { elements, code: Some((bits, scales)) })
+    }
+
+    fn planes(&mut self) -> impl Iterator<Item = &mut Plane> {
+        std::iter::once(&mut self.elements).chain(self.code.as_mut().map(|(_, scales)| scales))
+    }
+}
+
+/// The pages of one layer.
+pub(crate) struct LayerPages {
+    pub(crate) kv_heads: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) keys: Store,
+    pub(crate) values: Store,
+}
+
+impl LayerPages {
+    pub(super) fn new(
+        layer: &KvLayer,
+        format: KvFormat,
+        pages: usize,
+    ) -> Result<Self, BackendError> {
+        let KvLayer { kv_heads, head_dim } = *layer;
+        let (keys, values) = match format {
+            KvFormat::F16 => (None, None),
+            KvFormat::Q8 => (Some(Bits::Eight), Some(Bits::Eight)),
+            KvFormat::K8V4 => (Some(Bits::Eight), Some(Bits::Four)),
+            KvFormat::Q4 => (Some(Bits::Four), Some(Bits::Four)),
+        };
+        let fits =
+            head_dim.is_multiple_of(SCALED) && (kv_heads * head_dim).is_multiple_of(ROTATION);
+        if keys.is_some() && !fits {
+            return Err(BackendError::Unsupported {
+                backend: "cpu",
+                what: format!(
+                    "a {} cache for {kv_heads} heads of {head_dim} elements",
+                    format.name()
+                ),
+                hint: format!(
+                    "quantised caches need heads of a multiple of {SCALED} elements, \
+                     {ROTATION} in all; use {}",
+                    KvFormat::F16.name()
+                ),
+            });
+        }
+        Ok(LayerPages {
+            kv_heads,
+            head_dim,
+            keys: Store::new(pages, layer, keys, true)?,
+            values: Store::new(pages, layer, values, false)?,
+        })
+    }
+
+    /// Every plane, for copies.
+    pub(crate) fn planes(&mut self) -> impl Iterator<Item = &mut Plane> {
+        self.keys.planes().chain(self.values.planes())
+    }
+
+    /// Whether slots hold plain binary16.
+    pub(crate) fn is_f16(&self) -> bool {
+        self.keys.code.is_none()
+    }
+
+    /// Whether panels hold rotated heads: then queries must be rotated before they meet the keys,
+    /// and outputs afterwards. Not so when blocks cross the border between two heads.
+    pub(crate) fn is_rotated(&self) -> bool {
+        !self.is_f16() && self.head_dim.is_multiple_of(ROTATION)
+    }
+
+    /// Heads whose elements are quantised together.
+    pub(super) fn heads_together(&self) -> usize {
+        if self.is_f16() || self.is_rotated() { 1 } else { 2 }
+    }
+
+    /// Widens the first `tokens` tokens of a head and page into panels: keys `[D][256]`, values
+    /// `[256][padded]`, where `padded` is the head size rounded up to whole vectors. Elements
+    /// beyond those are not meaningful.
+    pub(crate) fn widen(
+        &self,
+        isa: Isa,
+        page: usize,
+        head: usize,
+        tokens: usize,
+        keys: &mut [f32],
+        values: &mut [f32],
+    ) {
+        if self.is_f16() {
+            self.widen_f16(isa, page, head, tokens, keys, values);
+        } else if self.is_rotated() {
+            let step = self.head_dim;
+            isa.run(KeyPanel(self.slot(&self.keys, page, head, tokens), keys));
+            let slot = self.slot(&self.values, page, head, tokens);
+            isa.run(ValuePanel { slot, panel: values, step });
+        } else {
+            self.decode_pair(isa, page, head, tokens, keys, values);
+        }
+    }
+
+    fn widen_f16(
+        &self,
+        isa: Isa,
+        page: usize,
+        head: usize,
+        tokens: usize,
+        keys: &mut [f32],
+        values: &mut [f32],
+    ) {
+        isa.run(f16::Widen {
+            source: self.keys.elements.slot_ptr(page, head).cast(),
+            source_step: PAGE_TOKENS,
+            target: keys,
+            target_step: PAGE_TOKENS,
+            rows: self.head_dim,
+            width: tokens,
+        });
+        isa.run(f16::Widen {
+            source: self.values.elements.slot_ptr(page, head).cast(),
+            source_step: self.head_dim,
+            target: values,
+            target_step: self.head_dim.next_multiple_of(LANES),
+            rows: tokens,
+            width: self.head_dim,
+        });
+    }
+
+    /// A slot of a quantised store.
+    fn slot(&self, store: &Store, page: usize, head: usize, tokens: usize) -> Slot {
+        let (bits, scales) = match &store.code {
+            Some((bits, scales)) => (*bits, scales.slot_ptr(page, head)),
+            None => unreachable!("binary16 slots have no codes"),
+        };
+        let codes = store.elements.slot_ptr(page, head);
+        Slot { codes, scales: scales.cast(), bits, width: self.head_dim, tokens }
+    }
+
+    /// Decodes `head` together with the one it shares rotation blocks with, and keeps it.
+    fn decode_pair(
+        &self,
+        isa: Isa,
+        page: usize,
+        head: usize,
+        tokens: usize,
+        keys: &mut [f32],
+        values: &mut [f32],
+    ) {
+        let (width, first, odd) = (self.head_dim, head / 2 * 2, head % 2);
+        let step = 2 * width;
+        PAIR.with_borrow_mut(|pair| {
+            pair.resize(pair.len().max(step * PAGE_TOKENS), 0.0);
+            let pair = &mut pair[..step * PAGE_TOKENS];
+            for (i, half) in pair.chunks_exact_mut(width * PAGE_TOKENS).enumerate() {
+                isa.run(KeyPanel(self.slot(&self.keys, page, first + i, tokens), half));
+            }
+            unrotate_keys(pair, tokens);
+            keys.copy_from_slice(&pair[odd * width * PAGE_TOKENS..][..width * PAGE_TOKENS]);
+            for i in 0..2 {
+                let slot = self.slot(&self.values, page, first + i, tokens);
+                isa.run(ValuePanel { slot, panel: &mut pair[i * width..], step });
+            }
+            for (row, out) in
+                pair.chunks_exact_mut(step).zip(values.chunks_exact_mut(width)).take(tokens)
+            {
+                rotate_row(row, UNROTATE);
+                out.copy_from_slice(&row[odd * width..][..width]);
+            }
+        });
+    }
+}
