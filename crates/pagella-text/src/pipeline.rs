@@ -230,40 +230,37 @@ fn build_bpe(parts: &Parts, keep: &dyn Fn(&str, u32) -> bool) -> Result<Model, T
     else {
         return Err(TextError::field(&parts.file, "model", "is not BPE"));
     };
-    let all: HashMap<&str, u32> = pieces.iter().map(|(p, id)| (p.as_str(), *id)).collect();
-    let kept = |piece: &str| all.get(piece).is_some_and(|id| keep(piece, *id));
+    let mut vocab: Vocab = pieces.iter().cloned().collect();
+    let removed: HashSet<u32> =
+        pieces.iter().filter(|(p, id)| !keep(p, *id)).map(|(_, id)| *id).collect();
     let mut usable_merges = Vec::with_capacity(merges.len());
+    let mut whole = String::new();
     for (left, right) in merges {
-        let tail = match continuing_prefix {
-            Some(prefix) => right.strip_prefix(prefix.as_str()),
-            None => Some(right.as_str()),
-        };
-        let whole = tail.map(|tail| format!("{left}{tail}"));
-        let known = |piece: &str| all.contains_key(piece);
-        match whole {
-            Some(whole) if known(left) && known(right) && known(&whole) => {
-                if kept(left) && kept(right) && kept(&whole) {
+        whole.clear();
+        whole.push_str(left);
+        whole
+            .push_str(right.strip_prefix(continuing_prefix.as_deref().unwrap_or("")).unwrap_or(""));
+        match (vocab.get(left), vocab.get(right), vocab.get(&whole)) {
+            // The piece after a prefix may not be empty, or the backend would cut inside it.
+            (Some(l), Some(r), Some(w)) if whole.len() > left.len() => {
+                if ![l, r, w].into_iter().any(|id| removed.contains(id)) {
                     usable_merges.push((left.clone(), right.clone()));
                 }
             }
             _ => {
                 let field = format!("merge {left:?} + {right:?}");
-                return Err(TextError::field(
-                    &parts.file,
-                    field,
-                    "names a token outside the vocabulary",
-                ));
+                let problem = "names a token outside the vocabulary";
+                return Err(TextError::field(&parts.file, field, problem));
             }
         }
     }
-    let is_unk = |piece: &str| unk.as_deref() == Some(piece);
-    let vocab: Vocab = pieces.iter().filter(|(p, id)| is_unk(p) || keep(p, *id)).cloned().collect();
+    vocab.retain(|piece, id| !removed.contains(id) || unk.as_ref() == Some(piece));
     let mut builder = BPE::builder()
         .vocab_and_merges(vocab, usable_merges)
         .fuse_unk(*fuse_unk)
         .byte_fallback(*byte_fallback)
         .ignore_merges(*ignore_merges);
-    if let Some(unk) = unk.as_ref().filter(|unk| all.contains_key(unk.as_str())) {
+    if let Some(unk) = unk.as_ref().filter(|unk| pieces.iter().any(|(p, _)| p == *unk)) {
         builder = builder.unk_token(unk.clone());
     }
     if let Some(prefix) = continuing_prefix {

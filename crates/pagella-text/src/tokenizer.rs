@@ -73,11 +73,18 @@ impl Tokenizer {
 
     fn build(mut parts: Parts, files: &ConfigFiles) -> Result<Self, TextError> {
         mark_named_specials(&mut parts, files);
-        let vocab = Vocab::new(&parts)?;
-        let control = control::resolve(&parts, &vocab, files)?;
         let specials: HashSet<&str> =
             parts.added.iter().filter(|t| t.special).map(|t| t.content.as_str()).collect();
-        let pipeline = Pipeline::new(&parts, &specials)?;
+        // Both take long for a large vocabulary and neither needs the other.
+        let (vocab, pipeline) = std::thread::scope(|scope| {
+            let vocab = scope.spawn(|| Vocab::new(&parts));
+            let pipeline = Pipeline::new(&parts, &specials);
+            (vocab.join(), pipeline)
+        });
+        let panicked = || TextError::field(&parts.file, "the vocabulary", "cannot be indexed");
+        let vocab = vocab.map_err(|_| panicked())??;
+        let pipeline = pipeline?;
+        let control = control::resolve(&parts, &vocab, files)?;
         let text = |id: Option<u32>| id.and_then(|id| vocab.piece(id)).map(str::to_owned);
         let template_tokens = TemplateTokens {
             bos: text(control.bos),
@@ -306,12 +313,14 @@ fn mark_named_specials(parts: &mut Parts, files: &ConfigFiles) {
             names.extend(config.get(key).and_then(control::token_text));
         }
     }
-    let pieces: HashMap<&str, u32> = parts.model.pieces().into_iter().collect();
     for name in names.into_iter().filter(|n| n.chars().count() > 1) {
         if let Some(token) = parts.added.iter_mut().find(|t| t.content == name) {
             token.special = true;
-        } else if let Some(id) = pieces.get(name) {
-            parts.added.push(AddedToken::exact(*id, name, true));
+            continue;
+        }
+        let found = parts.model.pieces().into_iter().find(|(piece, _)| *piece == name);
+        if let Some((_, id)) = found {
+            parts.added.push(AddedToken::exact(id, name, true));
         }
     }
 }

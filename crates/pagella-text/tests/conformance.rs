@@ -102,15 +102,7 @@ fn sentencepiece_unigram_equals_sentencepiece() {
 /// normalized spelling.
 #[test]
 fn decoding_equals_hugging_face() {
-    for name in [
-        "byte-level",
-        "byte-level-nfc",
-        "demo",
-        "llama-first",
-        "llama-legacy",
-        "spm-bpe",
-        "spm-unigram",
-    ] {
+    for name in ["byte-level", "byte-level-nfc", "demo", "llama-first", "spm-bpe", "spm-unigram"] {
         check_decoding(name);
     }
 }

@@ -170,3 +170,22 @@ fn broken_sources_are_errors() {
         check_error(source);
     }
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn random_templates_never_panic(
+        parts in proptest::collection::vec(proptest::sample::select(vec![
+            "{{", "}}", "{%", "%}", "{#", "#}", "-", " ", "\n", "x", "messages", "[", "]", "(", ")",
+            "[0]", ".content", "|", "tojson", "trim", "'a'", "1", "*", "~", "+", "==", " in ", " if ",
+            " for m in messages ", " endfor ", " endif ", " set x = ", "{{ m }}", "{% generation %}",
+            "{% endgeneration %}", "é", "\u{F0000}", "{% raw %}", "{% endraw %}", "::", "[::-1]",
+        ]), 0..24),
+    ) {
+        if let Err(error) = render(&parts.concat()) {
+            let panicked = error.to_string().contains("panicked");
+            proptest::prop_assert!(!panicked, "{:?}: {}", parts, error);
+        }
+    }
+}
