@@ -1,5 +1,8 @@
 //! The library as a program uses it, on the demo model.
 
+// Helpers of tests fail by panicking, like the tests themselves.
+#![allow(clippy::unwrap_used)]
+
 use pagella::{Engine, EosReason, KvFormat, Math, Message};
 
 fn engine() -> Engine {

@@ -1,5 +1,8 @@
 //! The command as a user runs it: the built binary, on the demo model.
 
+// Helpers of tests fail by panicking, like the tests themselves.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
 mod bench;
 mod chat;
 mod golden;
