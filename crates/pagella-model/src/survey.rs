@@ -96,11 +96,7 @@ fn quant_config(spec: &ModelSpec) -> Option<serde_json::Value> {
 pub(crate) fn refuse_moe(spec: &ModelSpec) -> Result<(), ModelError> {
     match spec.layers.iter().position(|layer| matches!(layer.mlp, MlpSpec::Moe(_))) {
         None => Ok(()),
-        Some(layer) => Err(ModelError::UnsupportedBlock {
-            layer,
-            architecture: spec.architecture.clone(),
-            block: "mixture-of-experts",
-        }),
+        Some(layer) => Err(ModelError::UnsupportedBlock { layer, block: "mixture-of-experts" }),
     }
 }
 
@@ -120,7 +116,7 @@ pub(crate) fn survey(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<Survey
     }
     read_norm(checkpoint, &spec.final_norm, 1)?;
     let linears = spec.linear_specs().map(|(label, linear)| {
-        let loaded = load_linear(checkpoint, &request(linear, spec.quant.gptq_v2).view())?;
+        let loaded = load_linear(checkpoint, &request(linear, spec.quant.gptq_v2))?;
         Ok(facts(label, &loaded))
     });
     Ok(Survey {
@@ -173,10 +169,10 @@ fn missing_linear(
     gptq_v2: bool,
 ) -> Result<Option<String>, ModelError> {
     let request = request(spec, gptq_v2);
-    if find_linear(checkpoint, &request.view()).is_some() {
+    if find_linear(checkpoint, &request).is_some() {
         return Ok(None);
     }
-    match load_linear(checkpoint, &request.view()) {
+    match load_linear(checkpoint, &request) {
         Err(error @ FormatError::Unsupported { .. }) => Err(error.into()),
         _ => Ok(spec.bases.first().cloned()),
     }

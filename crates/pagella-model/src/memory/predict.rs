@@ -26,9 +26,9 @@ const FAULT_BYTES: u64 = 64 << 10;
 /// What a model will need; nothing was read but headers and small tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryPrediction {
-    /// Weights, mapped tables, scratch without logits.
+    /// Weights, mapped tables, and scratch with one row of logits.
     pub report: MemoryReport,
-    /// Bytes of one row of logits.
+    /// Bytes of each further row of logits.
     pub logits_row_bytes: u64,
     /// What the process needs besides.
     pub baseline_bytes: u64,
@@ -65,9 +65,10 @@ impl MemoryPrediction {
         }
         let norms: u64 = spec.norm_specs().map(|(_, norm)| 4 * norm.params()).sum();
         tally.device_bytes += norms;
+        let logits_row_bytes = 4 * spec.vocab as u64;
         Self {
-            report: tally.report(workspace_bytes(spec, options.step_tokens_max)),
-            logits_row_bytes: 4 * spec.vocab as u64,
+            report: tally.report(workspace_bytes(spec, options.step_tokens_max) + logits_row_bytes),
+            logits_row_bytes,
             baseline_bytes: BASELINE_BYTES,
             load_peak_bytes: load_peak_bytes + norms,
             leftover_bytes,
@@ -88,13 +89,11 @@ impl MemoryPrediction {
 
     /// Largest memory of a run that fills a cache of `tokens` tokens.
     ///
-    /// One row of logits is counted; of the embedding, the rows that so many different tokens
-    /// would touch.
+    /// Of the embedding, the rows that so many different tokens would touch are counted.
     pub fn peak_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
         let touched = tokens as u64 * self.embed_row_bytes.max(FAULT_BYTES);
         let running = self.report.weights_bytes
             + self.report.scratch_bytes
-            + self.logits_row_bytes
             + self.leftover_bytes
             + self.kv_bytes(format, tokens)
             + touched.min(self.report.mapped_bytes);

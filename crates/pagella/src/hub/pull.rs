@@ -137,7 +137,7 @@ fn check_list(id: &HubId, names: &[&str], files: &[&str]) -> Result<(), HubError
     } else {
         return Ok(());
     };
-    Err(HubError::NotAModel { id: id.clone(), missing, hint })
+    Err(HubError::NotAModel { id: id.to_string(), missing, hint })
 }
 
 /// The folders of one repository at one commit.
