@@ -80,9 +80,7 @@ impl Simd for Neon {
     #[inline(always)]
     unsafe fn load(p: *const f32) -> F {
         // SAFETY: the caller gives 16 readable elements.
-        unsafe {
-            [vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))]
-        }
+        unsafe { [vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))] }
     }
     #[inline(always)]
     unsafe fn store(p: *mut f32, v: F) {
@@ -139,9 +137,7 @@ impl Simd for Neon {
     unsafe fn load_i(p: *const u32) -> I {
         let p = p.cast::<i32>();
         // SAFETY: the caller gives 16 readable elements.
-        unsafe {
-            [vld1q_s32(p), vld1q_s32(p.add(4)), vld1q_s32(p.add(8)), vld1q_s32(p.add(12))]
-        }
+        unsafe { [vld1q_s32(p), vld1q_s32(p.add(4)), vld1q_s32(p.add(8)), vld1q_s32(p.add(12))] }
     }
     #[inline(always)]
     unsafe fn store_i(p: *mut i32, v: I) {
@@ -165,6 +161,17 @@ impl Simd for Neon {
                 vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(b))),
                 vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(b))),
             ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn swap<const N: usize>(a: F) -> F {
+        // SAFETY: NEON is there (trait contract).
+        unsafe {
+            match N {
+                2 => a.map(|v| vextq_f32::<2>(v, v)),
+                4 => [a[1], a[0], a[3], a[2]],
+                _ => [a[2], a[3], a[0], a[1]],
+            }
         }
     }
     #[inline(always)]
