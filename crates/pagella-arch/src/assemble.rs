@@ -3,8 +3,10 @@
 use crate::config::Config;
 use crate::error::{ArchError, excerpt};
 use crate::family::FamilyInfo;
+use crate::feature;
 use crate::geometry::Geometry;
 use crate::limits;
+use crate::multiplier;
 use crate::names::{self, in_layer};
 use crate::record::{AttentionBias, Record};
 use crate::rope::{self, RopeRequest, RopeTables};
@@ -21,7 +23,7 @@ pub(crate) fn assemble(
     options: &SpecOptions,
 ) -> Result<ModelSpec, ArchError> {
     let record = &family.record;
-    refuse_experts(family, config)?;
+    feature::refuse_experts(family, config)?;
     (family.check)(config)?;
     let sizes = Geometry::read(config, record)?;
     let context = context(options, &sizes)?;
@@ -39,7 +41,11 @@ pub(crate) fn assemble(
         hidden: sizes.hidden,
         vocab: sizes.vocab,
         context,
-        embed: embed(config, record, &sizes)?,
+        embed: EmbedSpec {
+            name: names::EMBED.to_owned(),
+            scale: multiplier::embed_scale(config, record, &sizes)?,
+            positions: None,
+        },
         layers,
         final_norm: shared.norm(names::FINAL_NORM.to_owned(), sizes.hidden),
         head: head(config, record, &sizes)?,
@@ -79,14 +85,18 @@ impl Shared {
         Ok(Self {
             norm_eps: config.required_float(&["rms_norm_eps"], limits::NORM_EPS)? as f32,
             norm_offset: record.norm_offset,
-            qk_norm: qk_norm(family, config)?,
+            qk_norm: feature::qk_norm(family, config)?,
             qkv_bias,
             o_bias,
             mlp_bias: bias(config, "mlp_bias")?,
-            scale: attention_scale(config, record, sizes)? as f32,
-            softcap: softcap(config, "attn_logit_softcapping", record.defaults.attn_softcap)?,
-            branch_scale: branch_scale(config, sizes)? as f32,
-            act: activation(family, config)?,
+            scale: multiplier::attention_scale(config, record, sizes)?,
+            softcap: multiplier::softcap(
+                config,
+                "attn_logit_softcapping",
+                record.defaults.attn_softcap,
+            )?,
+            branch_scale: multiplier::branch_scale(config, sizes)?,
+            act: feature::activation(family, config)?,
         })
     }
 
@@ -171,31 +181,20 @@ fn context(options: &SpecOptions, sizes: &Geometry) -> Result<usize, ArchError> 
     })
 }
 
-fn embed(config: &Config, record: &Record, sizes: &Geometry) -> Result<EmbedSpec, ArchError> {
-    let stated = config.float(&["scale_emb", "embedding_multiplier"], limits::MULTIPLIER)?;
-    let root = if record.sqrt_hidden { (sizes.hidden as f64).sqrt() } else { 1.0 };
-    Ok(EmbedSpec {
-        name: names::EMBED.to_owned(),
-        scale: (stated.unwrap_or(1.0) * root) as f32,
-        positions: None,
-    })
-}
-
 fn head(config: &Config, record: &Record, sizes: &Geometry) -> Result<HeadSpec, ArchError> {
     let tied = config.flag(&["tie_word_embeddings"])?.unwrap_or(record.defaults.tied);
     let shape = (sizes.hidden, sizes.vocab);
     let mut linear = names::linear(names::HEAD.to_owned(), shape, bias(config, "lm_head_bias")?);
     // A head of its own wins even when tied: quantised files store one.
     linear.bases.extend(tied.then(|| names::EMBED.to_owned()));
-    let divisor = config.float(&["logits_scaling"], limits::MULTIPLIER)?;
-    let scale = match divisor {
-        Some(divisor) => 1.0 / divisor,
-        None => config.float(&["logit_scale"], limits::MULTIPLIER)?.unwrap_or(1.0),
-    };
     Ok(HeadSpec {
         linear,
-        scale: scale as f32,
-        softcap: softcap(config, "final_logit_softcapping", record.defaults.final_softcap)?,
+        scale: multiplier::logit_scale(config)?,
+        softcap: multiplier::softcap(
+            config,
+            "final_logit_softcapping",
+            record.defaults.final_softcap,
+        )?,
         normalize_rows: config.flag(&["norm_head"])?.unwrap_or(false),
     })
 }
@@ -203,81 +202,6 @@ fn head(config: &Config, record: &Record, sizes: &Geometry) -> Result<HeadSpec, 
 fn bias(config: &Config, key: &str) -> Result<BiasRule, ArchError> {
     let stated = config.flag(&[key])?.unwrap_or(false);
     Ok(if stated { BiasRule::Required } else { BiasRule::Forbidden })
-}
-
-/// The stated cap; null switches it off, absence means the family's default.
-fn softcap(config: &Config, key: &str, default: Option<f64>) -> Result<Option<f32>, ArchError> {
-    if config.is_null(&[key]) {
-        return Ok(None);
-    }
-    let cap = config.float(&[key], limits::SOFTCAP)?.or(default);
-    Ok(cap.map(|cap| cap as f32))
-}
-
-fn attention_scale(config: &Config, record: &Record, sizes: &Geometry) -> Result<f64, ArchError> {
-    if let Some(scale) = config.float(&["attention_multiplier"], limits::MULTIPLIER)? {
-        return Ok(scale);
-    }
-    let scalar = config.float(&["query_pre_attn_scalar"], limits::QUERY_SCALAR)?;
-    let scalar = scalar.or(record.defaults.query_scalar);
-    Ok(scalar.unwrap_or(sizes.head_dim as f64).powf(-0.5))
-}
-
-fn branch_scale(config: &Config, sizes: &Geometry) -> Result<f64, ArchError> {
-    if let Some(scale) = config.float(&["residual_multiplier"], limits::MULTIPLIER)? {
-        return Ok(scale);
-    }
-    let depth = config.float(&["scale_depth"], limits::MULTIPLIER)?;
-    Ok(depth.map_or(1.0, |depth| depth / (sizes.layers as f64).sqrt()))
-}
-
-fn activation(family: &FamilyInfo, config: &Config) -> Result<Activation, ArchError> {
-    let (key, default) = family.record.activation;
-    Ok(match config.text(&[key])? {
-        None => default,
-        Some("silu" | "swish") => Activation::Silu,
-        Some("gelu_pytorch_tanh" | "gelu_new") => Activation::GeluTanh,
-        Some("gelu") => Activation::GeluErf,
-        Some("quick_gelu") => Activation::QuickGelu,
-        Some("relu2") => Activation::Relu2,
-        Some(other) => {
-            return Err(ArchError::Unsupported {
-                file: config.file(),
-                family: family.name,
-                feature: format!("`{key}`: {}", excerpt(&other.into())),
-            });
-        }
-    })
-}
-
-fn qk_norm(family: &FamilyInfo, config: &Config) -> Result<Option<NormKind>, ArchError> {
-    match (config.flag(&["use_qk_norm"])?, family.record.qk_norm) {
-        (Some(false), _) => Ok(None),
-        // Which norm would be meant is the family's to say.
-        (Some(true), None) => Err(ArchError::Unsupported {
-            file: config.file(),
-            family: family.name,
-            feature: "`use_qk_norm`: true".to_owned(),
-        }),
-        (_, kind) => Ok(kind),
-    }
-}
-
-/// All families here are dense; a config with experts is of a model that only looks like one.
-fn refuse_experts(family: &FamilyInfo, config: &Config) -> Result<(), ArchError> {
-    let names = &["num_local_experts", "num_experts", "ffn_config.moe_num_experts"];
-    match config.find(names) {
-        Some((key, value))
-            if value.as_u64().is_none_or(|n| !limits::DENSE_EXPERTS.contains(&n)) =>
-        {
-            Err(ArchError::Unsupported {
-                file: config.file(),
-                family: family.name,
-                feature: format!("`{key}`: {}", excerpt(value)),
-            })
-        }
-        _ => Ok(()),
-    }
 }
 
 fn notes(

@@ -44,6 +44,11 @@ impl Config {
         }
     }
 
+    /// A config that states nothing.
+    pub fn empty(file: String) -> Self {
+        Self { file, prefix: String::new(), root: Map::new(), text: None }
+    }
+
     /// The first of `names` with a value, and that value.
     pub fn find<'a>(&'a self, names: &[&'a str]) -> Option<(&'a str, &'a Value)> {
         let in_map = |map| names.iter().find_map(|name| Some((*name, descend(map, name)?)));

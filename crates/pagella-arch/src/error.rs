@@ -24,7 +24,8 @@ pub enum ArchError {
     },
     /// A configuration file is larger than any real one.
     #[error(
-        "{file} has {bytes} bytes, more than the {max} a configuration may have: check that it is the right file"
+        "{file} has {bytes} bytes, more than the {max} a configuration may have: \
+         check that it is the right file"
     )]
     TooLarge {
         /// The file.
@@ -88,7 +89,8 @@ pub enum ArchError {
     },
     /// `architectures` is not a list of exactly one string.
     #[error(
-        "{file}: `architectures` must hold exactly one string, not {found}: take the config of the original model"
+        "{file}: `architectures` must hold exactly one string, not {found}: \
+         take the config of the original model"
     )]
     Architectures {
         /// The file.
@@ -98,7 +100,8 @@ pub enum ArchError {
     },
     /// No family knows the architecture string.
     #[error(
-        "{file}: unknown architecture {name}, known are {known}: if the model is a plain Llama under another name, try --assume-llama"
+        "{file}: unknown architecture {name}, known are {known}: \
+         if the model is a plain Llama under another name, try --assume-llama"
     )]
     UnknownArchitecture {
         /// The file.
@@ -122,7 +125,8 @@ pub enum ArchError {
     },
     /// The rotary scaling kind is not one we know (A7).
     #[error(
-        "{file}: `{key}` asks for rotary scaling {kind}, known are {known}: update the engine or remove the scaling"
+        "{file}: `{key}` asks for rotary scaling {kind}, known are {known}: \
+         update the engine or remove the scaling"
     )]
     UnknownRopeKind {
         /// The file.

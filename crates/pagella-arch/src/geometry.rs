@@ -35,7 +35,8 @@ impl Geometry {
             .unwrap_or(heads);
         if !heads.is_multiple_of(kv_heads) {
             let problem = format!(
-                "`num_attention_heads` ({heads}) is not a multiple of `num_key_value_heads` ({kv_heads})"
+                "`num_attention_heads` ({heads}) is not a multiple of \
+                 `num_key_value_heads` ({kv_heads})"
             );
             return Err(config.inconsistent(problem));
         }
@@ -96,7 +97,8 @@ fn heads(
     };
     if heads * head_dim != hidden || hidden == 0 {
         let problem = format!(
-            "`hidden_size` ({hidden}) is not a multiple of the heads or the head size, and no other size is stated"
+            "`hidden_size` ({hidden}) is not a multiple of the heads or the head size, \
+             and no other size is stated"
         );
         return Err(config.inconsistent(problem));
     }
@@ -104,7 +106,8 @@ fn heads(
         && limits::HEAD_DIM.contains(&(head_dim as u64));
     if !fits {
         let problem = format!(
-            "{heads} heads of size {head_dim} derived from `hidden_size` ({hidden}), allowed are {} of {}",
+            "{heads} heads of size {head_dim} derived from `hidden_size` ({hidden}), \
+             allowed are {} of {}",
             limits::HEADS.end(),
             limits::HEAD_DIM.end()
         );

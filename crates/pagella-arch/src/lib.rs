@@ -7,8 +7,9 @@
 //! 3. `family` finds the family of the architecture string; its file states a `record`, which is
 //!    the Llama record with a few fields changed;
 //! 4. `assemble` turns record and config into the [`ModelSpec`] of `spec`, with the help of
-//!    `geometry` (sizes), `window` (who sees how far), `rope` (rotary tables), `names` (tensors)
-//!    and `tokens` (control ids, quantisation facts).
+//!    `geometry` (sizes), `window` (who sees how far), `rope` (rotary tables), `names` (tensors),
+//!    `multiplier` (scales and caps), `feature` (what a family grants or refuses) and `tokens`
+//!    (control ids, quantisation facts).
 //!
 //! Nothing here looks at weights or devices, and no input can make it panic or allocate more than
 //! a small multiple of the file: every number has a named bound in `limits`.
@@ -33,9 +34,11 @@ mod assemble;
 mod config;
 mod error;
 mod family;
+mod feature;
 mod geometry;
 mod limits;
 mod load;
+mod multiplier;
 mod names;
 mod query;
 mod record;

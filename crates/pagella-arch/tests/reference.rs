@@ -106,7 +106,7 @@ impl Reference<'_> {
 
     /// A tensor of the recipe; `fan_in` is the length of its rows.
     fn tensor(&self, name: &str, fan_in: usize) -> Vec<f64> {
-        let shape = self.case.tensors.get(name).unwrap_or_else(|| panic!("no tensor {name}"));
+        let shape = self.case.tensors.get(name).expect("the state dict has it");
         let dims = shape.as_array().expect("a shape").iter().map(|d| d.as_u64().expect("a size"));
         let len = dims.product::<u64>() as usize;
         let kind = recipe::Kind::of(name, fan_in, self.case.norm_centre);
@@ -116,11 +116,13 @@ impl Reference<'_> {
     /// Rows of a linear's weight with their biases, from the fused tensor if the case has one.
     fn linear(&self, x: &Rows, linear: &LinearSpec) -> Rows {
         let has = |base: &String| self.case.tensors.contains_key(&format!("{base}.weight"));
-        let (base, rows) = match &linear.fused {
-            Some(fused) if has(&fused.base) => (&fused.base, fused.rows.clone()),
+        let (base, rows): (_, Vec<usize>) = match &linear.fused {
+            Some(fused) if has(&fused.base) => {
+                (&fused.base, fused.rows.iter().cloned().flatten().collect())
+            }
             _ => {
                 let base = linear.bases.iter().find(|base| has(base)).expect("one name exists");
-                (base, vec![0..linear.out_features])
+                (base, (0..linear.out_features).collect())
             }
         };
         let width = linear.in_features;
@@ -129,7 +131,6 @@ impl Reference<'_> {
         let has_bias = self.case.tensors.contains_key(&bias_name);
         assert_eq!(has_bias, linear.bias == BiasRule::Required, "{bias_name}");
         let bias = has_bias.then(|| self.tensor(&bias_name, 1));
-        let rows: Vec<usize> = rows.into_iter().flatten().collect();
         assert_eq!(rows.len(), linear.out_features, "{base}");
         let output = |x: &Vec<f64>| {
             let of_row = |r: &usize| {
@@ -192,7 +193,7 @@ impl Reference<'_> {
 
     fn mlp(&self, x: &Rows, mlp: &MlpSpec) -> Rows {
         let MlpSpec::Gated { gate, up, down, act } = mlp else {
-            panic!("all cases are gated");
+            unreachable!("all cases are gated");
         };
         let (gate, up) = (self.linear(x, gate), self.linear(x, up));
         let inner = gate
@@ -248,6 +249,6 @@ fn activate(act: Activation, x: f64) -> f64 {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
             0.5 * x * (1.0 + inner.tanh())
         }
-        other => panic!("no case uses {other:?}"),
+        other => unreachable!("no case uses {other:?}"),
     }
 }

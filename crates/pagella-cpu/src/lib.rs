@@ -1,6 +1,6 @@
 //! The CPU backend: kernels for exact and wide arithmetic, chosen at run time for the machine.
 //!
-//! Layers, bottom up: [`simd`] (16 lanes everywhere), `threads` (the pool), `linear` (weights in
+//! Layers, bottom up: `simd` (16 lanes everywhere), `threads` (the pool), `linear` (weights in
 //! tiles of 16 columns), `kv` and `ops` (everything else), `backend` (the trait).
 //!
 //! Same row, same bits: every sum has one canonical order that does not depend on batch, chunking,
@@ -8,8 +8,11 @@
 
 #![deny(unsafe_code)]
 
+mod backend;
 #[allow(unsafe_code)]
 mod kv;
+#[allow(unsafe_code)]
+mod linear;
 #[allow(unsafe_code)]
 mod memory;
 #[allow(unsafe_code)]
@@ -21,6 +24,8 @@ mod threads;
 #[allow(unsafe_code)]
 mod topology;
 
+pub use backend::{CpuBackend, CpuOptions, CpuStep};
+pub use linear::{CpuLinear, MathMode};
 pub use memory::Tensor;
 pub use simd::Isa;
 pub use topology::usable_cpus;

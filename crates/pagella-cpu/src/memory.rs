@@ -17,10 +17,11 @@ impl<T: Copy + Default> Aligned<T> {
     pub(crate) fn zeroed(len: usize, what: &'static str) -> Result<Self, BackendError> {
         let slack = ALIGN_BYTES / size_of::<T>();
         let bytes = len.saturating_mul(size_of::<T>());
-        let mut storage = Vec::new();
+        let mut storage: Vec<T> = Vec::new();
         storage
             .try_reserve_exact(len.saturating_add(slack))
             .map_err(|_| BackendError::OutOfMemory { what, bytes })?;
+        prefer_huge_pages(storage.as_ptr().cast(), bytes);
         storage.resize(len + slack, T::default());
         let start = storage.as_ptr().align_offset(ALIGN_BYTES).min(slack);
         Ok(Aligned { storage, start, len })
@@ -31,9 +32,21 @@ impl<T: Copy + Default> Aligned<T> {
         self.len * size_of::<T>()
     }
 
-    /// Asks the system to back a filled buffer with huge pages; only a hint.
-    pub(crate) fn prefer_huge_pages(&self) {
-        prefer_huge_pages(self.as_ptr().cast(), self.bytes());
+    /// Takes `len` zero elements from `spare`, or allocates them. Put back by pushing, so that a
+    /// step that looks like the last one allocates nothing.
+    pub(crate) fn recycled(
+        spare: &mut Vec<Aligned<T>>,
+        len: usize,
+        what: &'static str,
+    ) -> Result<Self, BackendError> {
+        let fits = |buffer: &Aligned<T>| buffer.storage.len() - buffer.start >= len;
+        let Some(index) = spare.iter().position(fits) else {
+            return Self::zeroed(len, what);
+        };
+        let mut buffer = spare.swap_remove(index);
+        buffer.len = len;
+        buffer.fill(T::default());
+        Ok(buffer)
     }
 }
 
@@ -50,18 +63,22 @@ impl<T> std::ops::DerefMut for Aligned<T> {
     }
 }
 
-/// Weights are read front to back for every token: with 4 KiB pages the TLB misses cost 5–25 % of
-/// the bandwidth. Collapsing after the fill never stalls the load in compaction.
+/// Buffers from this size on ask for huge pages.
+#[cfg(target_os = "linux")]
+const HUGE_FROM_BYTES: usize = 8 << 20;
+
+/// Asks the system, before the first touch, to back a large buffer with huge pages: weights are
+/// read front to back for every token, and with 4 KiB pages the TLB misses cost 5–25 % of the
+/// bandwidth. Only whole huge pages inside the buffer are named, so it never takes more memory.
 #[cfg(target_os = "linux")]
 fn prefer_huge_pages(start: *const u8, bytes: usize) {
     const HUGE: usize = 2 << 20;
-    const MADV_COLLAPSE: libc::c_int = 25;
     let first = (start as usize).next_multiple_of(HUGE);
     let last = (start as usize + bytes) / HUGE * HUGE;
-    if last > first {
+    if bytes >= HUGE_FROM_BYTES && last > first {
         // SAFETY: the range lies inside one live allocation; the advice changes how it is backed,
-        // never its contents. Failure (old kernel, no free huge pages) is harmless.
-        unsafe { libc::madvise(first as *mut libc::c_void, last - first, MADV_COLLAPSE) };
+        // never its contents. A refusal is harmless.
+        unsafe { libc::madvise(first as *mut libc::c_void, last - first, libc::MADV_HUGEPAGE) };
     }
 }
 

@@ -27,8 +27,10 @@ pub struct TensorView<'a> {
 
 impl TensorView<'_> {
     /// Number of elements.
+    ///
+    /// Saturates for an unknown type, whose shape nothing could compare with its bytes.
     pub fn element_count(&self) -> usize {
-        self.shape.iter().product()
+        self.shape.iter().fold(1, |count: usize, extent| count.saturating_mul(*extent))
     }
 
     /// The elements of an F32, F16 or BF16 tensor, exactly.

@@ -4,6 +4,10 @@
 
 #![allow(clippy::indexing_slicing, reason = "the length is checked once, in `new`")]
 
+use crate::dtype::Dtype;
+use crate::error::Result;
+use crate::tensor::TensorView;
+
 /// Row-major words, shape `[rows, columns]`, borrowed from a file or a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct WordMatrix<'a> {
@@ -17,6 +21,14 @@ impl<'a> WordMatrix<'a> {
     pub fn new(bytes: &'a [u8], rows: usize, columns: usize) -> Option<Self> {
         let len = rows.checked_mul(columns)?.checked_mul(4)?;
         (bytes.len() == len).then_some(Self { bytes, rows, columns })
+    }
+
+    /// Takes an I32 matrix as words.
+    pub(crate) fn from_tensor(tensor: &TensorView<'a>) -> Result<Self> {
+        tensor.expect_dtype(Dtype::I32)?;
+        let (rows, columns) = tensor.matrix_shape()?;
+        Self::new(tensor.data, rows, columns)
+            .ok_or_else(|| tensor.wrong_shape("as many elements as it has"))
     }
 
     /// Number of word rows.

@@ -1,1 +1,53 @@
 //! A local LLM inference engine for EXL2 and GPTQ models.
+//!
+//! ```
+//! use pagella::Engine;
+//!
+//! let engine = Engine::open("demo")?;
+//! println!("{}", engine.complete("The `map()` method").max_tokens(20).text()?);
+//!
+//! let mut chat = engine.chat().max_tokens(20);
+//! for event in chat.send("What is an array?")? {
+//!     print!("{}", event?.text);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`Engine`] is an open model: cheap to clone, usable from any thread. [`Engine::builder`] has
+//!   every choice: device, threads, arithmetic, cache.
+//! - [`Complete`] is one prompt with its settings; [`Chat`] a conversation that remembers.
+//! - Answers carry their own counts and timings ([`Completion`]).
+//! - [`EngineBuilder::load`] gives the [`Session`] below the text, for programs that bring token
+//!   ids; [`score`](pagella_engine::score) measures how likely a model finds them.
+//! - [`hub`] knows the local Hugging Face cache and how to fill it.
+//!
+//! The crates underneath can be used alone: `pagella-formats`, `pagella-arch`, `pagella-text`,
+//! `pagella-backend`, `pagella-cpu`, `pagella-model`, `pagella-engine`.
+
+#![forbid(unsafe_code)]
+
+mod builder;
+mod chat;
+mod complete;
+mod device;
+mod engine;
+mod error;
+mod generation_config;
+pub mod hub;
+mod model_ref;
+
+pub use builder::{DEFAULT_CACHE_TOKENS, EngineBuilder, LoadedModel};
+pub use chat::{Chat, ChatStream};
+pub use complete::Complete;
+pub use device::{Device, Math, UnknownName};
+pub use engine::{Engine, EngineFacts};
+pub use error::Error;
+pub use model_ref::{DEMO, resolve_model};
+
+pub use pagella_arch::RopeOverride;
+pub use pagella_backend::KvFormat;
+pub use pagella_engine::{
+    Completion, EngineError, EosReason, Event, EventStream, SampleOptions, Session,
+};
+pub use pagella_model::{LoadProgress, MemoryReport};
+pub use pagella_text::{Message, Tokenizer};

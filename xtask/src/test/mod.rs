@@ -35,8 +35,14 @@ pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
     tools::check_components(workspace)?;
     let reports: Vec<Report> = STAGES.iter().map(|s| run(workspace, s, &selection)).collect();
     print_summary(workspace, &reports);
-    let failed = reports.iter().any(|r| matches!(r.outcome, Outcome::Failed(_)));
-    Ok(if failed { Verdict::Bad } else { Verdict::Good })
+    let is_failed = |report: &&Report| matches!(report.outcome, Outcome::Failed(_));
+    let failed: Vec<&str> = reports.iter().filter(is_failed).map(|r| r.stage.name).collect();
+    if failed.is_empty() {
+        println!("PASSED");
+        return Ok(Verdict::Good);
+    }
+    println!("FAILED: {}", failed.join(", "));
+    Ok(Verdict::Bad)
 }
 
 /// One line per stage: its name and what it checks.

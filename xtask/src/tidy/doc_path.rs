@@ -1,7 +1,7 @@
 //! Paths named in the root documents exist: a map that shows vanished places is worse than none.
 //!
 //! Looks at inline code, link targets and code blocks. `engine/src/x.rs` is short for
-//! `crates/pagella-engine/src/x.rs`; `{a,b}` stands for both; from a `<name>` or `*` on, only the
+//! `crates/pagella-engine/src/x.rs`, `pagella/src/x.rs` for `crates/pagella/src/x.rs`; `{a,b}` stands for both; from a `<name>` or `*` on, only the
 //! folder before it must exist.
 
 use super::{Finding, Tree};
@@ -68,7 +68,7 @@ fn exists(tree: &Tree, path: &str) -> bool {
         Some(at) => path[..at].rsplit_once('/').map_or("", |(folder, _)| folder),
         None => path,
     };
-    tree.contains(fixed) || tree.contains(&format!("crates/pagella-{fixed}"))
+    ["", "crates/", "crates/pagella-"].iter().any(|start| tree.contains(&format!("{start}{fixed}")))
 }
 
 #[cfg(test)]
@@ -81,6 +81,7 @@ mod tests {
             ("CHANGELOG.md", "`crates/gone.rs`"),
             ("crates/pagella-engine/src/step.rs", ""),
             ("crates/pagella-arch/src/family/llama.rs", ""),
+            ("crates/pagella/src/flags.rs", ""),
             ("models/demo/config.json", ""),
         ]);
         check(&tree).into_iter().map(|f| f.to_string()).collect()
@@ -89,7 +90,8 @@ mod tests {
     #[test]
     fn places_that_exist_are_silent_in_every_form() {
         let text = "`engine/src/step.rs` [a](models/demo) [b](README.md#top) `models/demo/`\n\
-                    `arch/src/family/<name>.rs` `arch/src/family/*.rs` `engine/{src,src/step.rs}`\n";
+                    `arch/src/family/<name>.rs` `arch/src/family/*.rs` `engine/{src,src/step.rs}`\n\
+                    `pagella/src/flags.rs`\n";
         assert_eq!(missing(text), [""; 0]);
     }
 

@@ -6,6 +6,7 @@
 use super::{FamilyInfo, no_caution};
 use crate::config::Config;
 use crate::error::ArchError;
+use crate::feature::unsupported;
 use crate::record::{Defaults, LayerNorms, Record, WindowRule};
 use crate::spec::Activation;
 
@@ -43,11 +44,10 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
 
 fn check(config: &Config) -> Result<(), ArchError> {
     match config.flag(&["use_bidirectional_attention"])? {
-        Some(true) => Err(ArchError::Unsupported {
-            file: config.file(),
-            family: FAMILY.name,
-            feature: "`use_bidirectional_attention`: true".to_owned(),
-        }),
+        Some(true) => {
+            let feature = "`use_bidirectional_attention`: true".to_owned();
+            Err(unsupported(config, FAMILY.name, feature))
+        }
         _ => Ok(()),
     }
 }

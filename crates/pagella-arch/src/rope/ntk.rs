@@ -12,13 +12,14 @@ pub(super) fn base(config: &Config, base: f64, alpha: f64, dim: usize) -> Result
     checked(config, stretched_base(base, alpha, dim), dim)
 }
 
-/// Refuses a stretched base that is out of range; a rotated width of 2 has only one frequency, which
-/// no change of base can move.
+/// Refuses a stretched base that is out of range; a rotated width of 2 has only one frequency,
+/// which no change of base can move.
 pub(super) fn checked(config: &Config, base: f64, dim: usize) -> Result<f64, ArchError> {
     if dim > 2 && (1.0..=BASE_MAX).contains(&base) {
         return Ok(base);
     }
     Err(config.inconsistent(format!(
-        "scaling changes the rotary base to {base:e} for a rotated width of {dim}, allowed is 1 to {BASE_MAX:e} and a width above 2"
+        "scaling changes the rotary base to {base:e} for a rotated width of {dim}, \
+         allowed is 1 to {BASE_MAX:e} and a width above 2"
     )))
 }

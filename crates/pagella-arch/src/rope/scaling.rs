@@ -127,7 +127,8 @@ impl RopeRequest<'_> {
         let dim = (head_dim as f64 * part) as usize;
         if dim == 0 || !dim.is_multiple_of(2) {
             let problem = format!(
-                "`partial_rotary_factor` {part} of `head_dim` {head_dim} rotates {dim} elements, which must be even and not 0"
+                "`partial_rotary_factor` {part} of `head_dim` {head_dim} rotates {dim} \
+                 elements, which must be even and not 0"
             );
             return Err(self.config.inconsistent(problem));
         }
@@ -151,10 +152,11 @@ fn scaling_object(config: &Config) -> Result<Config, ArchError> {
             return Ok(object);
         }
     }
-    Config::parse(config.file(), b"{}")
+    Ok(Config::empty(config.file()))
 }
 
-/// The method's name. `type` and `rope_type` may both be there if they agree or one is `default` (A6).
+/// The method's name. `type` and `rope_type` may both be there if they agree or one of them is
+/// `default` (A6).
 fn kind<'a>(params: &'a Config, record: &Record) -> Result<&'a str, ArchError> {
     let kind = match (params.text(&["rope_type"])?, params.text(&["type"])?) {
         (None, None) if params.find(&["factor"]).is_some() => {

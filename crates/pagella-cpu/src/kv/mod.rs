@@ -24,7 +24,7 @@ pub(crate) use layer::LayerPages;
 use pagella_backend::{BackendError, KvSpec, PAGE_TOKENS, StepPlan};
 
 /// The cache of all layers.
-pub(crate) struct KvPages {
+pub struct KvPages {
     pub(crate) pages: usize,
     pub(crate) layers: Vec<LayerPages>,
     /// Scratch of [`KvPages::expect_own_pages`].

@@ -8,7 +8,7 @@ use crate::simd::{Isa, Kernel, LANES, Simd};
 use crate::threads::{Pool, Shares};
 
 /// A table whose bytes were checked to hold all its rows.
-pub(crate) struct CpuTable {
+pub struct CpuTable {
     source: TableSource,
 }
 

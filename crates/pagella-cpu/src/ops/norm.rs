@@ -12,7 +12,7 @@ use crate::simd::{Isa, Kernel, LANES, Simd};
 use crate::threads::{Pool, Shares};
 
 /// A norm's weights.
-pub(crate) struct CpuNorm {
+pub struct CpuNorm {
     kind: NormKind,
     eps: f32,
     /// `[width]`, or `[heads, width]` for per-head norms.

@@ -14,7 +14,7 @@ use crate::simd::{LANES, Simd};
 const BLOCK_POSITIONS: usize = 512;
 
 /// A rotary table.
-pub(crate) struct CpuRope {
+pub struct CpuRope {
     spec: RopeSpec,
     table: RwLock<Arc<RopeTable>>,
 }

@@ -16,11 +16,10 @@ pub(crate) fn read<'a>(
 ) -> Result<Exl2Linear<'a>> {
     let base = &found.base;
     let weight = found.weight;
-    weight.expect_dtype(Dtype::I32)?;
-    let (word_rows, stored) = weight.matrix_shape()?;
+    let words = WordMatrix::from_tensor(&weight)?;
+    let (word_rows, stored) = (words.rows(), words.columns());
     let cut = Cut::new(request, found, request.out_features)?;
     let columns = cut.packed_columns(found, stored)?;
-    let words = word_matrix(&weight, word_rows, stored)?;
 
     let table = checkpoint.require(&format!("{base}.q_groups"))?;
     table.expect_dtype(Dtype::I16)?;
@@ -34,11 +33,10 @@ pub(crate) fn read<'a>(
     })?;
 
     let scale = checkpoint.require(&format!("{base}.q_scale"))?;
-    scale.expect_dtype(Dtype::I32)?;
-    if scale.matrix_shape()? != (groups.len(), stored / 8) {
+    let scales = WordMatrix::from_tensor(&scale)?;
+    if (scales.rows(), scales.columns()) != (groups.len(), stored / 8) {
         return Err(scale.wrong_shape(format!("[{}, {}]", groups.len(), stored / 8)));
     }
-    let scales = word_matrix(&scale, groups.len(), stored / 8)?;
 
     let invperm = checkpoint.require(&format!("{base}.q_invperm"))?;
     let rows = groups.last().map_or(0, |last| last.first_row + last.rows);
@@ -68,12 +66,6 @@ pub(crate) fn read<'a>(
         bias,
         tensors,
     })
-}
-
-/// The data of `tensor` as words; its shape was read from the same header.
-fn word_matrix<'a>(tensor: &TensorView<'a>, rows: usize, columns: usize) -> Result<WordMatrix<'a>> {
-    WordMatrix::new(tensor.data, rows, columns)
-        .ok_or_else(|| tensor.wrong_shape(format!("[{rows}, {columns}]")))
 }
 
 /// The inverse of the stored order: which input feature each packed row holds.

@@ -2,7 +2,6 @@
 
 use super::{GptqLinear, ScaleMatrix};
 use crate::checkpoint::Checkpoint;
-use crate::dtype::Dtype;
 use crate::error::{FormatError, Result};
 use crate::linear::{Cut, Found, LinearRequest, read_bias};
 use crate::tensor::TensorView;
@@ -20,8 +19,8 @@ pub(crate) fn read<'a>(
 ) -> Result<GptqLinear<'a>> {
     let base = &found.base;
     let weight = found.weight;
-    weight.expect_dtype(Dtype::I32)?;
-    let (word_rows, stored) = weight.matrix_shape()?;
+    let words = WordMatrix::from_tensor(&weight)?;
+    let (word_rows, stored) = (words.rows(), words.columns());
     let cut = Cut::new(request, found, request.out_features)?;
     let rows = request.in_features;
     refuse_other_packing(&weight, rows, cut.declared)?;
@@ -29,15 +28,13 @@ pub(crate) fn read<'a>(
         return Err(weight.wrong_shape(format!("[{rows} / 8, {}]", cut.declared)));
     }
     let columns = cut.packed_columns(found, stored)?;
-    let words = word_matrix(&weight, word_rows, stored)?;
 
     let qzeros = checkpoint.require(&format!("{base}.qzeros"))?;
-    qzeros.expect_dtype(Dtype::I32)?;
-    let (groups, zero_words) = qzeros.matrix_shape()?;
-    if groups == 0 || zero_words != stored / CODES_PER_WORD {
+    let zeros = WordMatrix::from_tensor(&qzeros)?;
+    let groups = zeros.rows();
+    if groups == 0 || zeros.columns() != stored / CODES_PER_WORD {
         return Err(qzeros.wrong_shape(format!("[groups, {}]", stored / CODES_PER_WORD)));
     }
-    let zeros = word_matrix(&qzeros, groups, zero_words)?;
 
     let scales = checkpoint.require(&format!("{base}.scales"))?;
     if !scales.dtype.is_weight_float() {
@@ -78,7 +75,8 @@ pub(crate) fn read<'a>(
 fn refuse_other_packing(weight: &TensorView<'_>, rows: usize, columns: usize) -> Result<()> {
     let (stored_rows, stored_columns) = weight.matrix_shape()?;
     let bits = [2, 3, 8].into_iter().find(|bits| {
-        let packed = rows.checked_mul(*bits).is_some_and(|total| total == stored_rows * 32);
+        let total = rows.checked_mul(*bits);
+        let packed = total.is_some() && total == stored_rows.checked_mul(32);
         packed && stored_columns == columns
     });
     let format = if stored_rows == rows && stored_columns == columns / CODES_PER_WORD {
@@ -92,12 +90,6 @@ fn refuse_other_packing(weight: &TensorView<'_>, rows: usize, columns: usize) ->
     };
     let place = format!("`{}`", weight.name);
     Err(FormatError::Unsupported { path: weight.file.to_owned(), place, format })
-}
-
-/// The data of `tensor` as words; its shape was read from the same header.
-fn word_matrix<'a>(tensor: &TensorView<'a>, rows: usize, columns: usize) -> Result<WordMatrix<'a>> {
-    WordMatrix::new(tensor.data, rows, columns)
-        .ok_or_else(|| tensor.wrong_shape(format!("[{rows}, {columns}]")))
 }
 
 /// The group of every row, and the rows per group if they are simply consecutive.

@@ -1,0 +1,57 @@
+//! Structural features a config may ask a family for: granted, or refused by name.
+
+use crate::config::Config;
+use crate::error::{ArchError, excerpt};
+use crate::family::FamilyInfo;
+use crate::limits;
+use crate::spec::{Activation, NormKind};
+
+/// Activation of the MLP: stated, else the family's.
+pub(crate) fn activation(family: &FamilyInfo, config: &Config) -> Result<Activation, ArchError> {
+    let (key, default) = family.record.activation;
+    Ok(match config.text(&[key])? {
+        None => default,
+        Some("silu" | "swish") => Activation::Silu,
+        Some("gelu_pytorch_tanh" | "gelu_new") => Activation::GeluTanh,
+        Some("gelu") => Activation::GeluErf,
+        Some("quick_gelu") => Activation::QuickGelu,
+        Some("relu2") => Activation::Relu2,
+        Some(other) => {
+            return Err(unsupported(
+                config,
+                family.name,
+                format!("`{key}`: {}", excerpt(&other.into())),
+            ));
+        }
+    })
+}
+
+/// Norm of query and key heads: the family's, unless the config switches it off.
+pub(crate) fn qk_norm(family: &FamilyInfo, config: &Config) -> Result<Option<NormKind>, ArchError> {
+    match (config.flag(&["use_qk_norm"])?, family.record.qk_norm) {
+        (Some(false), _) => Ok(None),
+        // Which norm would be meant is the family's to say.
+        (Some(true), None) => {
+            Err(unsupported(config, family.name, "`use_qk_norm`: true".to_owned()))
+        }
+        (_, kind) => Ok(kind),
+    }
+}
+
+/// All families here are dense; a config with experts is of a model that only looks like one.
+pub(crate) fn refuse_experts(family: &FamilyInfo, config: &Config) -> Result<(), ArchError> {
+    let names = &["num_local_experts", "num_experts", "ffn_config.moe_num_experts"];
+    match config.find(names) {
+        Some((key, value))
+            if value.as_u64().is_none_or(|n| !limits::DENSE_EXPERTS.contains(&n)) =>
+        {
+            Err(unsupported(config, family.name, format!("`{key}`: {}", excerpt(value))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The error for a feature, given as key and value, that the family does not have here.
+pub(crate) fn unsupported(config: &Config, family: &'static str, feature: String) -> ArchError {
+    ArchError::Unsupported { file: config.file(), family, feature }
+}

@@ -1,0 +1,66 @@
+//! Multipliers and caps of embeddings, scores, branches and logits.
+//!
+//! Every family obeys every one of these keys, whether or not its original code knows them: a
+//! config that states one means it. Computed in f64, rounded once.
+
+use crate::config::Config;
+use crate::error::ArchError;
+use crate::geometry::Geometry;
+use crate::limits;
+use crate::record::Record;
+
+/// The stated cap; null switches it off, absence means the family's default.
+pub(crate) fn softcap(
+    config: &Config,
+    key: &str,
+    default: Option<f64>,
+) -> Result<Option<f32>, ArchError> {
+    if config.is_null(&[key]) {
+        return Ok(None);
+    }
+    let cap = config.float(&[key], limits::SOFTCAP)?.or(default);
+    Ok(cap.map(|cap| cap as f32))
+}
+
+/// Multiplier of scores: stated, else from the query scalar, else from the head size.
+pub(crate) fn attention_scale(
+    config: &Config,
+    record: &Record,
+    sizes: &Geometry,
+) -> Result<f32, ArchError> {
+    if let Some(scale) = config.float(&["attention_multiplier"], limits::MULTIPLIER)? {
+        return Ok(scale as f32);
+    }
+    let scalar = config.float(&["query_pre_attn_scalar"], limits::QUERY_SCALAR)?;
+    let scalar = scalar.or(record.defaults.query_scalar);
+    Ok(scalar.unwrap_or(sizes.head_dim as f64).powf(-0.5) as f32)
+}
+
+/// Multiplier of attention and MLP outputs: stated, else from the depth, else 1.
+pub(crate) fn branch_scale(config: &Config, sizes: &Geometry) -> Result<f32, ArchError> {
+    if let Some(scale) = config.float(&["residual_multiplier"], limits::MULTIPLIER)? {
+        return Ok(scale as f32);
+    }
+    let depth = config.float(&["scale_depth"], limits::MULTIPLIER)?;
+    Ok(depth.map_or(1.0, |depth| (depth / (sizes.layers as f64).sqrt()) as f32))
+}
+
+/// Multiplier of embedding rows: stated, and √hidden where the family has it.
+pub(crate) fn embed_scale(
+    config: &Config,
+    record: &Record,
+    sizes: &Geometry,
+) -> Result<f32, ArchError> {
+    let stated = config.float(&["scale_emb", "embedding_multiplier"], limits::MULTIPLIER)?;
+    let root = if record.sqrt_hidden { (sizes.hidden as f64).sqrt() } else { 1.0 };
+    Ok((stated.unwrap_or(1.0) * root) as f32)
+}
+
+/// Multiplier of logits: the inverse of `logits_scaling`, else `logit_scale`, else 1.
+pub(crate) fn logit_scale(config: &Config) -> Result<f32, ArchError> {
+    if let Some(divisor) = config.float(&["logits_scaling"], limits::MULTIPLIER)? {
+        return Ok((1.0 / divisor) as f32);
+    }
+    let scale = config.float(&["logit_scale"], limits::MULTIPLIER)?;
+    Ok(scale.unwrap_or(1.0) as f32)
+}

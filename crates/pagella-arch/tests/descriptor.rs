@@ -1,0 +1,220 @@
+//! What each family's record makes of a minimal config, and of the configs of real models.
+
+#[path = "support/config.rs"]
+mod config;
+
+use std::path::Path;
+
+use config::{parse, windows};
+use pagella_arch::*;
+use serde_json::json;
+
+#[test]
+fn llama_minimal() {
+    let spec = parse("LlamaForCausalLM", json!({})).unwrap();
+    assert_eq!((spec.family, spec.architecture.as_str()), ("llama", "LlamaForCausalLM"));
+    assert_eq!((spec.hidden, spec.vocab, spec.context, spec.layers.len()), (64, 320, 2048, 4));
+    assert_eq!((spec.embed.name.as_str(), spec.embed.scale), ("model.embed_tokens", 1.0));
+    let layer = &spec.layers[3];
+    assert_eq!(layer.attn_pre_norm.as_ref().unwrap().bases, ["model.layers.3.input_layernorm"]);
+    assert_eq!(
+        layer.mlp_pre_norm.as_ref().unwrap().bases,
+        ["model.layers.3.post_attention_layernorm"]
+    );
+    assert!(layer.attn_post_norm.is_none() && layer.mlp_post_norm.is_none());
+    let attn = &layer.attn;
+    assert_eq!((attn.heads, attn.kv_heads, attn.head_dim, attn.scale), (4, 4, 16, 0.25));
+    assert_eq!((attn.window, attn.softcap, attn.rope), (None, None, Some(0)));
+    assert!(attn.qk_norm.is_none() && attn.clip_qkv.is_none());
+    assert_eq!(
+        (attn.q.in_features, attn.q.out_features, attn.q.bias),
+        (64, 64, BiasRule::Forbidden)
+    );
+    assert!(
+        matches!(&layer.mlp, MlpSpec::Gated { act: Activation::Silu, up, .. } if up.out_features == 96)
+    );
+    assert_eq!(spec.final_norm.bases, ["model.norm"]);
+    assert_eq!((spec.final_norm.eps, spec.final_norm.offset), (1e-5, 0.0));
+    assert_eq!(spec.head.linear.bases, ["lm_head"]);
+    assert_eq!((spec.head.scale, spec.head.softcap, spec.head.normalize_rows), (1.0, None, false));
+    assert_eq!(
+        (spec.ropes.len(), spec.ropes[0].style, spec.ropes[0].rotary_dim),
+        (1, RopeStyle::Neox, 16)
+    );
+    assert!(!spec.requires_bos && spec.notes.is_empty() && spec.renames.is_empty());
+}
+
+#[test]
+fn llama_biases_and_tying_follow_the_config() {
+    let changes = json!({ "attention_bias": true, "mlp_bias": true, "tie_word_embeddings": true });
+    let spec = parse("LlamaForCausalLM", changes).unwrap();
+    for (label, linear) in spec.linear_specs() {
+        let want = if label == "head" { BiasRule::Forbidden } else { BiasRule::Required };
+        assert_eq!(linear.bias, want, "{label}");
+    }
+    assert_eq!(spec.head.linear.bases, ["lm_head", "model.embed_tokens"]);
+    assert!(spec.is_tied());
+}
+
+#[test]
+fn llama_3_1_8b() {
+    let spec = parse("LlamaForCausalLM", json!({
+        "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "rope_theta": 500000.0,
+        "rope_scaling": { "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192, "rope_type": "llama3" },
+        "eos_token_id": [128001, 128008, 128009], "tie_word_embeddings": false, "pretraining_tp": 1
+    })).unwrap();
+    assert_eq!(spec.params(), 8_030_261_248);
+    assert_eq!(spec.kv_elements_per_token(), 2 * 32 * 8 * 128);
+    assert_eq!((spec.context, spec.tokens.eos.len()), (131_072, 3));
+}
+
+#[test]
+fn the_bundled_demo_model() {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/demo");
+    let spec = load_spec(&demo, &SpecOptions::default()).unwrap();
+    assert_eq!((spec.family, spec.quant.method.as_deref()), ("llama", Some("exl2")));
+    assert_eq!((spec.quant.bits, spec.quant.head_bits), (Some(6.0), Some(6)));
+    assert_eq!(spec.tokens, TokenIds { bos: Some(0), eos: vec![0, 4], pad: Some(5) });
+}
+
+#[test]
+fn mistral_minimal_is_llama_with_a_window() {
+    let spec = parse("MistralForCausalLM", json!({})).unwrap();
+    assert_eq!((spec.family, spec.context), ("mistral", 131_072));
+    assert_eq!(windows(&spec), [Some(4096); 4]);
+}
+
+#[test]
+fn qwen2_minimal_has_biases_on_q_k_and_v() {
+    let spec = parse("Qwen2ForCausalLM", json!({})).unwrap();
+    assert_eq!((spec.family, spec.context), ("qwen2", 32_768));
+    let attn = &spec.layers[0].attn;
+    let biases = [attn.q.bias, attn.k.bias, attn.v.bias, attn.o.bias];
+    assert_eq!(biases[..3], [BiasRule::Required; 3]);
+    assert_eq!(biases[3], BiasRule::Forbidden);
+    assert_eq!(windows(&spec), [None; 4]);
+    // `attention_bias` does not add one to the output projection.
+    let spec = parse("Qwen2ForCausalLM", json!({ "attention_bias": true })).unwrap();
+    assert_eq!(spec.layers[0].attn.o.bias, BiasRule::Forbidden);
+}
+
+#[test]
+fn qwen3_minimal_norms_heads_of_128() {
+    let spec = parse("Qwen3ForCausalLM", json!({ "num_key_value_heads": 2 })).unwrap();
+    assert_eq!((spec.family, spec.context), ("qwen3", 32_768));
+    let attn = &spec.layers[1].attn;
+    assert_eq!((attn.head_dim, attn.q.out_features, attn.k.out_features), (128, 512, 256));
+    assert_eq!((attn.o.in_features, attn.o.out_features), (512, 64));
+    let norm = attn.qk_norm.as_ref().unwrap();
+    assert_eq!(norm.q.bases, ["model.layers.1.self_attn.q_norm"]);
+    assert_eq!(norm.k.bases, ["model.layers.1.self_attn.k_norm"]);
+    assert_eq!((norm.q.width, norm.q.eps, norm.q.offset), (128, 1e-5, 0.0));
+    assert_eq!(attn.q.bias, BiasRule::Forbidden);
+}
+
+#[test]
+fn gemma2_minimal() {
+    let spec = parse("Gemma2ForCausalLM", json!({ "hidden_act": "gelu" })).unwrap();
+    assert_eq!((spec.family, spec.context, spec.requires_bos), ("gemma2", 8192, true));
+    assert_eq!(spec.embed.scale, 8.0);
+    assert_eq!(spec.head.linear.bases, ["lm_head", "model.embed_tokens"]);
+    assert_eq!(spec.head.softcap, Some(30.0));
+    let layer = &spec.layers[2];
+    let names: Vec<_> = layer.norm_specs().iter().map(|(_, norm)| norm.bases[0].clone()).collect();
+    assert_eq!(
+        names,
+        [
+            "model.layers.2.input_layernorm",
+            "model.layers.2.post_attention_layernorm",
+            "model.layers.2.pre_feedforward_layernorm",
+            "model.layers.2.post_feedforward_layernorm",
+        ]
+    );
+    assert!(spec.norm_specs().all(|(_, norm)| norm.offset == 1.0));
+    assert_eq!(
+        (layer.attn.softcap, layer.attn.scale, layer.attn.head_dim),
+        (Some(50.0), 0.0625, 256)
+    );
+    assert_eq!(windows(&spec), [Some(4096), None, Some(4096), None]);
+    // `hidden_act` of old configs said "gelu" and meant the tanh form.
+    assert!(matches!(layer.mlp, MlpSpec::Gated { act: Activation::GeluTanh, .. }));
+}
+
+#[test]
+fn gemma2_null_switches_a_cap_off() {
+    let changes = json!({ "attn_logit_softcapping": null, "final_logit_softcapping": null });
+    let spec = parse("Gemma2ForCausalLM", changes).unwrap();
+    assert_eq!((spec.head.softcap, spec.layers[0].attn.softcap), (None, None));
+}
+
+#[test]
+fn phi3_minimal_is_fused() {
+    let spec = parse("Phi3ForCausalLM", json!({ "num_key_value_heads": 2 })).unwrap();
+    assert_eq!((spec.family, spec.context), ("phi3", 4096));
+    let attn = &spec.layers[0].attn;
+    let parts = [&attn.q, &attn.k, &attn.v].map(|linear| linear.fused.clone().unwrap());
+    let rows = parts.each_ref().map(|fused| fused.rows[0].clone());
+    assert_eq!(rows, [0..64, 64..96, 96..128]);
+    assert!(parts.iter().all(|fused| fused.total_out == 128));
+    assert!(attn.o.fused.is_none());
+    assert_eq!(windows(&spec), [None; 4]);
+}
+
+#[test]
+fn phi_4_mini() {
+    let spec = parse("Phi3ForCausalLM", json!({
+        "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32, "num_attention_heads": 24,
+        "num_key_value_heads": 8, "vocab_size": 200064, "max_position_embeddings": 131072,
+        "original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75, "sliding_window": 262144,
+        "rope_scaling": { "type": "longrope", "short_factor": vec![1.0; 48], "long_factor": vec![2.0; 48] },
+        "tie_word_embeddings": true, "attention_bias": false, "mlp_bias": false, "lm_head_bias": false,
+        "full_attn_mod": 1, "interpolate_factor": 1
+    })).unwrap();
+    assert_eq!(spec.ropes[0].rotary_dim, 96);
+    assert_eq!(spec.params(), 3_836_021_760);
+    assert_eq!(spec.layers[0].attn.window, Some(262_144));
+}
+
+#[test]
+fn the_registry_is_consistent() {
+    let mut seen = Vec::new();
+    for family in families() {
+        assert!(!family.notes.is_empty());
+        for architecture in family.architectures {
+            assert!(!seen.contains(architecture), "{architecture} is listed twice");
+            seen.push(architecture);
+            assert_eq!(parse(architecture, json!({})).unwrap().family, family.name);
+        }
+    }
+}
+
+#[test]
+fn every_linear_and_norm_has_a_label_of_its_own() {
+    let spec = parse("Qwen3ForCausalLM", json!({})).unwrap();
+    let linears: Vec<_> = spec.linear_specs().map(|(label, _)| label).collect();
+    assert_eq!(linears.len(), 4 * 7 + 1);
+    assert_eq!(
+        linears[7..11],
+        ["layers.1.attn.q", "layers.1.attn.k", "layers.1.attn.v", "layers.1.attn.o"]
+    );
+    assert_eq!(linears[11..14], ["layers.1.mlp.gate", "layers.1.mlp.up", "layers.1.mlp.down"]);
+    let norms: Vec<_> = spec.norm_specs().map(|(label, _)| label).collect();
+    assert_eq!(norms[..2], ["layers.0.attn_pre_norm", "layers.0.attn.q_norm"]);
+    assert_eq!((norms.len(), norms.last().map(String::as_str)), (4 * 4 + 1, Some("final_norm")));
+}
+
+#[test]
+fn multipliers_are_obeyed_by_every_family() {
+    let spec = parse("LlamaForCausalLM", json!({
+        "embedding_multiplier": 12, "residual_multiplier": 0.22, "attention_multiplier": 0.015625,
+        "logits_scaling": 8.0, "attn_logit_softcapping": 20.0
+    })).unwrap();
+    assert_eq!((spec.embed.scale, spec.layers[0].branch_scale), (12.0, 0.22));
+    assert_eq!((spec.layers[0].attn.scale, spec.head.scale), (0.015625, 0.125));
+    assert_eq!(spec.layers[0].attn.softcap, Some(20.0));
+    let spec =
+        parse("LlamaForCausalLM", json!({ "scale_depth": 1.4, "logit_scale": 0.0625 })).unwrap();
+    assert_eq!((spec.layers[0].branch_scale, spec.head.scale), (0.7, 0.0625));
+}

@@ -1,0 +1,229 @@
+//! One test per quirk of ExLlamaV2 that concerns the families here, named after it.
+//! Those of rotary scaling (A6, A7, A12, A14, A15) are in `rope.rs`.
+
+#[path = "support/config.rs"]
+mod config;
+
+use config::{config, parse, windows};
+use pagella_arch::*;
+use serde_json::json;
+
+#[test]
+fn a02_mistral_and_phi3_use_their_window_unless_it_is_null() {
+    for architecture in ["MistralForCausalLM", "Phi3ForCausalLM"] {
+        let windows_of =
+            |window| windows(&parse(architecture, json!({ "sliding_window": window })).unwrap());
+        assert_eq!(windows_of(json!(100)), [Some(100); 4]);
+        assert_eq!(windows_of(json!(null)), [None; 4]);
+        assert_eq!(windows_of(json!(0)), [None; 4]);
+    }
+    // Llama has no windows; the key is left over from some conversion.
+    assert_eq!(
+        windows(&parse("LlamaForCausalLM", json!({ "sliding_window": 100 })).unwrap()),
+        [None; 4]
+    );
+}
+
+#[test]
+fn a02_qwen_uses_its_window_only_when_told_to_and_above_max_window_layers() {
+    for architecture in ["Qwen2ForCausalLM", "Qwen3ForCausalLM"] {
+        let windows_of = |on: bool, first: usize| {
+            let changes = json!({ "use_sliding_window": on, "sliding_window": 100, "max_window_layers": first });
+            windows(&parse(architecture, changes).unwrap())
+        };
+        assert_eq!(windows_of(false, 1), [None; 4]);
+        assert_eq!(windows_of(true, 1), [None, Some(100), Some(100), Some(100)]);
+        assert_eq!(windows_of(true, 28), [None; 4]);
+    }
+}
+
+#[test]
+fn a03_qwen3_norms_heads_by_rms_and_exl2_files_get_a_note() {
+    let spec = parse("Qwen3ForCausalLM", json!({})).unwrap();
+    let norm = spec.layers[0].attn.qk_norm.as_ref().unwrap();
+    assert_eq!((norm.q.kind, norm.k.kind), (NormKind::Rms, NormKind::Rms));
+    assert!(spec.notes.is_empty());
+    let quant = json!({ "quantization_config": { "quant_method": "EXL2", "bits": 4 } });
+    let spec = parse("Qwen3ForCausalLM", quant.clone()).unwrap();
+    assert!(
+        matches!(spec.notes.as_slice(), [note] if note.contains("RMS norm")),
+        "{:?}",
+        spec.notes
+    );
+    assert!(parse("Qwen2ForCausalLM", quant).unwrap().notes.is_empty());
+}
+
+#[test]
+fn a03_use_qk_norm_switches_the_norm_off_but_never_guesses_one() {
+    let spec = parse("Qwen3ForCausalLM", json!({ "use_qk_norm": false })).unwrap();
+    assert!(spec.layers[0].attn.qk_norm.is_none());
+    let error = parse("LlamaForCausalLM", json!({ "use_qk_norm": true })).unwrap_err();
+    assert!(matches!(&error, ArchError::Unsupported { family: "llama", .. }), "{error}");
+    assert!(error.to_string().contains("use_qk_norm"), "{error}");
+}
+
+#[test]
+fn a09_a_window_counts_the_query_itself() {
+    // Not w + 1: `reference.rs` checks against transformers that this is what its masks do.
+    let spec = parse("Gemma2ForCausalLM", json!({ "sliding_window": 8 })).unwrap();
+    assert_eq!(spec.layers[0].attn.window, Some(8));
+}
+
+#[test]
+fn a17_a_config_without_a_length_gets_the_familys_own() {
+    let context = |architecture| parse(architecture, json!({})).unwrap().context;
+    assert_eq!(context("LlamaForCausalLM"), 2048);
+    assert_eq!(context("MistralForCausalLM"), 131_072);
+    assert_eq!(context("Qwen2ForCausalLM"), 32_768);
+    assert_eq!(context("Qwen3ForCausalLM"), 32_768);
+    assert_eq!(context("Gemma2ForCausalLM"), 8192);
+    assert_eq!(context("Phi3ForCausalLM"), 4096);
+}
+
+#[test]
+fn a17_an_extended_length_wins_over_max_position_embeddings() {
+    let changes = json!({
+        "max_sequence_length": 16384, "max_position_embeddings": 4096,
+        "rope_scaling": { "type": "linear", "factor": 4.0 }
+    });
+    assert_eq!(parse("LlamaForCausalLM", changes).unwrap().context, 16_384);
+}
+
+#[test]
+fn a32_every_key_may_sit_in_text_config_and_the_top_level_wins() {
+    let mut outer = config(
+        "Gemma2ForCausalLM",
+        json!({
+            "tie_word_embeddings": false, "attention_bias": true, "sliding_window_pattern": 3,
+            "attn_logit_softcapping": 7.0, "partial_rotary_factor": 0.5, "sliding_window": 9,
+            "rope_parameters": { "rope_theta": 100.0 }, "eos_token_id": [5, 6]
+        }),
+    );
+    let map = outer.as_object_mut().unwrap();
+    let architectures = map.remove("architectures").unwrap();
+    let nested =
+        json!({ "architectures": architectures, "text_config": outer, "vocab_size": 1000 });
+    let spec =
+        spec_from_json(nested.to_string().as_bytes(), None, &SpecOptions::default()).unwrap();
+    assert_eq!(spec.vocab, 1000);
+    assert_eq!(spec.head.linear.bases, ["lm_head"]);
+    assert_eq!(spec.layers[0].attn.q.bias, BiasRule::Required);
+    assert_eq!(windows(&spec), [Some(9), Some(9), None, Some(9)]);
+    assert_eq!(spec.layers[0].attn.softcap, Some(7.0));
+    assert_eq!((spec.ropes[0].rotary_dim, spec.tokens.eos.as_slice()), (128, [5, 6].as_slice()));
+    assert!((spec.ropes[0].inv_freq[32] - 0.1).abs() < 1e-7);
+}
+
+#[test]
+fn a35_layer_types_win_over_the_familys_pattern() {
+    let kinds = ["full_attention", "full_attention", "sliding_attention", "full_attention"];
+    for architecture in ["Gemma2ForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"] {
+        let changes =
+            json!({ "layer_types": kinds, "sliding_window": 6, "use_sliding_window": true });
+        assert_eq!(windows(&parse(architecture, changes).unwrap()), [None, None, Some(6), None]);
+    }
+}
+
+#[test]
+fn a35_layer_types_that_cannot_be_followed_are_refused() {
+    let refused = |changes| parse("Qwen2ForCausalLM", changes).unwrap_err().to_string();
+    let message = refused(json!({ "layer_types": ["full_attention"] }));
+    assert!(message.contains("1 entries for 4 layers"), "{message}");
+    let message = refused(json!({ "layer_types": vec!["chunked_attention"; 4] }));
+    assert!(message.contains("chunked_attention"), "{message}");
+    let message = refused(json!({ "layer_types": vec!["sliding_attention"; 4] }));
+    assert!(message.contains("no `sliding_window` is in force"), "{message}");
+}
+
+#[test]
+fn a35_layer_kinds_may_have_their_own_rotary_tables() {
+    let parameters = json!({
+        "full_attention": { "rope_type": "linear", "factor": 2.0, "rope_theta": 1e6 },
+        "sliding_attention": { "rope_type": "default", "rope_theta": 1e4 }
+    });
+    let spec = parse("Gemma2ForCausalLM", json!({ "rope_parameters": parameters })).unwrap();
+    assert_eq!(spec.ropes.iter().map(|rope| rope.inv_freq[0]).collect::<Vec<_>>(), [0.5, 1.0]);
+    let tables: Vec<_> = spec.layers.iter().map(|layer| layer.attn.rope).collect();
+    assert_eq!(tables, [Some(1), Some(0), Some(1), Some(0)]);
+}
+
+#[test]
+fn a37_all_eos_ids_are_kept_generation_first_without_repeats() {
+    let with = |config_ids, generation: Option<serde_json::Value>| {
+        let config = config("LlamaForCausalLM", json!({ "eos_token_id": config_ids })).to_string();
+        let generation = generation.map(|ids| json!({ "eos_token_id": ids }).to_string());
+        let generation = generation.as_ref().map(String::as_bytes);
+        spec_from_json(config.as_bytes(), generation, &SpecOptions::default()).unwrap().tokens.eos
+    };
+    assert_eq!(with(json!([3, 4, 3]), None), [3, 4]);
+    assert_eq!(with(json!(3), Some(json!([7, 3, 9]))), [7, 3, 9]);
+    assert_eq!(with(json!([3, 8]), Some(json!(7))), [7, 3, 8]);
+    assert_eq!(with(json!(null), Some(json!([7.0]))), [7]);
+}
+
+#[test]
+fn control_ids_of_minus_one_mean_none() {
+    let changes = json!({ "pad_token_id": -1, "bos_token_id": 1, "eos_token_id": -1 });
+    let tokens = parse("LlamaForCausalLM", changes).unwrap().tokens;
+    assert_eq!(tokens, TokenIds { bos: Some(1), eos: vec![], pad: None });
+}
+
+#[test]
+fn quantisation_facts_are_reported() {
+    let spec = parse("LlamaForCausalLM", json!({
+        "torch_dtype": "bfloat16",
+        "quantization_config": { "quant_method": "GPTQ", "bits": 4, "checkpoint_format": "gptq_v2", "group_size": 128 }
+    })).unwrap();
+    let want = QuantFacts {
+        method: Some("gptq".to_owned()),
+        bits: Some(4.0),
+        head_bits: None,
+        gptq_v2: true,
+        dtype: Some("bfloat16".to_owned()),
+    };
+    assert_eq!(spec.quant, want);
+}
+
+#[test]
+fn an_unknown_architecture_is_refused_unless_the_user_assumes_llama() {
+    let error = parse("NovelForCausalLM", json!({})).unwrap_err().to_string();
+    for part in ["\"NovelForCausalLM\"", "LlamaForCausalLM, ", "Phi3ForCausalLM", "--assume-llama"]
+    {
+        assert!(error.contains(part), "{error}");
+    }
+    let text = config("NovelForCausalLM", json!({})).to_string();
+    let options = SpecOptions { assume_llama: true, ..SpecOptions::default() };
+    let spec = spec_from_json(text.as_bytes(), None, &options).unwrap();
+    assert_eq!((spec.family, spec.architecture.as_str()), ("llama", "NovelForCausalLM"));
+    assert!(spec.notes[0].contains("NovelForCausalLM"), "{:?}", spec.notes);
+    // The option changes nothing for a known one.
+    let text = config("Qwen2ForCausalLM", json!({})).to_string();
+    assert_eq!(spec_from_json(text.as_bytes(), None, &options).unwrap().family, "qwen2");
+}
+
+#[test]
+fn features_a_family_cannot_do_are_refused_by_name() {
+    for (architecture, changes, name) in [
+        (
+            "Gemma2ForCausalLM",
+            json!({ "use_bidirectional_attention": true }),
+            "use_bidirectional_attention",
+        ),
+        ("LlamaForCausalLM", json!({ "num_local_experts": 8 }), "num_local_experts"),
+        ("MistralForCausalLM", json!({ "num_experts": 2 }), "num_experts"),
+        ("LlamaForCausalLM", json!({ "hidden_act": "xielu" }), "xielu"),
+    ] {
+        let error = parse(architecture, changes).unwrap_err();
+        assert!(matches!(error, ArchError::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+}
+
+#[test]
+fn a_longer_context_than_the_models_own_is_noted() {
+    let text = config("LlamaForCausalLM", json!({})).to_string();
+    let options = SpecOptions { context: Some(4096), ..SpecOptions::default() };
+    let spec = spec_from_json(text.as_bytes(), None, &options).unwrap();
+    assert_eq!(spec.context, 4096);
+    assert!(spec.notes[0].contains("4096") && spec.notes[0].contains("2048"), "{:?}", spec.notes);
+}

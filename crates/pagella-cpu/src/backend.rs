@@ -1,0 +1,326 @@
+//! `CpuBackend`: the trait, wired to the kernels.
+
+use std::sync::{Arc, Mutex};
+
+use pagella_arch::{Activation, RopeSpec};
+use pagella_backend::{
+    AttentionOp, Backend, BackendError, KvSpec, NormWeights, Projection, StepPlan, TableSource,
+};
+use pagella_formats::Linear;
+
+use crate::kv::{self, KvPages};
+use crate::linear::{self, CpuLinear, InputBuffers, Layouts, Machine, MathMode, RowSource, Target};
+use crate::memory::Tensor;
+use crate::ops::activate::{activate, finish_logits};
+use crate::ops::attention::attend;
+use crate::ops::embed::{CpuTable, embed};
+use crate::ops::norm::{CpuNorm, norm_add, norm_row};
+use crate::ops::rope::CpuRope;
+use crate::simd::Isa;
+use crate::threads::Pool;
+use crate::topology::usable_cpus;
+
+/// Most threads a user may ask for.
+const THREADS_MAX: usize = 1024;
+
+/// Choices of the user.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuOptions {
+    /// Threads including the caller; `None`: one per physical core.
+    pub threads: Option<usize>,
+    /// Arithmetic of quantised linears.
+    pub math: MathMode,
+    /// Instruction set; `None`: the best one.
+    pub isa: Option<Isa>,
+    /// Bind workers to cores. Only done when every thread gets a core of its own.
+    pub pin: bool,
+}
+
+impl Default for CpuOptions {
+    fn default() -> Self {
+        CpuOptions { threads: None, math: MathMode::Exact, isa: None, pin: true }
+    }
+}
+
+/// The CPU as a [`Backend`]; clones share threads.
+#[derive(Clone)]
+pub struct CpuBackend {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    isa: Isa,
+    math: MathMode,
+    pool: Pool,
+    layouts: Layouts,
+    buffers: Mutex<InputBuffers>,
+}
+
+/// A plan on the CPU is just the plan.
+pub struct CpuStep {
+    plan: StepPlan,
+}
+
+impl CpuBackend {
+    /// Starts the worker threads.
+    pub fn new(options: CpuOptions) -> Result<Self, BackendError> {
+        let cpus = usable_cpus();
+        let threads = options.threads.unwrap_or(cpus.len());
+        if threads == 0 || threads > THREADS_MAX {
+            return Err(BackendError::Unsupported {
+                backend: "cpu",
+                what: format!("{threads} threads"),
+                hint: format!("choose 1 to {THREADS_MAX}"),
+            });
+        }
+        let pinned = options.pin && threads <= cpus.len();
+        let pool = Pool::new(threads, pinned.then_some(&cpus));
+        let isa = options.isa.unwrap_or_else(Isa::best);
+        let shared = Shared {
+            isa,
+            math: options.math,
+            pool,
+            layouts: Layouts::default(),
+            buffers: Mutex::default(),
+        };
+        Ok(CpuBackend { shared: Arc::new(shared) })
+    }
+
+    /// Threads that work on a step.
+    pub fn threads(&self) -> usize {
+        self.shared.pool.threads()
+    }
+
+    /// The instruction set in use.
+    pub fn isa(&self) -> Isa {
+        self.shared.isa
+    }
+
+    /// The arithmetic of quantised linears.
+    pub fn math(&self) -> MathMode {
+        self.shared.math
+    }
+
+    /// Runs linears on the rows of `x` that `row_of` names.
+    fn run_linears(
+        &self,
+        rows: usize,
+        x: &Tensor,
+        norm: Option<&CpuNorm>,
+        row_of: &(dyn Fn(usize) -> usize + Sync),
+        targets: &mut [Target<'_>],
+    ) -> Result<(), BackendError> {
+        let Shared { isa, math, pool, buffers, .. } = &*self.shared;
+        let source = |i: usize, out: &mut [f32]| match norm {
+            Some(norm) => norm_row(*isa, norm, x.row(row_of(i)), out),
+            None => out.copy_from_slice(x.row(row_of(i))),
+        };
+        let source: &RowSource<'_> = &source;
+        let machine = Machine { isa: *isa, pool, math: *math, buffers };
+        linear::run_all(&machine, rows, source, targets)
+    }
+}
+
+impl Backend for CpuBackend {
+    type Tensor = Tensor;
+    type Linear = CpuLinear;
+    type Norm = CpuNorm;
+    type Table = CpuTable;
+    type Rope = CpuRope;
+    type Kv = KvPages;
+    type Step = CpuStep;
+
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn describe(&self) -> String {
+        let threads = self.threads();
+        let plural = if threads == 1 { "" } else { "s" };
+        format!("cpu, {}, {threads} thread{plural}, {} math", self.isa().name(), self.math().name())
+    }
+
+    fn tensor(&self, rows: usize, width: usize) -> Result<Tensor, BackendError> {
+        Tensor::new(rows, width)
+    }
+
+    fn linear(&self, source: &Linear<'_>) -> Result<CpuLinear, BackendError> {
+        linear::load(self.shared.isa, &self.shared.pool, &self.shared.layouts, source)
+    }
+
+    fn norm(&self, weights: NormWeights) -> Result<CpuNorm, BackendError> {
+        CpuNorm::new(weights)
+    }
+
+    fn table(&self, source: TableSource) -> Result<CpuTable, BackendError> {
+        CpuTable::new(source)
+    }
+
+    fn rope(&self, spec: &RopeSpec, context: usize) -> Result<CpuRope, BackendError> {
+        CpuRope::new(spec, context)
+    }
+
+    fn kv(&self, spec: &KvSpec) -> Result<KvPages, BackendError> {
+        KvPages::new(spec)
+    }
+
+    fn linear_bytes(&self, linear: &CpuLinear) -> usize {
+        linear.bytes()
+    }
+
+    fn begin(&self, plan: &StepPlan) -> Result<CpuStep, BackendError> {
+        Ok(CpuStep { plan: plan.clone() })
+    }
+
+    fn embed(
+        &self,
+        step: &CpuStep,
+        table: &CpuTable,
+        scale: f32,
+        positions: Option<&CpuTable>,
+        out: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        embed(self.shared.isa, &self.shared.pool, &step.plan, table, scale, positions, out)
+    }
+
+    fn project(
+        &self,
+        step: &CpuStep,
+        x: &Tensor,
+        norm: Option<&CpuNorm>,
+        projections: &mut [Projection<'_, Self>],
+    ) -> Result<(), BackendError> {
+        let tokens = step.plan.tokens();
+        if let Some(norm) = norm {
+            norm.expect(x.width)?;
+        }
+        let mut targets = Vec::with_capacity(projections.len());
+        for projection in projections {
+            let linear = projection.linear;
+            x.expect("linear input", tokens, linear.in_features)?;
+            projection.out.expect("linear output", tokens, linear.out_features)?;
+            let out = &mut projection.out.data[..tokens * linear.out_features];
+            targets.push(Target { linear, out, add: None });
+        }
+        self.run_linears(tokens, x, norm, &|i| i, &mut targets)
+    }
+
+    fn project_add(
+        &self,
+        step: &CpuStep,
+        x: &Tensor,
+        linear: &CpuLinear,
+        scale: f32,
+        residual: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        let tokens = step.plan.tokens();
+        x.expect("linear input", tokens, linear.in_features)?;
+        residual.expect("residual", tokens, linear.out_features)?;
+        let out = &mut residual.data[..tokens * linear.out_features];
+        let target = Target { linear, out, add: Some(scale) };
+        self.run_linears(tokens, x, None, &|i| i, &mut [target])
+    }
+
+    fn norm_add(
+        &self,
+        step: &CpuStep,
+        x: &Tensor,
+        norm: &CpuNorm,
+        scale: f32,
+        residual: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        let tokens = step.plan.tokens();
+        norm_add(self.shared.isa, &self.shared.pool, tokens, norm, x, scale, residual)
+    }
+
+    fn append(
+        &self,
+        step: &CpuStep,
+        op: &AttentionOp,
+        qk_norm: Option<(&CpuNorm, &CpuNorm)>,
+        rope: Option<&CpuRope>,
+        q: &mut Tensor,
+        k: &mut Tensor,
+        v: &mut Tensor,
+        kv: &mut KvPages,
+    ) -> Result<(), BackendError> {
+        let (isa, pool) = (self.shared.isa, &self.shared.pool);
+        kv::append(isa, pool, &step.plan, op, qk_norm, rope, q, k, v, kv)
+    }
+
+    fn attend(
+        &self,
+        step: &CpuStep,
+        op: &AttentionOp,
+        q: &Tensor,
+        kv: &KvPages,
+        out: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        attend(self.shared.isa, &self.shared.pool, &step.plan, op, q, kv, out)
+    }
+
+    fn activate(
+        &self,
+        step: &CpuStep,
+        act: Activation,
+        gate: &mut Tensor,
+        up: Option<&Tensor>,
+    ) -> Result<(), BackendError> {
+        activate(self.shared.isa, &self.shared.pool, step.plan.tokens(), act, gate, up)
+    }
+
+    fn logits(
+        &self,
+        step: &CpuStep,
+        x: &Tensor,
+        norm: &CpuNorm,
+        head: &CpuLinear,
+        scale: f32,
+        softcap: Option<f32>,
+        out: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        let wanted = step.plan.logit_tokens();
+        let rows = wanted.len();
+        if rows == 0 {
+            return Ok(());
+        }
+        norm.expect(x.width)?;
+        x.expect("head input", step.plan.tokens(), head.in_features)?;
+        out.expect("logits", rows, head.out_features)?;
+        let values = &mut out.data[..rows * head.out_features];
+        let target = Target { linear: head, out: values, add: None };
+        self.run_linears(rows, x, Some(norm), &|i| wanted[i] as usize, &mut [target])?;
+        finish_logits(self.shared.isa, &self.shared.pool, rows, scale, softcap, out)
+    }
+
+    fn copy_pages(&self, kv: &mut KvPages, moves: &[(u32, u32)]) -> Result<(), BackendError> {
+        kv.copy_pages(moves)
+    }
+
+    fn copy_page_prefix(
+        &self,
+        kv: &mut KvPages,
+        from: u32,
+        to: u32,
+        tokens: usize,
+    ) -> Result<(), BackendError> {
+        kv.copy_page_prefix(from, to, tokens)
+    }
+
+    fn write(&self, rows: usize, width: usize, values: &[f32]) -> Result<Tensor, BackendError> {
+        let mut tensor = Tensor::new(rows, width)?;
+        if values.len() != tensor.data.len() {
+            let (expected, found) = (tensor.data.len(), values.len());
+            return Err(BackendError::Size { what: "values", expected, found });
+        }
+        tensor.data.copy_from_slice(values);
+        Ok(tensor)
+    }
+
+    fn read(&self, tensor: &Tensor, rows: usize, out: &mut Vec<f32>) -> Result<(), BackendError> {
+        tensor.expect("tensor", rows, tensor.width)?;
+        out.clear();
+        out.extend_from_slice(&tensor.data[..rows * tensor.width]);
+        Ok(())
+    }
+}

@@ -1,0 +1,307 @@
+//! Running linears: how the work is cut into tasks and which kernel takes them.
+//!
+//! One or two token rows stream the weights once (GEMV). More rows unpack a panel of 64 columns
+//! per cut of `K` and multiply it with all token rows (GEMM). The choice never changes a bit.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use pagella_backend::BackendError;
+
+use super::blocks::RowBlock;
+use super::exact::{ExactGemv, ExactPanel, ExactTile};
+use super::input::{ExactInput, Shape, WideInput};
+use super::output::Output;
+use super::weights::{CpuLinear, Packed, Weights};
+use super::wide::{WideGemv, WidePanel, WideTile};
+use crate::simd::{Isa, Kernel, LANES, Simd};
+use crate::threads::Pool;
+
+/// Most token rows that take the GEMV path.
+pub(crate) const GEMV_ROWS_MAX: usize = 2;
+/// Column tiles of a panel.
+const PANEL_TILES: usize = 4;
+/// Packed rows of a panel: 64 columns of it stay in the second-level cache.
+const PANEL_ROWS: usize = 256;
+/// Token rows of one GEMM task: its sums stay in the second-level cache.
+const TASK_ROWS: usize = 192;
+/// Tasks per thread: enough to even out cores that run at different speeds.
+const TASKS_PER_THREAD: usize = 8;
+
+/// An input in the form a linear wants it.
+pub(crate) enum Prepared {
+    Exact(ExactInput),
+    Wide(WideInput),
+}
+
+impl Prepared {
+    fn shape(&self) -> Shape {
+        match self {
+            Prepared::Exact(input) => input.shape,
+            Prepared::Wide(input) => input.shape,
+        }
+    }
+}
+
+/// One linear to run.
+pub(crate) struct Job<'a> {
+    pub(crate) linear: &'a CpuLinear,
+    pub(crate) input: &'a Prepared,
+    pub(crate) output: Output<'a>,
+}
+
+/// A share of a job: some column tiles, some token tiles.
+struct Task {
+    job: usize,
+    tiles: Range<usize>,
+    token_tiles: Range<usize>,
+}
+
+/// Token rows per tile for `m` rows on this machine.
+pub(crate) fn rows_per_tile(isa: Isa, m: usize) -> usize {
+    if m <= GEMV_ROWS_MAX {
+        return m.max(1);
+    }
+    // The fewest padded rows win; among equals the largest tile, which reuses a load most.
+    let padded = |rows: &usize| (m.div_ceil(*rows) * rows, usize::MAX - rows);
+    isa.run(TileRows).iter().copied().min_by_key(padded).unwrap_or(1)
+}
+
+/// Token rows a micro-kernel may have on this level; all are instantiated by [`with_rows`].
+struct TileRows;
+
+impl Kernel for TileRows {
+    type Out = &'static [usize];
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> &'static [usize] {
+        match S::GEMM_ROWS {
+            12.. => &[4, 8, 12],
+            6.. => &[4, 6],
+            _ => &[4],
+        }
+    }
+}
+
+/// Runs all jobs; they may share their input.
+pub(crate) fn run(isa: Isa, pool: &Pool, jobs: &[Job<'_>]) -> Result<(), BackendError> {
+    let total: usize = jobs.iter().map(|j| j.linear.bytes()).sum();
+    let share = total / (pool.threads() * TASKS_PER_THREAD);
+    let mut tasks = Vec::new();
+    for (index, job) in jobs.iter().enumerate() {
+        let gemv = job.input.shape().m <= GEMV_ROWS_MAX;
+        let tiles = job.linear.tiles();
+        let wanted = share.div_ceil(job.linear.tile_bytes().max(1));
+        let step =
+            if gemv { wanted.next_multiple_of(PANEL_TILES).max(PANEL_TILES) } else { PANEL_TILES };
+        let token_tiles = job.input.shape().tiles();
+        let token_step = (TASK_ROWS / job.input.shape().rows_per_tile).max(1);
+        for first in (0..tiles).step_by(step) {
+            for token_first in (0..token_tiles).step_by(token_step) {
+                tasks.push(Task {
+                    job: index,
+                    tiles: first..tiles.min(first + step),
+                    token_tiles: token_first..token_tiles.min(token_first + token_step),
+                });
+            }
+        }
+    }
+    pool.run(tasks.len(), &|i| {
+        let task = &tasks[i];
+        let job = &jobs[task.job];
+        if job.input.shape().m <= GEMV_ROWS_MAX {
+            gemv(isa, job, task.tiles.clone());
+        } else {
+            gemm(isa, job, task);
+        }
+    })
+}
+
+fn gemv(isa: Isa, job: &Job<'_>, tiles: Range<usize>) {
+    let (linear, output) = (job.linear, &job.output);
+    macro_rules! rows {
+        ($($m:literal)*) => {
+            match (job.input, &linear.weights, job.input.shape().m) {
+                $(
+                    (Prepared::Wide(input), Weights::Packed(packed), $m) => {
+                        isa.run(WideGemv::<$m> { linear, packed, input, tiles, output })
+                    }
+                    (Prepared::Exact(input), _, $m) => {
+                        isa.run(ExactGemv::<$m> { linear, input, tiles, output })
+                    }
+                )*
+                _ => unreachable!("at most two rows; plain weights take exact inputs"),
+            }
+        };
+    }
+    rows!(1 2)
+}
+
+/// Calls a kernel with the token rows of a tile as a constant.
+macro_rules! with_rows {
+    ($rows:expr, $mr:ident => $body:expr) => {
+        match $rows {
+            4 => {
+                const $mr: usize = 4;
+                $body
+            }
+            6 => {
+                const $mr: usize = 6;
+                $body
+            }
+            8 => {
+                const $mr: usize = 8;
+                $body
+            }
+            12 => {
+                const $mr: usize = 12;
+                $body
+            }
+            _ => unreachable!("rows_per_tile gives no other number"),
+        }
+    };
+}
+
+#[derive(Default)]
+struct Scratch {
+    exact_panel: Vec<f32>,
+    wide_panel: Vec<i32>,
+    acc: Vec<f32>,
+    total: Vec<f32>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// One task: columns of four tiles, some token tiles, all of `K`.
+fn gemm(isa: Isa, job: &Job<'_>, task: &Task) {
+    SCRATCH.with(|cell| {
+        let scratch = &mut *cell.borrow_mut();
+        let sums = task.token_tiles.len() * PANEL_TILES * job.input.shape().rows_per_tile * LANES;
+        for buffer in [&mut scratch.acc, &mut scratch.total] {
+            buffer.clear();
+            buffer.resize(sums, 0.0);
+        }
+        match (job.input, &job.linear.weights) {
+            (Prepared::Exact(input), _) => exact_gemm(isa, job.linear, input, task, scratch),
+            (Prepared::Wide(input), Weights::Packed(packed)) => {
+                wide_gemm(isa, job.linear, packed, input, task, scratch)
+            }
+            _ => unreachable!("plain weights take exact inputs"),
+        }
+        isa.run(Finish { job, task, total: &scratch.total });
+    });
+}
+
+/// Cuts row blocks into runs of at most [`PANEL_ROWS`] rows: `(first block, blocks)`.
+fn panels(blocks: &[RowBlock]) -> impl Iterator<Item = (usize, &[RowBlock])> {
+    let mut first = 0;
+    std::iter::from_fn(move || {
+        let start_row = blocks.get(first)?.first_row;
+        let rest = &blocks[first..];
+        let fits = |b: &&RowBlock| b.first_row + b.rows <= start_row + PANEL_ROWS;
+        let count = rest.iter().take_while(fits).count().max(1);
+        let run = (first, &rest[..count]);
+        first += count;
+        Some(run)
+    })
+}
+
+fn exact_gemm(
+    isa: Isa,
+    linear: &CpuLinear,
+    input: &ExactInput,
+    task: &Task,
+    scratch: &mut Scratch,
+) {
+    let mr = input.shape.rows_per_tile;
+    let tile_len = linear.input.rows * mr;
+    scratch.exact_panel.resize(PANEL_TILES * PANEL_ROWS * LANES, 0.0);
+    for (_, blocks) in panels(&linear.input.blocks) {
+        for (slot, tile) in task.tiles.clone().enumerate() {
+            let panel = panel_slot(&mut scratch.exact_panel, slot, LANES * PANEL_ROWS);
+            isa.run(ExactPanel { linear, tile, blocks, panel });
+        }
+        for (index, token_tile) in task.token_tiles.clone().enumerate() {
+            let values = &input.values[token_tile * tile_len..(token_tile + 1) * tile_len];
+            for slot in 0..task.tiles.len() {
+                let panel = &scratch.exact_panel[slot * LANES * PANEL_ROWS..];
+                let sums = (index * PANEL_TILES + slot) * mr * LANES;
+                let acc = &mut scratch.acc[sums..sums + mr * LANES];
+                let total = &mut scratch.total[sums..sums + mr * LANES];
+                with_rows!(mr, MR => isa.run(ExactTile::<MR> { panel, blocks, values, acc, total }));
+            }
+        }
+    }
+}
+
+fn wide_gemm(
+    isa: Isa,
+    linear: &CpuLinear,
+    packed: &Packed,
+    input: &WideInput,
+    task: &Task,
+    scratch: &mut Scratch,
+) {
+    let mr = input.shape.rows_per_tile;
+    let pair_len = linear.input.rows / 2 * mr;
+    let block_len = linear.input.blocks.len() * mr;
+    let slot_len = PANEL_ROWS / 2 * LANES;
+    scratch.wide_panel.resize(PANEL_TILES * slot_len, 0);
+    let (scales, groups) = (packed.scales.view(), packed.groups);
+    for (first_block, blocks) in panels(&linear.input.blocks) {
+        for (slot, tile) in task.tiles.clone().enumerate() {
+            let panel = panel_slot(&mut scratch.wide_panel, slot, slot_len);
+            isa.run(WidePanel { packed, tile, blocks, panel });
+        }
+        for (index, token_tile) in task.token_tiles.clone().enumerate() {
+            let pairs = &input.pairs[token_tile * pair_len..(token_tile + 1) * pair_len];
+            let span = token_tile * block_len..(token_tile + 1) * block_len;
+            let (x_scales, x_sums) = (&input.scales[span.clone()], &input.sums[span]);
+            for (slot, column_tile) in task.tiles.clone().enumerate() {
+                let panel = &scratch.wide_panel[slot * slot_len..];
+                let sums = (index * PANEL_TILES + slot) * mr * LANES;
+                let acc = &mut scratch.acc[sums..sums + mr * LANES];
+                let total = &mut scratch.total[sums..sums + mr * LANES];
+                with_rows!(mr, MR => isa.run(WideTile::<MR> {
+                    panel, blocks, first_block, scales, groups, column_tile,
+                    pairs, x_scales, x_sums, acc, total,
+                }));
+            }
+        }
+    }
+}
+
+fn panel_slot<T>(panel: &mut [T], slot: usize, len: usize) -> &mut [T] {
+    &mut panel[slot * len..(slot + 1) * len]
+}
+
+/// Hands the finished sums of a task to the output.
+struct Finish<'a> {
+    job: &'a Job<'a>,
+    task: &'a Task,
+    total: &'a [f32],
+}
+
+impl Kernel for Finish<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let shape = self.job.input.shape();
+        let mr = shape.rows_per_tile;
+        for (index, token_tile) in self.task.token_tiles.clone().enumerate() {
+            for (slot, tile) in self.task.tiles.clone().enumerate() {
+                for row in 0..mr.min(shape.m - token_tile * mr) {
+                    let at = ((index * PANEL_TILES + slot) * mr + row) * LANES;
+                    // SAFETY: 16 sums per row; the columns and rows are this task's own.
+                    unsafe {
+                        let sum = S::load(self.total[at..at + LANES].as_ptr());
+                        self.job.output.put::<S>(token_tile * mr + row, tile, sum);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Repetition, frequency and presence penalties, on logits.
+//!
+//! The history is walked backwards, newest id first. Repetition and presence act once per id,
+//! frequency once per occurrence. With factor 1 and the other two 0 the logits stay bitwise
+//! unchanged. Ids beyond the vocabulary are ignored.
+
+/// Strengths and reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Penalties {
+    /// Positive logits are divided by it, others multiplied; 1 is off.
+    pub repetition: f32,
+    /// Subtracted once for every occurrence; 0 is off.
+    pub frequency: f32,
+    /// Subtracted once for every id that occurred; 0 is off.
+    pub presence: f32,
+    /// How many of the newest ids count; `None` means all.
+    pub range: Option<usize>,
+}
+
+impl Penalties {
+    /// Nothing is penalised.
+    pub const OFF: Penalties =
+        Penalties { repetition: 1.0, frequency: 0.0, presence: 0.0, range: None };
+
+    /// Whether any of them does something.
+    pub fn active(&self) -> bool {
+        self.repetition != 1.0 || self.frequency != 0.0 || self.presence != 0.0
+    }
+}
+
+/// Lowers the logits of ids in `history`. `seen` is scratch; its contents do not matter.
+pub fn apply(penalties: &Penalties, history: &[u32], logits: &mut [f32], seen: &mut Vec<bool>) {
+    if !penalties.active() {
+        return;
+    }
+    seen.clear();
+    seen.resize(logits.len(), false);
+    let reach = penalties.range.unwrap_or(history.len());
+    for &id in history.iter().rev().take(reach) {
+        let Some(logit) = logits.get_mut(id as usize) else { continue };
+        let first = !std::mem::replace(&mut seen[id as usize], true);
+        if first {
+            let l = *logit;
+            *logit = if l > 0.0 { l / penalties.repetition } else { l * penalties.repetition };
+            *logit -= penalties.presence;
+        }
+        *logit -= penalties.frequency;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn penalised(penalties: Penalties, history: &[u32]) -> Vec<f32> {
+        let mut logits = vec![2.0, -2.0, 1.0, 0.5];
+        apply(&penalties, history, &mut logits, &mut Vec::new());
+        logits
+    }
+
+    #[test]
+    fn repetition_divides_positive_logits_and_multiplies_others_once() {
+        let penalties = Penalties { repetition: 2.0, ..Penalties::OFF };
+        assert_eq!(penalised(penalties, &[0, 1, 0, 0]), [1.0, -4.0, 1.0, 0.5]);
+    }
+
+    #[test]
+    fn presence_counts_ids_and_frequency_occurrences() {
+        let presence = Penalties { presence: 0.5, ..Penalties::OFF };
+        assert_eq!(penalised(presence, &[2, 2, 3]), [2.0, -2.0, 0.5, 0.0]);
+        let frequency = Penalties { frequency: 0.5, ..Penalties::OFF };
+        assert_eq!(penalised(frequency, &[2, 2, 3]), [2.0, -2.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn range_counts_from_the_newest_id() {
+        let penalties = Penalties { presence: 1.0, range: Some(2), ..Penalties::OFF };
+        assert_eq!(penalised(penalties, &[0, 1, 2, 3]), [2.0, -2.0, 0.0, -0.5]);
+        assert_eq!(
+            penalised(Penalties { range: Some(0), ..penalties }, &[0]),
+            [2.0, -2.0, 1.0, 0.5]
+        );
+    }
+
+    #[test]
+    fn neutral_values_unknown_ids_and_empty_histories_change_nothing() {
+        let unchanged = [2.0, -2.0, 1.0, 0.5];
+        assert_eq!(penalised(Penalties::OFF, &[0, 1, 2]), unchanged);
+        let strong = Penalties { repetition: 3.0, frequency: 1.0, presence: 1.0, range: None };
+        assert_eq!(penalised(strong, &[]), unchanged);
+        assert_eq!(penalised(strong, &[4, 1000, u32::MAX]), unchanged);
+    }
+}

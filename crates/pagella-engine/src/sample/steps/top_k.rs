@@ -1,0 +1,24 @@
+//! Top-k: keeps the k most likely candidates; ties at the cut go to the lowest ids.
+
+use crate::sample::Candidates;
+
+/// Keeps the `k` most likely; 0 is off.
+pub fn apply(k: usize, candidates: &mut Candidates) {
+    if k > 0 && k < candidates.len() {
+        candidates.keep(k);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::steps::check::survivors;
+
+    #[test]
+    fn the_k_most_likely_survive() {
+        survivors(&[0.1, 0.4, 0.3, 0.2], |c| apply(2, c), &[1, 2]);
+        survivors(&[0.25, 0.25, 0.25, 0.25], |c| apply(3, c), &[0, 1, 2]);
+        survivors(&[0.6, 0.4], |c| apply(0, c), &[0, 1]);
+        survivors(&[0.6, 0.4], |c| apply(9, c), &[0, 1]);
+    }
+}

@@ -1,0 +1,169 @@
+//! `Session`: one sequence and its place in the cache.
+//!
+//! Invariant: `ids` are exactly the tokens whose keys and values are in pages `0..`; a failed step
+//! leaves it true, because ids are recorded only after their step succeeded.
+
+use pagella_arch::ModelSpec;
+use pagella_backend::{PAGE_TOKENS, StepPlan, StepRow};
+
+use crate::{EngineError, Forward};
+
+/// One sequence, its cache, and the logits of its newest token.
+pub struct Session {
+    forward: Box<dyn Forward>,
+    ids: Vec<u32>,
+    /// Pages of the cache in order; this milestone's sequence owns all of them.
+    pages: Vec<u32>,
+    /// Tokens the session may hold: the smaller of cache and model context.
+    capacity: usize,
+    /// Logits of the newest token, after `prefill` or `decode`. Shape `[vocab]`.
+    logits: Vec<f32>,
+}
+
+/// What a prefill had to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefill {
+    /// Tokens found in the cache.
+    pub cached: usize,
+    /// Tokens computed.
+    pub computed: usize,
+}
+
+impl Session {
+    /// An empty sequence over a model. The context is that of the model's spec, or the cache if
+    /// that is smaller.
+    pub fn new(forward: Box<dyn Forward>) -> Self {
+        let cache_tokens = forward.cache_tokens();
+        let capacity = forward.spec().context.min(cache_tokens);
+        let n_pages = cache_tokens.div_ceil(PAGE_TOKENS);
+        let pages = (0..n_pages as u32).collect();
+        Session { forward, ids: Vec::new(), pages, capacity, logits: Vec::new() }
+    }
+
+    /// The model as data.
+    pub fn spec(&self) -> &ModelSpec {
+        self.forward.spec()
+    }
+
+    /// Tokens the session may hold, reply included.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Most new tokens of one step.
+    pub fn step_tokens_max(&self) -> usize {
+        self.forward.step_tokens_max()
+    }
+
+    /// Tokens in the cache.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Logits of the newest token; empty before the first step. Shape `[vocab]`.
+    pub fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+
+    /// Logits of the newest token, to be changed by a sampler.
+    pub(crate) fn logits_mut(&mut self) -> (&mut [f32], &[u32]) {
+        (&mut self.logits, &self.ids)
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.ids.clear();
+        self.logits.clear();
+    }
+
+    /// Makes the sequence equal to `prompt` and computes the logits of its last token. Tokens that
+    /// the cache already holds from the start on are not computed again, except the last one, whose
+    /// logits are wanted.
+    pub fn prefill(&mut self, prompt: &[u32]) -> Result<Prefill, EngineError> {
+        if prompt.is_empty() {
+            return Err(EngineError::EmptyPrompt);
+        }
+        if prompt.len() > self.capacity {
+            let capacity = self.capacity;
+            return Err(EngineError::PromptTooLong { prompt: prompt.len(), capacity });
+        }
+        let common = self.ids.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+        let cached = common.min(prompt.len() - 1);
+        self.ids.truncate(cached);
+        let mut logits = std::mem::take(&mut self.logits);
+        let fed = self.feed(&prompt[cached..], Wanted::Last, &mut logits, |_, _| ());
+        self.logits = logits;
+        fed?;
+        Ok(Prefill { cached, computed: prompt.len() - cached })
+    }
+
+    /// Appends one token and computes its logits.
+    pub fn decode(&mut self, id: u32) -> Result<(), EngineError> {
+        if self.ids.len() >= self.capacity {
+            return Err(EngineError::ContextFull { capacity: self.capacity });
+        }
+        let mut logits = std::mem::take(&mut self.logits);
+        let fed = self.feed(&[id], Wanted::Last, &mut logits, |_, _| ());
+        self.logits = logits;
+        fed
+    }
+
+    /// Appends tokens and hands the logits of every one of them to `visit`, with its position.
+    pub fn feed_all(
+        &mut self,
+        ids: &[u32],
+        visit: impl FnMut(usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        if self.ids.len() + ids.len() > self.capacity {
+            return Err(EngineError::PromptTooLong {
+                prompt: self.ids.len() + ids.len(),
+                capacity: self.capacity,
+            });
+        }
+        self.logits.clear();
+        self.feed(ids, Wanted::All, &mut Vec::new(), visit)
+    }
+
+    /// Runs `ids` in chunks. `visit` sees every wanted row while its chunk's logits are at hand.
+    fn feed(
+        &mut self,
+        ids: &[u32],
+        wanted: Wanted,
+        logits: &mut Vec<f32>,
+        mut visit: impl FnMut(usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        let n_chunks = ids.len().div_ceil(self.step_tokens_max());
+        for (idx, chunk) in ids.chunks(self.step_tokens_max()).enumerate() {
+            let logits_last = match wanted {
+                Wanted::All => chunk.len(),
+                Wanted::Last => usize::from(idx + 1 == n_chunks),
+            };
+            let past = self.ids.len();
+            let row = StepRow { ids: chunk, past, pages: &self.pages, logits_last };
+            self.forward.forward(&StepPlan::new(&[row])?, logits)?;
+            self.ids.extend_from_slice(chunk);
+            if logits_last == 0 {
+                continue;
+            }
+            let vocab = logits.len() / logits_last;
+            if vocab == 0 || vocab * logits_last != logits.len() {
+                let expected = logits_last * self.spec().vocab;
+                return Err(EngineError::LogitsShape { expected, found: logits.len() });
+            }
+            for (offset, row) in logits.chunks_exact(vocab).enumerate() {
+                visit(past + chunk.len() - logits_last + offset, row);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which tokens of a feed need logits.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Last,
+    All,
+}
+
+#[cfg(test)]
+mod tests;

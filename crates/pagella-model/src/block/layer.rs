@@ -1,0 +1,104 @@
+//! One decoder layer: attention and MLP, one after the other or side by side.
+
+use pagella_arch::{BlockOrder, LayerSpec};
+use pagella_backend::Backend;
+
+use super::attention::AttentionBlock;
+use super::mlp::MlpBlock;
+use super::{Pass, Stream};
+use crate::error::ModelError;
+use crate::load::Loader;
+use crate::progress::Progress;
+use crate::weights::WeightSource;
+use crate::workspace::Scratch;
+
+/// How much of a layer is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Only what the layer puts into the cache: the residual is of no use afterwards.
+    Cache,
+    /// All of it.
+    End,
+}
+
+/// One layer in the backend's layout.
+pub(crate) struct Layer<B: Backend> {
+    order: BlockOrder,
+    attn: AttentionBlock<B>,
+    mlp: MlpBlock<B>,
+}
+
+impl<B: Backend> Layer<B> {
+    /// Lays out layer `index`: two modules, or one when the halves run side by side.
+    pub(crate) fn load<S: WeightSource>(
+        index: usize,
+        spec: &LayerSpec,
+        loader: &mut Loader<'_, B, S>,
+        progress: &mut Progress<'_, '_>,
+    ) -> Result<Self, ModelError> {
+        let (attn, mlp) = match spec.order {
+            BlockOrder::Sequential => (
+                progress.module(|| AttentionBlock::load(index, spec, loader))?,
+                progress.module(|| MlpBlock::load(index, spec, loader))?,
+            ),
+            BlockOrder::Parallel => progress.module(|| {
+                let attn = AttentionBlock::load(index, spec, loader)?;
+                Ok((attn, MlpBlock::load(index, spec, loader)?))
+            })?,
+        };
+        Ok(Self { order: spec.order, attn, mlp })
+    }
+
+    /// Runs the layer on the residual stream.
+    pub(crate) fn run(
+        &self,
+        pass: &Pass<'_, B>,
+        ropes: &[B::Rope],
+        scratch: &mut Scratch<B>,
+        kv: &mut B::Kv,
+        stream: &mut Stream<'_, B>,
+        until: Until,
+    ) -> Result<(), ModelError> {
+        let side_by_side = self.order == BlockOrder::Parallel && until == Until::End;
+        self.project_attention(pass, scratch, stream.residual, side_by_side)?;
+        self.attn.append(pass, ropes, scratch, kv)?;
+        if until == Until::Cache {
+            return Ok(());
+        }
+        self.attn.attend(pass, scratch, kv, stream)?;
+        if !side_by_side {
+            self.project_mlp(pass, scratch, stream.residual)?;
+        }
+        self.mlp.activate(pass, scratch, stream)
+    }
+
+    /// Projects the layer's input to q, k and v, and side by side also to the MLP's inner width:
+    /// both halves read the residual as it was before either added to it.
+    fn project_attention(
+        &self,
+        pass: &Pass<'_, B>,
+        scratch: &mut Scratch<B>,
+        residual: &B::Tensor,
+        with_mlp: bool,
+    ) -> Result<(), ModelError> {
+        let Scratch { q, k, v, gate, up, .. } = scratch;
+        let mut projections = Vec::from(self.attn.projections(q, k, v));
+        if with_mlp {
+            projections.extend(self.mlp.projections(gate, up.as_mut()));
+        }
+        let norm = self.attn.pre_norm.as_ref();
+        Ok(pass.backend.project(pass.step, residual, norm, &mut projections)?)
+    }
+
+    fn project_mlp(
+        &self,
+        pass: &Pass<'_, B>,
+        scratch: &mut Scratch<B>,
+        residual: &B::Tensor,
+    ) -> Result<(), ModelError> {
+        let Scratch { gate, up, .. } = scratch;
+        let mut projections: Vec<_> = self.mlp.projections(gate, up.as_mut()).collect();
+        let norm = self.mlp.pre_norm.as_ref();
+        Ok(pass.backend.project(pass.step, residual, norm, &mut projections)?)
+    }
+}

@@ -1,0 +1,57 @@
+//! The pieces of a layer, and the order in which they read and write the residual stream.
+
+mod attention;
+mod embedding;
+mod layer;
+mod mlp;
+
+pub(crate) use embedding::Embedding;
+pub(crate) use layer::{Layer, Until};
+
+use pagella_backend::Backend;
+
+use crate::error::ModelError;
+
+/// What every piece of one step has in common.
+pub(crate) struct Pass<'a, B: Backend> {
+    pub backend: &'a B,
+    pub step: &'a B::Step,
+}
+
+/// The residual stream with what is needed to add a branch to it.
+pub(crate) struct Stream<'a, B: Backend> {
+    /// `[t, hidden]`.
+    pub residual: &'a mut B::Tensor,
+    /// Room for a branch that is normed before it is added; present if any layer has post-norms.
+    pub branch: Option<&'a mut B::Tensor>,
+}
+
+/// The last step of a branch: a linear, an optional norm, and the addition to the residual.
+pub(crate) struct Output<B: Backend> {
+    linear: B::Linear,
+    post_norm: Option<B::Norm>,
+    /// Multiplier of the branch.
+    scale: f32,
+}
+
+impl<B: Backend> Output<B> {
+    /// `residual += scale · post_norm(W x)`.
+    fn add(
+        &self,
+        pass: &Pass<'_, B>,
+        x: &B::Tensor,
+        stream: &mut Stream<'_, B>,
+    ) -> Result<(), ModelError> {
+        let Pass { backend, step } = pass;
+        match (&self.post_norm, stream.branch.as_deref_mut()) {
+            (Some(norm), Some(branch)) => {
+                let projection = pagella_backend::Projection { linear: &self.linear, out: branch };
+                backend.project(step, x, None, &mut [projection])?;
+                backend.norm_add(step, branch, norm, self.scale, stream.residual)?;
+            }
+            // The workspace has a branch whenever a spec has a post-norm.
+            _ => backend.project_add(step, x, &self.linear, self.scale, stream.residual)?,
+        }
+        Ok(())
+    }
+}

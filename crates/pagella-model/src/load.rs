@@ -1,0 +1,155 @@
+//! Loading: survey, then every module in the order it runs, with progress between them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pagella_arch::{LinearSpec, ModelSpec, NormSpec};
+use pagella_backend::Backend;
+use pagella_formats::Linear;
+
+use crate::block::{Embedding, Layer};
+use crate::error::ModelError;
+use crate::head::Head;
+use crate::memory::Tally;
+use crate::model::{Model, Parts};
+use crate::progress::{Module, Progress, ProgressFn};
+use crate::survey::{open, refuse_moe, survey};
+use crate::weights::{CheckpointSource, LinearUse, WeightSource};
+use crate::workspace::Workspace;
+
+/// Most tokens a step may bring; beyond it the activations alone would fill a machine.
+const STEP_TOKENS_LIMIT: usize = 1 << 20;
+
+/// Choices of the user at load time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Largest number of new tokens per step; sizes the scratch memory.
+    pub step_tokens_max: usize,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { step_tokens_max: 512 }
+    }
+}
+
+impl LoadOptions {
+    /// Refuses a limit of zero or one that no machine could allocate.
+    pub(crate) fn check(&self) -> Result<(), ModelError> {
+        let value = self.step_tokens_max;
+        if (1..=STEP_TOKENS_LIMIT).contains(&value) {
+            return Ok(());
+        }
+        let option = "step_tokens_max";
+        Err(ModelError::BadOption { option, value, min: 1, max: STEP_TOKENS_LIMIT })
+    }
+}
+
+impl<B: Backend> Model<B> {
+    /// Loads the weights of `dir` with the given spec.
+    ///
+    /// Every tensor is found and its type and shape checked before the first one is laid out. The
+    /// embedding stays mapped from its file.
+    pub fn load(
+        dir: &Path,
+        spec: ModelSpec,
+        backend: B,
+        options: &LoadOptions,
+        progress: &mut ProgressFn<'_>,
+    ) -> Result<Self, ModelError> {
+        options.check()?;
+        refuse_moe(&spec)?;
+        let checkpoint = Arc::new(open(dir, &spec)?);
+        let modules = survey(&checkpoint, &spec)?.modules(&spec);
+        let source = CheckpointSource { checkpoint, gptq_v2: spec.quant.gptq_v2 };
+        assemble(spec, backend, source, options, modules, progress)
+    }
+}
+
+/// Lays out all modules of `source` and puts the model together.
+pub(crate) fn assemble<B: Backend>(
+    spec: ModelSpec,
+    backend: B,
+    source: impl WeightSource,
+    options: &LoadOptions,
+    modules: Vec<Module>,
+    progress: &mut ProgressFn<'_>,
+) -> Result<Model<B>, ModelError> {
+    let mut progress = Progress::new(modules, progress);
+    let mut loader = Loader { backend: &backend, source, tally: Tally::default() };
+    let embed = progress.module(|| Embedding::load(&spec, &mut loader))?;
+    let mut layers = Vec::with_capacity(spec.layers.len());
+    for (index, layer) in spec.layers.iter().enumerate() {
+        layers.push(Layer::load(index, layer, &mut loader, &mut progress)?);
+    }
+    let norm = progress.module(|| Head::load_norm(&spec.final_norm, &mut loader))?;
+    let head = progress.module(|| Head::load(&spec.head, norm, &mut loader))?;
+    let tally = loader.tally;
+    let ropes = spec.ropes.iter().map(|rope| backend.rope(rope, spec.context));
+    let ropes = ropes.collect::<Result<_, _>>()?;
+    let workspace = Workspace::new(&backend, &spec, options.step_tokens_max)?;
+    progress.report()?;
+    let parts = Parts { embed, layers, head, ropes, workspace };
+    Ok(Model::new(spec, backend, parts, options.step_tokens_max, tally))
+}
+
+/// What modules are loaded through: a source, a backend to lay out for, and the books.
+pub(crate) struct Loader<'a, B, S> {
+    pub backend: &'a B,
+    pub source: S,
+    pub tally: Tally,
+}
+
+impl<B: Backend, S: WeightSource> Loader<'_, B, S> {
+    /// Lays out one linear.
+    pub(crate) fn linear(
+        &mut self,
+        spec: &LinearSpec,
+        usage: LinearUse,
+    ) -> Result<B::Linear, ModelError> {
+        self.linear_with(spec, usage, |backend, linear| Ok(backend.linear(linear)?))
+    }
+
+    /// Lays out one linear by way of `lay_out`.
+    pub(crate) fn linear_with(
+        &mut self,
+        spec: &LinearSpec,
+        usage: LinearUse,
+        lay_out: impl FnOnce(&B, &Linear<'_>) -> Result<B::Linear, ModelError>,
+    ) -> Result<B::Linear, ModelError> {
+        let (backend, tally) = (self.backend, &mut self.tally);
+        self.source.linear(spec, usage, |linear| {
+            let laid_out = lay_out(backend, linear)?;
+            tally.add_linear(linear, usage, backend.linear_bytes(&laid_out) as u64);
+            Ok(laid_out)
+        })
+    }
+
+    /// Takes one norm's weights; `heads` is 1 except for per-head norms.
+    pub(crate) fn norm(&mut self, spec: &NormSpec, heads: usize) -> Result<B::Norm, ModelError> {
+        let weights = self.source.norm(spec, heads)?;
+        let bias = weights.bias.as_ref().map_or(0, Vec::len);
+        self.tally.device_bytes += 4 * (weights.weight.len() + bias) as u64;
+        Ok(self.backend.norm(weights)?)
+    }
+
+    /// Takes a norm that may be absent.
+    pub(crate) fn optional_norm(
+        &mut self,
+        spec: Option<&NormSpec>,
+    ) -> Result<Option<B::Norm>, ModelError> {
+        spec.map(|spec| self.norm(spec, 1)).transpose()
+    }
+
+    /// Takes a table.
+    pub(crate) fn table(
+        &mut self,
+        base: &str,
+        rows: usize,
+        width: usize,
+    ) -> Result<B::Table, ModelError> {
+        let source = self.source.table(base, rows, width)?;
+        self.tally.mapped_bytes += (source.rows * source.width * source.dtype.bytes()) as u64;
+        Ok(self.backend.table(source)?)
+    }
+}

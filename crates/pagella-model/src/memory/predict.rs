@@ -1,0 +1,103 @@
+//! What a run will need, from the config and the headers.
+
+use std::path::Path;
+
+use pagella_arch::ModelSpec;
+use pagella_backend::KvFormat;
+
+use super::{MemoryReport, Tally};
+use crate::error::ModelError;
+use crate::load::LoadOptions;
+use crate::model::kv_spec;
+use crate::survey::Survey;
+use crate::weights::LinearUse;
+use crate::workspace::workspace_bytes;
+
+/// Memory of a process with no model: code, threads, tokenizer, allocator. Measured on Linux.
+const BASELINE_BYTES: u64 = 24 << 20;
+
+/// Pages that a mapped file keeps around the end of a tensor after its pages were handed back:
+/// half a block of 64 KiB on either side.
+const UNRELEASED_BYTES: u64 = 64 << 10;
+
+/// What a page fault on a mapped file brings in: Linux maps 16 pages around the address.
+const FAULT_BYTES: u64 = 64 << 10;
+
+/// What a model will need; nothing was read but headers and small tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryPrediction {
+    /// Weights, mapped tables, scratch without logits.
+    pub report: MemoryReport,
+    /// Bytes of one row of logits.
+    pub logits_row_bytes: u64,
+    /// What the process needs besides.
+    pub baseline_bytes: u64,
+    /// Largest sum of weights laid out so far and file pages in use while loading.
+    load_peak_bytes: u64,
+    /// File pages that stay mapped after loading.
+    leftover_bytes: u64,
+    embed_row_bytes: u64,
+    spec: ModelSpec,
+}
+
+/// Predicts what a run of the model in `dir` needs.
+pub fn predict_memory(
+    dir: &Path,
+    spec: &ModelSpec,
+    options: &LoadOptions,
+) -> Result<MemoryPrediction, ModelError> {
+    options.check()?;
+    Ok(MemoryPrediction::new(&Survey::of(dir, spec)?, spec, options))
+}
+
+impl MemoryPrediction {
+    fn new(survey: &Survey, spec: &ModelSpec, options: &LoadOptions) -> Self {
+        let mut tally = Tally::default();
+        tally.mapped_bytes = survey.mapped_bytes;
+        let (mut load_peak_bytes, mut leftover_bytes) = (0, 0);
+        for fact in &survey.linears {
+            let usage = if fact.label == "head" { LinearUse::Head } else { LinearUse::Layer };
+            tally.add(fact.kind, usage, fact.params, fact.stored_bytes);
+            tally.device_bytes += fact.stored_bytes + fact.bias_bytes;
+            let in_files = leftover_bytes + fact.stored_bytes;
+            load_peak_bytes = load_peak_bytes.max(tally.device_bytes + in_files);
+            leftover_bytes += fact.stored_bytes.min(UNRELEASED_BYTES * fact.tensors as u64);
+        }
+        let norms: u64 = spec.norm_specs().map(|(_, norm)| 4 * norm.params()).sum();
+        tally.device_bytes += norms;
+        Self {
+            report: tally.report(workspace_bytes(spec, options.step_tokens_max)),
+            logits_row_bytes: 4 * spec.vocab as u64,
+            baseline_bytes: BASELINE_BYTES,
+            load_peak_bytes: load_peak_bytes + norms,
+            leftover_bytes,
+            embed_row_bytes: survey.embed_row_bytes,
+            spec: spec.clone(),
+        }
+    }
+
+    /// Bytes that one token takes in a cache of this format.
+    pub fn kv_bytes_per_token(&self, format: KvFormat) -> u64 {
+        kv_spec(&self.spec, format, 0).bytes_per_token() as u64
+    }
+
+    /// Bytes of a cache for at least `tokens` tokens.
+    pub fn kv_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
+        kv_spec(&self.spec, format, tokens).bytes() as u64
+    }
+
+    /// Largest memory of a run that fills a cache of `tokens` tokens.
+    ///
+    /// One row of logits is counted; of the embedding, the rows that so many different tokens
+    /// would touch.
+    pub fn peak_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
+        let touched = tokens as u64 * self.embed_row_bytes.max(FAULT_BYTES);
+        let running = self.report.weights_bytes
+            + self.report.scratch_bytes
+            + self.logits_row_bytes
+            + self.leftover_bytes
+            + self.kv_bytes(format, tokens)
+            + touched.min(self.report.mapped_bytes);
+        self.baseline_bytes + running.max(self.load_peak_bytes)
+    }
+}

@@ -1,0 +1,235 @@
+//! What the files hold, checked against the spec before any weight is laid out.
+//!
+//! Presence comes first, so that a message lists every missing tensor and not only the first; then
+//! every type and shape. Only headers, group tables, row orders and biases are read.
+
+use std::path::Path;
+
+use pagella_arch::{LinearSpec, MlpSpec, ModelSpec};
+use pagella_formats::{
+    Checkpoint, FormatError, Linear, LinearKind, Rename, find_linear, load_linear,
+    refuse_unsupported,
+};
+
+use crate::error::{MISSING_LISTED_MAX, ModelError};
+use crate::progress::{LayerBytes, Module, modules};
+use crate::weights::{find_norm, read_norm, request, table_tensor};
+
+/// What one linear is stored as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinearFacts {
+    /// Where it is in the model, e.g. `layers.3.attn.q`.
+    pub label: String,
+    /// How it is stored.
+    pub kind: LinearKind,
+    /// Inputs times outputs.
+    pub params: u64,
+    /// Bytes of weights, scales and tables, without bias.
+    pub stored_bytes: u64,
+    /// Bytes of the bias as f32.
+    pub bias_bytes: u64,
+    /// Tensors in the files that make it.
+    pub tensors: usize,
+}
+
+/// A checked checkpoint, as facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// Every linear, in the order of [`ModelSpec::linear_specs`]; the head is last.
+    pub linears: Vec<LinearFacts>,
+    /// Bytes of the embedding and of learned positions, which stay mapped.
+    pub mapped_bytes: u64,
+    /// Bytes of one row of the embedding, as stored.
+    pub embed_row_bytes: u64,
+}
+
+impl Survey {
+    /// Opens the weights of `dir` and checks them; nothing stays open.
+    pub fn of(dir: &Path, spec: &ModelSpec) -> Result<Self, ModelError> {
+        refuse_moe(spec)?;
+        survey(&open(dir, spec)?, spec)
+    }
+
+    /// The modules in load order with their bytes.
+    pub(crate) fn modules(&self, spec: &ModelSpec) -> Vec<Module> {
+        let mut facts = self.linears.iter();
+        let mut bytes_of = |linear: &str| {
+            facts.next().map_or((false, 0), |fact| {
+                (linear.starts_with("attn."), fact.stored_bytes + fact.bias_bytes)
+            })
+        };
+        let mut layers = Vec::with_capacity(spec.layers.len());
+        for layer in &spec.layers {
+            let mut sum = LayerBytes::default();
+            for (label, _) in layer.linear_specs() {
+                let (is_attn, bytes) = bytes_of(&label);
+                *(if is_attn { &mut sum.attn } else { &mut sum.mlp }) += bytes;
+            }
+            layers.push(sum);
+        }
+        let (_, head) = bytes_of("head");
+        modules(spec, self.mapped_bytes, &layers, head)
+    }
+}
+
+/// Maps the shards of `dir` under the names of the family.
+pub(crate) fn open(dir: &Path, spec: &ModelSpec) -> Result<Checkpoint, ModelError> {
+    refuse_unsupported(dir, quant_config(spec).as_ref())?;
+    let rename = |rule: &pagella_arch::RenameRule| Rename {
+        from: rule.from,
+        to: rule.to,
+        anchored: rule.anchored,
+    };
+    let renames: Vec<Rename> = spec.renames.iter().map(rename).collect();
+    Ok(Checkpoint::open(dir, &renames)?)
+}
+
+/// The part of `quantization_config` that decides whether the weights can be read.
+fn quant_config(spec: &ModelSpec) -> Option<serde_json::Value> {
+    let method = spec.quant.method.as_ref()?;
+    // Widths of GPTQ are whole; the average of EXL2 decides nothing.
+    let bits = spec.quant.bits.filter(|bits| bits.fract() == 0.0).map(|bits| bits as u64);
+    Some(serde_json::json!({ "quant_method": method, "bits": bits }))
+}
+
+/// Refuses layers that the forward pass does not have, before any file is opened.
+pub(crate) fn refuse_moe(spec: &ModelSpec) -> Result<(), ModelError> {
+    match spec.layers.iter().position(|layer| matches!(layer.mlp, MlpSpec::Moe(_))) {
+        None => Ok(()),
+        Some(layer) => Err(ModelError::UnsupportedBlock {
+            layer,
+            architecture: spec.architecture.clone(),
+            block: "mixture-of-experts",
+        }),
+    }
+}
+
+/// Checks that everything the spec asks for is there, with the right type and shape.
+pub(crate) fn survey(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<Survey, ModelError> {
+    check_presence(checkpoint, spec)?;
+    let (embed, positions) = check_tables(checkpoint, spec)?;
+    for layer in &spec.layers {
+        for (label, norm) in layer.norm_specs() {
+            let heads = match label {
+                "attn.q_norm" => layer.attn.heads,
+                "attn.k_norm" => layer.attn.kv_heads,
+                _ => 1,
+            };
+            read_norm(checkpoint, norm, heads)?;
+        }
+    }
+    read_norm(checkpoint, &spec.final_norm, 1)?;
+    let linears = spec.linear_specs().map(|(label, linear)| {
+        let loaded = load_linear(checkpoint, &request(linear, spec.quant.gptq_v2).view())?;
+        Ok(facts(label, &loaded))
+    });
+    Ok(Survey {
+        linears: linears.collect::<Result<_, ModelError>>()?,
+        mapped_bytes: embed + positions,
+        embed_row_bytes: embed / (spec.vocab as u64).max(1),
+    })
+}
+
+fn facts(label: String, linear: &Linear<'_>) -> LinearFacts {
+    LinearFacts {
+        label,
+        kind: linear.kind(),
+        params: linear.in_features() as u64 * linear.out_features() as u64,
+        stored_bytes: linear.weight_bytes(),
+        bias_bytes: linear.bias().map_or(0, |bias| 4 * bias.len() as u64),
+        tensors: linear.tensors().len(),
+    }
+}
+
+/// Lists everything that is missing, or names the unsupported format that hides it.
+fn check_presence(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<(), ModelError> {
+    let mut missing: Vec<String> = Vec::new();
+    let tables = [Some(&spec.embed.name), spec.embed.positions.as_ref()];
+    for base in tables.into_iter().flatten() {
+        if table_tensor(checkpoint, base).is_none() {
+            missing.push(base.clone());
+        }
+    }
+    for (_, linear) in spec.linear_specs() {
+        missing.extend(missing_linear(checkpoint, linear, spec.quant.gptq_v2)?);
+    }
+    for (_, norm) in spec.norm_specs() {
+        if find_norm(checkpoint, norm).is_none() {
+            missing.extend(norm.bases.first().cloned());
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let total = missing.len();
+    missing.truncate(MISSING_LISTED_MAX);
+    Err(ModelError::MissingTensors { dir: checkpoint.source().to_owned(), missing, total })
+}
+
+/// The name of a linear that is in no file; an error when it is there in a foreign format.
+fn missing_linear(
+    checkpoint: &Checkpoint,
+    spec: &LinearSpec,
+    gptq_v2: bool,
+) -> Result<Option<String>, ModelError> {
+    let request = request(spec, gptq_v2);
+    if find_linear(checkpoint, &request.view()).is_some() {
+        return Ok(None);
+    }
+    match load_linear(checkpoint, &request.view()) {
+        Err(error @ FormatError::Unsupported { .. }) => Err(error.into()),
+        _ => Ok(spec.bases.first().cloned()),
+    }
+}
+
+/// Bytes of the embedding and of the learned positions.
+fn check_tables(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<(u64, u64), ModelError> {
+    let rows_of = |base: &str| {
+        let tensor = table_tensor(checkpoint, base).ok_or_else(|| FormatError::MissingTensor {
+            path: checkpoint.source().to_owned(),
+            tensor: base.to_owned(),
+        })?;
+        let [rows, width] = *tensor.shape else { return Err(wrong_table(&tensor, spec)) };
+        if width != spec.hidden {
+            return Err(wrong_table(&tensor, spec));
+        }
+        if !tensor.dtype.is_weight_float() {
+            return Err(FormatError::WrongDtype {
+                path: tensor.file.to_owned(),
+                tensor: tensor.name.to_owned(),
+                expected: "F16, BF16 or F32",
+                found: tensor.dtype,
+            });
+        }
+        Ok((rows, tensor))
+    };
+    let (rows, embed) = rows_of(&spec.embed.name)?;
+    if rows != spec.vocab {
+        return Err(ModelError::VocabMismatch {
+            path: embed.file.to_owned(),
+            tensor: embed.name.to_owned(),
+            found: rows,
+            vocab: spec.vocab,
+        });
+    }
+    let Some(base) = &spec.embed.positions else { return Ok((embed.data.len() as u64, 0)) };
+    let (rows, positions) = rows_of(base)?;
+    if rows < spec.context {
+        return Err(ModelError::TooFewPositions {
+            path: positions.file.to_owned(),
+            tensor: positions.name.to_owned(),
+            found: rows,
+            context: spec.context,
+        });
+    }
+    Ok((embed.data.len() as u64, positions.data.len() as u64))
+}
+
+fn wrong_table(tensor: &pagella_formats::TensorView<'_>, spec: &ModelSpec) -> FormatError {
+    FormatError::WrongShape {
+        path: tensor.file.to_owned(),
+        tensor: tensor.name.to_owned(),
+        expected: format!("[rows, {}]", spec.hidden),
+        found: tensor.shape.to_vec(),
+    }
+}

@@ -1,0 +1,205 @@
+//! Models of a given shape with random weights, for benchmarks.
+//!
+//! Speed depends on shapes and widths, not on values. Every layer gets memory of its own, so that
+//! bandwidth is real; equal shapes share their random words, so that making them is quick.
+
+mod mix;
+mod preset;
+
+pub use preset::{preset_names, preset_spec};
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use pagella_arch::{BiasRule, LinearSpec, ModelSpec, NormSpec};
+use pagella_backend::{Backend, NormWeights, TableDtype, TableSource};
+use pagella_formats::{Linear, OwnedLinear, synthetic as random};
+
+use crate::error::ModelError;
+use crate::load::{LoadOptions, assemble};
+use crate::model::Model;
+use crate::progress::{LayerBytes, ProgressFn, modules};
+use crate::survey::refuse_moe;
+use crate::weights::{LinearUse, WeightSource};
+
+/// Rows per group of synthetic GPTQ weights, the usual choice.
+const GPTQ_GROUP_ROWS: usize = 128;
+
+/// Largest number of inputs an EXL2 table can describe at 8 bits, see its 16-bit word index.
+const EXL2_INPUTS_MAX: usize = 1 << 16;
+
+/// How random weights are stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SyntheticWeights {
+    /// EXL2 with a mix of widths as its converter chooses them.
+    Exl2 {
+        /// Average bits per weight of the layers, scales included; 2 to 8.
+        bits: f32,
+        /// Width of the head: 2, 3, 4, 5, 6 or 8.
+        head_bits: u8,
+    },
+    /// GPTQ, 4 bits, groups of 128; the head is F16.
+    Gptq,
+    /// Unquantised F16.
+    F16,
+}
+
+impl<B: Backend> Model<B> {
+    /// A model of that shape with random weights made in memory.
+    pub fn synthetic(
+        spec: ModelSpec,
+        backend: B,
+        weights: SyntheticWeights,
+        options: &LoadOptions,
+        progress: &mut ProgressFn<'_>,
+    ) -> Result<Self, ModelError> {
+        options.check()?;
+        refuse_moe(&spec)?;
+        for (label, linear) in spec.linear_specs() {
+            let usage = if label == "head" { LinearUse::Head } else { LinearUse::Layer };
+            weights.format_of(usage)?.check(linear)?;
+        }
+        let layers: Vec<LayerBytes> = spec.layers.iter().map(|l| layer_bytes(l, weights)).collect();
+        let head = stored_bytes(&spec.head.linear, weights.average_bits(LinearUse::Head));
+        let embed = (spec.vocab * spec.hidden * 2) as u64;
+        let modules = modules(&spec, embed, &layers, head);
+        let source = RandomSource { weights, made: HashMap::new() };
+        assemble(spec, backend, source, options, modules, progress)
+    }
+}
+
+impl SyntheticWeights {
+    fn format_of(self, usage: LinearUse) -> Result<Format, ModelError> {
+        Ok(match (self, usage) {
+            (Self::F16, _) | (Self::Gptq, LinearUse::Head) => Format::F16,
+            (Self::Gptq, LinearUse::Layer) => Format::Gptq,
+            (Self::Exl2 { bits, .. }, LinearUse::Layer) => Format::Exl2(mix::of_layers(bits)?),
+            (Self::Exl2 { head_bits, .. }, LinearUse::Head) => {
+                Format::Exl2(mix::of_head(head_bits)?)
+            }
+        })
+    }
+
+    /// Bits per weight, for progress reports.
+    fn average_bits(self, usage: LinearUse) -> f32 {
+        match (self, usage) {
+            (Self::F16, _) | (Self::Gptq, LinearUse::Head) => 16.0,
+            (Self::Gptq, LinearUse::Layer) => 4.2,
+            (Self::Exl2 { bits, .. }, LinearUse::Layer) => bits,
+            (Self::Exl2 { head_bits, .. }, LinearUse::Head) => f32::from(head_bits),
+        }
+    }
+}
+
+fn layer_bytes(layer: &pagella_arch::LayerSpec, weights: SyntheticWeights) -> LayerBytes {
+    let mut sum = LayerBytes::default();
+    for (label, linear) in layer.linear_specs() {
+        let half = if label.starts_with("attn.") { &mut sum.attn } else { &mut sum.mlp };
+        *half += stored_bytes(linear, weights.average_bits(LinearUse::Layer));
+    }
+    sum
+}
+
+fn stored_bytes(linear: &LinearSpec, bits: f32) -> u64 {
+    let params = linear.in_features as f64 * linear.out_features as f64;
+    (params * f64::from(bits) / 8.0) as u64
+}
+
+/// A weight format with its parameters.
+enum Format {
+    Exl2(mix::Mix),
+    Gptq,
+    F16,
+}
+
+impl Format {
+    /// Refuses shapes that the format cannot hold.
+    fn check(&self, linear: &LinearSpec) -> Result<(), ModelError> {
+        let LinearSpec { in_features, out_features, .. } = *linear;
+        let (format, reason) = match self {
+            Self::Exl2(_) if !in_features.is_multiple_of(32) || in_features > EXL2_INPUTS_MAX => {
+                ("EXL2", "its inputs must be a multiple of 32 and at most 65536")
+            }
+            Self::Gptq
+                if !in_features.is_multiple_of(GPTQ_GROUP_ROWS)
+                    || !out_features.is_multiple_of(8) =>
+            {
+                ("GPTQ", "its inputs must be a multiple of 128 and its outputs of 8")
+            }
+            _ => return Ok(()),
+        };
+        Err(ModelError::SyntheticShape { format, in_features, out_features, reason })
+    }
+
+    fn make(&self, in_features: usize, out_features: usize) -> OwnedLinear {
+        // The shape is seed enough: equal shapes share their words anyway.
+        let seed = (in_features as u64) << 32 | out_features as u64;
+        match self {
+            Self::Exl2(mix) => random::exl2(in_features, out_features, mix, seed),
+            Self::Gptq => {
+                let order = random::RowOrder::Sequential;
+                random::gptq(in_features, out_features, GPTQ_GROUP_ROWS, order, seed)
+            }
+            Self::F16 => random::plain_f16(in_features, out_features, seed),
+        }
+    }
+}
+
+/// Random weights, made once per shape.
+struct RandomSource {
+    weights: SyntheticWeights,
+    made: HashMap<(usize, usize), OwnedLinear>,
+}
+
+impl WeightSource for RandomSource {
+    fn linear<T>(
+        &mut self,
+        spec: &LinearSpec,
+        usage: LinearUse,
+        take: impl FnOnce(&Linear<'_>) -> Result<T, ModelError>,
+    ) -> Result<T, ModelError> {
+        let format = self.weights.format_of(usage)?;
+        let (in_features, out_features) = (spec.in_features, spec.out_features);
+        if usage == LinearUse::Head {
+            // Made last and once, at another width: nothing made before is needed any more.
+            self.made.clear();
+        }
+        let made = match self.made.entry((in_features, out_features)) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(room) => room.insert(format.make(in_features, out_features)),
+        };
+        let mut linear = made.view();
+        if spec.bias == BiasRule::Required {
+            let bias = Some(vec![0.0; out_features]);
+            match &mut linear {
+                Linear::Exl2(linear) => linear.bias = bias,
+                Linear::Gptq(linear) => linear.bias = bias,
+                Linear::Plain(linear) => linear.bias = bias,
+            }
+        }
+        take(&linear)
+    }
+
+    fn norm(&mut self, spec: &NormSpec, _heads: usize) -> Result<NormWeights, ModelError> {
+        let weight = vec![1.0; spec.width];
+        Ok(NormWeights { kind: spec.kind, eps: spec.eps, weight, bias: None })
+    }
+
+    fn table(&mut self, _base: &str, rows: usize, width: usize) -> Result<TableSource, ModelError> {
+        let bytes = Arc::new(RandomTable(random::plain_f16(width, rows, rows as u64)));
+        Ok(TableSource { bytes, dtype: TableDtype::F16, rows, width })
+    }
+}
+
+/// An F16 matrix `[rows, width]`.
+struct RandomTable(OwnedLinear);
+
+impl AsRef<[u8]> for RandomTable {
+    fn as_ref(&self) -> &[u8] {
+        match self.0.view() {
+            Linear::Plain(plain) => plain.data,
+            _ => &[],
+        }
+    }
+}

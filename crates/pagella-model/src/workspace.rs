@@ -1,0 +1,178 @@
+//! The activations of a step, allocated once and reused.
+//!
+//! Layers of one shape share their buffers, so the size does not grow with depth. Only the logits
+//! grow, to the largest number of rows ever asked for.
+
+use pagella_arch::{LayerSpec, MlpSpec, ModelSpec};
+use pagella_backend::{Backend, BackendError};
+
+use crate::error::ModelError;
+
+/// Bytes of an activation; backends may use fewer.
+const ELEMENT_BYTES: u64 = 4;
+
+/// All activations.
+pub(crate) struct Workspace<B: Backend> {
+    /// The residual stream, `[t, hidden]`.
+    pub residual: B::Tensor,
+    /// Output of a branch before its post-norm, `[t, hidden]`; only in models with post-norms.
+    pub branch: Option<B::Tensor>,
+    /// One set per distinct shape of layer.
+    pub scratch: Vec<Scratch<B>>,
+    /// Which set each layer uses.
+    pub scratch_of_layer: Vec<usize>,
+    /// Logits of the last step.
+    pub logits: Logits<B>,
+    bytes: u64,
+}
+
+/// Activations inside a layer.
+pub(crate) struct Scratch<B: Backend> {
+    /// Queries, `[t, heads · head_dim]`.
+    pub q: B::Tensor,
+    /// Keys, `[t, kv_heads · head_dim]`.
+    pub k: B::Tensor,
+    /// Values, like keys.
+    pub v: B::Tensor,
+    /// Attention output, like queries.
+    pub attended: B::Tensor,
+    /// Gate, or the only input projection of a plain MLP, `[t, intermediate]`.
+    pub gate: B::Tensor,
+    /// Up projection of a gated MLP, like `gate`.
+    pub up: Option<B::Tensor>,
+}
+
+/// Widths of a layer's activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Widths {
+    q: usize,
+    kv: usize,
+    mlp: usize,
+    gated: bool,
+}
+
+impl Widths {
+    fn of(layer: &LayerSpec) -> Self {
+        let (mlp, gated) = match &layer.mlp {
+            MlpSpec::Gated { up, .. } => (up.out_features, true),
+            MlpSpec::Plain { up, .. } => (up.out_features, false),
+            MlpSpec::Moe(_) => (0, false),
+        };
+        let attn = &layer.attn;
+        Self { q: attn.heads * attn.head_dim, kv: attn.kv_heads * attn.head_dim, mlp, gated }
+    }
+
+    /// Elements per token.
+    fn elements(&self) -> usize {
+        2 * self.q + 2 * self.kv + self.mlp * if self.gated { 2 } else { 1 }
+    }
+}
+
+/// The distinct layer shapes of a spec, and the shape of every layer.
+fn widths(spec: &ModelSpec) -> (Vec<Widths>, Vec<usize>) {
+    let mut distinct: Vec<Widths> = Vec::new();
+    let mut of_layer = Vec::with_capacity(spec.layers.len());
+    for layer in &spec.layers {
+        let widths = Widths::of(layer);
+        let index = distinct.iter().position(|known| *known == widths);
+        of_layer.push(index.unwrap_or(distinct.len()));
+        if index.is_none() {
+            distinct.push(widths);
+        }
+    }
+    (distinct, of_layer)
+}
+
+fn has_post_norms(spec: &ModelSpec) -> bool {
+    spec.layers.iter().any(|l| l.attn_post_norm.is_some() || l.mlp_post_norm.is_some())
+}
+
+/// Bytes of all activations but the logits.
+pub(crate) fn workspace_bytes(spec: &ModelSpec, step_tokens: usize) -> u64 {
+    let (distinct, _) = widths(spec);
+    let streams = if has_post_norms(spec) { 2 } else { 1 };
+    let layers: usize = distinct.iter().map(Widths::elements).sum();
+    ELEMENT_BYTES * step_tokens as u64 * (streams * spec.hidden + layers) as u64
+}
+
+impl<B: Backend> Workspace<B> {
+    /// Allocates the activations of up to `step_tokens` tokens.
+    pub(crate) fn new(
+        backend: &B,
+        spec: &ModelSpec,
+        step_tokens: usize,
+    ) -> Result<Self, BackendError> {
+        let tensor = |width| backend.tensor(step_tokens, width);
+        let (distinct, scratch_of_layer) = widths(spec);
+        let scratch = distinct.iter().map(|widths| {
+            Ok(Scratch {
+                q: tensor(widths.q)?,
+                k: tensor(widths.kv)?,
+                v: tensor(widths.kv)?,
+                attended: tensor(widths.q)?,
+                gate: tensor(widths.mlp)?,
+                up: widths.gated.then(|| tensor(widths.mlp)).transpose()?,
+            })
+        });
+        Ok(Self {
+            residual: tensor(spec.hidden)?,
+            branch: has_post_norms(spec).then(|| tensor(spec.hidden)).transpose()?,
+            scratch: scratch.collect::<Result<_, BackendError>>()?,
+            scratch_of_layer,
+            logits: Logits { tensor: None, rows_max: 0, rows: 0, vocab: 0 },
+            bytes: workspace_bytes(spec, step_tokens),
+        })
+    }
+
+    /// Bytes of everything allocated so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes + ELEMENT_BYTES * (self.logits.rows_max * self.logits.vocab) as u64
+    }
+}
+
+/// Logits of the last step.
+pub(crate) struct Logits<B: Backend> {
+    tensor: Option<B::Tensor>,
+    rows_max: usize,
+    rows: usize,
+    vocab: usize,
+}
+
+impl<B: Backend> Logits<B> {
+    /// Forgets the last step's logits and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.rows = 0;
+    }
+
+    /// Room for `rows` rows of logits, allocating when there were never so many.
+    pub(crate) fn room(
+        &mut self,
+        backend: &B,
+        rows: usize,
+        vocab: usize,
+    ) -> Result<&mut B::Tensor, BackendError> {
+        if rows > self.rows_max {
+            // The old buffer goes first: two at once could be too much.
+            self.tensor = None;
+            self.rows_max = 0;
+        }
+        let tensor = match self.tensor.take() {
+            Some(tensor) => tensor,
+            None => {
+                let tensor = backend.tensor(rows, vocab)?;
+                self.rows_max = rows;
+                tensor
+            }
+        };
+        (self.rows, self.vocab) = (rows, vocab);
+        Ok(self.tensor.insert(tensor))
+    }
+
+    /// Reads the rows of the last step.
+    pub(crate) fn read(&self, backend: &B, out: &mut Vec<f32>) -> Result<(), ModelError> {
+        match &self.tensor {
+            Some(tensor) if self.rows > 0 => Ok(backend.read(tensor, self.rows, out)?),
+            _ => Ok(()),
+        }
+    }
+}

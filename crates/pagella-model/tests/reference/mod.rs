@@ -1,0 +1,422 @@
+//! A backend that does everything the obvious way, in f32 with f64 sums: the oracle of the tests.
+//!
+//! Weights are dequantised by the formats crate when they are laid out. Keys and values are stored
+//! as binary16 or, to compare with programs that do not round them, as f32.
+
+mod math;
+
+use half::f16;
+use math::{activate, cap, dot, norm_row, rotate, softmax};
+use pagella_arch::{Activation, RopeSpec};
+use pagella_backend::{
+    AttentionOp, Backend, BackendError, KvFormat, KvSpec, NormWeights, PAGE_TOKENS, Projection,
+    StepPlan, TableDtype, TableSource,
+};
+use pagella_formats::Linear;
+
+/// How the cache keeps keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// Rounded to binary16, as the format says.
+    F16,
+    /// Not rounded at all.
+    Exact,
+}
+
+/// The obvious backend.
+#[derive(Clone, Copy, Debug)]
+pub struct ReferenceBackend {
+    pub cache: Cache,
+}
+
+/// Rows of `width` values.
+pub struct Matrix {
+    width: usize,
+    data: Vec<f32>,
+}
+
+impl Matrix {
+    fn rows(&self, t: usize) -> impl Iterator<Item = &[f32]> {
+        self.data.chunks_exact(self.width).take(t)
+    }
+
+    fn rows_mut(&mut self, t: usize) -> impl Iterator<Item = &mut [f32]> {
+        self.data.chunks_exact_mut(self.width).take(t)
+    }
+
+    fn expect(&self, what: &'static str, rows: usize, width: usize) -> Result<(), BackendError> {
+        let wrong = |expected, found| Err(BackendError::Size { what, expected, found });
+        if self.width != width {
+            return wrong(width, self.width);
+        }
+        if self.data.len() < rows * width {
+            return wrong(rows, self.data.len() / width.max(1));
+        }
+        Ok(())
+    }
+}
+
+/// A dequantised linear.
+pub struct Dense {
+    in_features: usize,
+    /// `[out, in]`.
+    rows: Vec<f32>,
+    bias: Option<Vec<f32>>,
+    out_features: usize,
+}
+
+impl Dense {
+    fn apply(&self, x: &[f32]) -> Vec<f32> {
+        let product = self.rows.chunks_exact(self.in_features).map(|row| dot(row, x));
+        let mut out: Vec<f32> = product.map(|sum| sum as f32).collect();
+        if let Some(bias) = &self.bias {
+            out.iter_mut().zip(bias).for_each(|(out, bias)| *out += bias);
+        }
+        out
+    }
+}
+
+/// Keys and values of all layers.
+pub struct Kv {
+    /// Per layer: keys and values, `[pages · PAGE_TOKENS, kv_heads · head_dim]`.
+    layers: Vec<[Matrix; 2]>,
+    pages: usize,
+}
+
+/// `[in, out]` to `[out, in]`.
+fn transposed(values: &[f16], in_features: usize, out_features: usize) -> Vec<f32> {
+    let column =
+        |out: usize| (0..in_features).map(move |i| values[i * out_features + out].to_f32());
+    (0..out_features).flat_map(column).collect()
+}
+
+/// The position of every new token, with its row.
+fn positions(plan: &StepPlan) -> impl Iterator<Item = (usize, usize)> {
+    (0..plan.rows()).flat_map(move |row| {
+        (0..plan.token_range(row).len()).map(move |i| (row, plan.past(row) + i))
+    })
+}
+
+/// Where a row's token lies in the cache.
+fn slot(plan: &StepPlan, row: usize, position: usize) -> usize {
+    plan.pages(row)[position / PAGE_TOKENS] as usize * PAGE_TOKENS + position % PAGE_TOKENS
+}
+
+impl Backend for ReferenceBackend {
+    type Tensor = Matrix;
+    type Linear = Dense;
+    type Norm = NormWeights;
+    type Table = TableSource;
+    type Rope = RopeSpec;
+    type Kv = Kv;
+    type Step = StepPlan;
+
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+
+    fn describe(&self) -> String {
+        format!("reference, cache {:?}", self.cache)
+    }
+
+    fn tensor(&self, rows: usize, width: usize) -> Result<Matrix, BackendError> {
+        Ok(Matrix { width, data: vec![f32::NAN; rows * width] })
+    }
+
+    fn linear(&self, source: &Linear<'_>) -> Result<Dense, BackendError> {
+        let (in_features, out_features) = (source.in_features(), source.out_features());
+        let rows = match source {
+            Linear::Exl2(linear) => transposed(&linear.dequantize(), in_features, out_features),
+            Linear::Gptq(linear) => transposed(&linear.dequantize(), in_features, out_features),
+            Linear::Plain(linear) => linear.rows_f32(),
+        };
+        let bias = source.bias().map(<[f32]>::to_vec);
+        Ok(Dense { in_features, rows, bias, out_features })
+    }
+
+    fn norm(&self, weights: NormWeights) -> Result<NormWeights, BackendError> {
+        Ok(weights)
+    }
+
+    fn table(&self, source: TableSource) -> Result<TableSource, BackendError> {
+        let bytes = source.rows * source.width * source.dtype.bytes();
+        let found = source.bytes.as_ref().as_ref().len();
+        if found != bytes {
+            return Err(BackendError::Size { what: "table", expected: bytes, found });
+        }
+        Ok(source)
+    }
+
+    fn rope(&self, spec: &RopeSpec, _context: usize) -> Result<RopeSpec, BackendError> {
+        Ok(spec.clone())
+    }
+
+    fn kv(&self, spec: &KvSpec) -> Result<Kv, BackendError> {
+        if spec.format != KvFormat::F16 {
+            return Err(BackendError::Unsupported {
+                backend: self.name(),
+                what: spec.format.name().to_owned(),
+                hint: "use fp16".to_owned(),
+            });
+        }
+        let layer = |kv: &pagella_backend::KvLayer| {
+            let width = kv.kv_heads * kv.head_dim;
+            let data = vec![f32::NAN; spec.pages * PAGE_TOKENS * width];
+            [Matrix { width, data: data.clone() }, Matrix { width, data }]
+        };
+        Ok(Kv { layers: spec.layers.iter().map(layer).collect(), pages: spec.pages })
+    }
+
+    fn linear_bytes(&self, linear: &Dense) -> usize {
+        4 * (linear.rows.len() + linear.bias.as_ref().map_or(0, Vec::len))
+    }
+
+    fn begin(&self, plan: &StepPlan) -> Result<StepPlan, BackendError> {
+        Ok(plan.clone())
+    }
+
+    fn embed(
+        &self,
+        step: &StepPlan,
+        table: &TableSource,
+        scale: f32,
+        positions_table: Option<&TableSource>,
+        out: &mut Matrix,
+    ) -> Result<(), BackendError> {
+        out.expect("embedding", step.tokens(), table.width)?;
+        let rows = out.rows_mut(step.tokens());
+        for ((row, id), (_, position)) in rows.zip(step.ids()).zip(positions(step)) {
+            for (i, value) in row.iter_mut().enumerate() {
+                *value = scale * element(table, *id as usize, i);
+                if let Some(table) = positions_table {
+                    *value += element(table, position, i);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn project(
+        &self,
+        step: &StepPlan,
+        x: &Matrix,
+        norm: Option<&NormWeights>,
+        projections: &mut [Projection<'_, Self>],
+    ) -> Result<(), BackendError> {
+        for (i, row) in x.rows(step.tokens()).enumerate() {
+            let mut row = row.to_vec();
+            if let Some(norm) = norm {
+                norm_row(&mut row, norm, 0);
+            }
+            for Projection { linear, out } in projections.iter_mut() {
+                out.expect("projection", step.tokens(), linear.out_features)?;
+                x.expect("input of a projection", step.tokens(), linear.in_features)?;
+                let at = i * out.width..(i + 1) * out.width;
+                out.data[at].copy_from_slice(&linear.apply(&row));
+            }
+        }
+        Ok(())
+    }
+
+    fn project_add(
+        &self,
+        step: &StepPlan,
+        x: &Matrix,
+        linear: &Dense,
+        scale: f32,
+        residual: &mut Matrix,
+    ) -> Result<(), BackendError> {
+        x.expect("input of a projection", step.tokens(), linear.in_features)?;
+        residual.expect("residual", step.tokens(), linear.out_features)?;
+        for (x, sum) in x.rows(step.tokens()).zip(residual.rows_mut(step.tokens())) {
+            sum.iter_mut().zip(linear.apply(x)).for_each(|(sum, value)| *sum += scale * value);
+        }
+        Ok(())
+    }
+
+    fn norm_add(
+        &self,
+        step: &StepPlan,
+        x: &Matrix,
+        norm: &NormWeights,
+        scale: f32,
+        residual: &mut Matrix,
+    ) -> Result<(), BackendError> {
+        residual.expect("residual", step.tokens(), x.width)?;
+        for (x, sum) in x.rows(step.tokens()).zip(residual.rows_mut(step.tokens())) {
+            let mut normed = x.to_vec();
+            norm_row(&mut normed, norm, 0);
+            sum.iter_mut().zip(normed).for_each(|(sum, value)| *sum += scale * value);
+        }
+        Ok(())
+    }
+
+    fn append(
+        &self,
+        step: &StepPlan,
+        op: &AttentionOp,
+        qk_norm: Option<(&NormWeights, &NormWeights)>,
+        rope: Option<&RopeSpec>,
+        q: &mut Matrix,
+        k: &mut Matrix,
+        v: &mut Matrix,
+        kv: &mut Kv,
+    ) -> Result<(), BackendError> {
+        let t = step.tokens();
+        q.expect("queries", t, op.heads * op.head_dim)?;
+        k.expect("keys", t, op.kv_heads * op.head_dim)?;
+        v.expect("values", t, op.kv_heads * op.head_dim)?;
+        if let Some(clip) = op.clip_qkv {
+            let all = [&mut *q, &mut *k, &mut *v].into_iter().flat_map(|m| m.rows_mut(t).flatten());
+            all.for_each(|value| *value = value.clamp(-clip, clip));
+        }
+        let norms = [qk_norm.map(|(q, _)| q), qk_norm.map(|(_, k)| k)];
+        for (matrix, norm) in [q, &mut *k].into_iter().zip(norms) {
+            for (row, (_, position)) in matrix.rows_mut(t).zip(positions(step)) {
+                for (head, part) in row.chunks_exact_mut(op.head_dim).enumerate() {
+                    if let Some(norm) = norm {
+                        norm_row(part, norm, head);
+                    }
+                    if let Some(rope) = rope {
+                        rotate(part, rope, position);
+                    }
+                }
+            }
+        }
+        let pages = kv.pages;
+        for (cache, new) in kv.layers[op.layer].iter_mut().zip([k, v]) {
+            for (new, (row, position)) in new.rows(t).zip(positions(step)) {
+                let at = slot(step, row, position);
+                if at >= pages * PAGE_TOKENS {
+                    let (what, found) = ("page list", at / PAGE_TOKENS);
+                    return Err(BackendError::Size { what, expected: pages, found });
+                }
+                let room = &mut cache.data[at * cache.width..(at + 1) * cache.width];
+                for (stored, value) in room.iter_mut().zip(new) {
+                    *stored = match self.cache {
+                        Cache::F16 => f16::from_f32(*value).to_f32(),
+                        Cache::Exact => *value,
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn attend(
+        &self,
+        step: &StepPlan,
+        op: &AttentionOp,
+        q: &Matrix,
+        kv: &Kv,
+        out: &mut Matrix,
+    ) -> Result<(), BackendError> {
+        let (t, d) = (step.tokens(), op.head_dim);
+        out.expect("attention output", t, op.heads * d)?;
+        let [keys, values] = &kv.layers[op.layer];
+        let part = |m: &Matrix, at: usize, head: usize| -> Vec<f32> {
+            m.data[at * m.width + head * d..][..d].to_vec()
+        };
+        for ((q, out), (row, position)) in q.rows(t).zip(out.rows_mut(t)).zip(positions(step)) {
+            let first = op.window.map_or(0, |window| (position + 1).saturating_sub(window));
+            let slots: Vec<usize> = (first..=position).map(|p| slot(step, row, p)).collect();
+            for (head, (q, out)) in q.chunks_exact(d).zip(out.chunks_exact_mut(d)).enumerate() {
+                let kv_head = head / (op.heads / op.kv_heads);
+                let score = |at: &usize| {
+                    cap(dot(q, &part(keys, *at, kv_head)) * f64::from(op.scale), op.softcap)
+                };
+                let weights = softmax(slots.iter().map(score).collect());
+                let mut sum = vec![0.0f64; d];
+                for (weight, at) in weights.iter().zip(&slots) {
+                    let value = part(values, *at, kv_head);
+                    sum.iter_mut().zip(value).for_each(|(s, v)| *s += weight * f64::from(v));
+                }
+                out.iter_mut().zip(sum).for_each(|(out, sum)| *out = sum as f32);
+            }
+        }
+        Ok(())
+    }
+
+    fn activate(
+        &self,
+        step: &StepPlan,
+        act: Activation,
+        gate: &mut Matrix,
+        up: Option<&Matrix>,
+    ) -> Result<(), BackendError> {
+        let t = step.tokens();
+        if let Some(up) = up {
+            up.expect("up projection", t, gate.width)?;
+        }
+        let n = t * gate.width;
+        for (i, value) in gate.data[..n].iter_mut().enumerate() {
+            let factor = up.map_or(1.0, |up| f64::from(up.data[i]));
+            *value = (activate(act, f64::from(*value)) * factor) as f32;
+        }
+        Ok(())
+    }
+
+    fn logits(
+        &self,
+        step: &StepPlan,
+        x: &Matrix,
+        norm: &NormWeights,
+        head: &Dense,
+        scale: f32,
+        softcap: Option<f32>,
+        out: &mut Matrix,
+    ) -> Result<(), BackendError> {
+        out.expect("logits", step.logit_tokens().len(), head.out_features)?;
+        for (token, out) in step.logit_tokens().iter().zip(out.data.chunks_exact_mut(out.width)) {
+            let mut row = x.data[*token as usize * x.width..][..x.width].to_vec();
+            norm_row(&mut row, norm, 0);
+            for (out, logit) in out.iter_mut().zip(head.apply(&row)) {
+                *out = cap(f64::from(logit) * f64::from(scale), softcap) as f32;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_pages(&self, kv: &mut Kv, moves: &[(u32, u32)]) -> Result<(), BackendError> {
+        moves.iter().try_for_each(|(from, to)| self.copy_page_prefix(kv, *from, *to, PAGE_TOKENS))
+    }
+
+    fn copy_page_prefix(
+        &self,
+        kv: &mut Kv,
+        from: u32,
+        to: u32,
+        tokens: usize,
+    ) -> Result<(), BackendError> {
+        for matrix in kv.layers.iter_mut().flatten() {
+            let page = PAGE_TOKENS * matrix.width;
+            let begin = from as usize * page;
+            let source = begin..begin + tokens * matrix.width;
+            matrix.data.copy_within(source, to as usize * page);
+        }
+        Ok(())
+    }
+
+    fn write(&self, rows: usize, width: usize, values: &[f32]) -> Result<Matrix, BackendError> {
+        assert_eq!(values.len(), rows * width);
+        Ok(Matrix { width, data: values.to_vec() })
+    }
+
+    fn read(&self, tensor: &Matrix, rows: usize, out: &mut Vec<f32>) -> Result<(), BackendError> {
+        out.clear();
+        out.extend_from_slice(&tensor.data[..rows * tensor.width]);
+        Ok(())
+    }
+}
+
+/// One element of a table.
+fn element(table: &TableSource, row: usize, column: usize) -> f32 {
+    let bytes = table.bytes.as_ref().as_ref();
+    let size = table.dtype.bytes();
+    let at = &bytes[(row * table.width + column) * size..][..size];
+    match table.dtype {
+        TableDtype::F16 => f16::from_le_bytes([at[0], at[1]]).to_f32(),
+        TableDtype::BF16 => half::bf16::from_le_bytes([at[0], at[1]]).to_f32(),
+        TableDtype::F32 => f32::from_le_bytes([at[0], at[1], at[2], at[3]]),
+    }
+}

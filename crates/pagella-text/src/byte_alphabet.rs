@@ -1,0 +1,47 @@
+//! The printable alphabet that byte-level tokenizers write their bytes in.
+//! Printable Latin-1 characters stand for themselves, the other 68 bytes for U+0100 onwards, in
+//! increasing order. The map is a bijection between the 256 bytes and 256 characters.
+
+/// Bytes that stand for themselves.
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF)
+}
+
+/// The byte that a character of the alphabet stands for.
+pub(crate) fn byte_of(c: char) -> Option<u8> {
+    if let Ok(byte) = u8::try_from(c) {
+        return is_plain(byte).then_some(byte);
+    }
+    let rank = (c as u32).checked_sub(0x100)?;
+    (0..=255u8).filter(|b| !is_plain(*b)).nth(rank as usize)
+}
+
+/// The bytes a piece stands for, or `None` if a character is outside the alphabet.
+pub(crate) fn bytes_of(piece: &str) -> Option<Vec<u8>> {
+    piece.chars().map(byte_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_alphabet_covers_every_byte_once() {
+        let mut seen = [false; 256];
+        for c in (0..0x200).filter_map(char::from_u32) {
+            if let Some(byte) = byte_of(c) {
+                assert!(!seen[byte as usize], "{c:?} repeats {byte}");
+                seen[byte as usize] = true;
+            }
+        }
+        assert!(seen.iter().all(|s| *s));
+    }
+
+    #[test]
+    fn well_known_letters_map_to_their_bytes() {
+        assert_eq!(bytes_of("Ġhi"), Some(b" hi".to_vec()));
+        assert_eq!(bytes_of("Ċ"), Some(b"\n".to_vec()));
+        assert_eq!(bytes_of("Ã©"), Some("é".as_bytes().to_vec()));
+        assert_eq!(bytes_of("▁"), None);
+    }
+}

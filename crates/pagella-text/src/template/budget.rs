@@ -1,0 +1,157 @@
+//! The limits of one rendering, and the account of what it has used.
+//! A limit that is hit is remembered, so that the error can name it whatever the template does.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use minijinja::value::ValueKind;
+use minijinja::{Error, ErrorKind, Value};
+
+/// Longest template source in bytes; the longest published ones have about 30 kB.
+pub(super) const SOURCE_BYTES_MAX: usize = 256 << 10;
+/// Most tokens between two braces; bounds how deep an expression can nest.
+pub(super) const EXPRESSION_TOKENS_MAX: usize = 4096;
+/// Most steps of the template machine; a long conversation needs some hundred thousand.
+pub(super) const STEPS_MAX: u64 = 10_000_000;
+/// Longest string a template may build, and longest output, in bytes.
+pub(super) const STRING_BYTES_MAX: usize = 32 << 20;
+/// Bytes that may be built or looked at altogether.
+const WORK_BYTES_MAX: u64 = 1 << 30;
+/// Longest time one rendering may take.
+const TIME_MAX: Duration = Duration::from_secs(2);
+/// Longest list a template may build.
+pub(super) const LIST_ITEMS_MAX: usize = 1 << 20;
+/// Most items that are counted when a value is weighed.
+const WEIGHED_ITEMS_MAX: usize = 1 << 20;
+/// Deepest nesting of values a template may build, print or serialise.
+pub(super) const DEPTH_MAX: usize = 64;
+
+/// A limit that was hit, with its value in its own unit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tripped {
+    pub what: &'static str,
+    pub limit: u64,
+}
+
+/// What one rendering may still use.
+pub(super) struct Budget {
+    work_left: AtomicU64,
+    deadline: Instant,
+    tripped: Mutex<Option<Tripped>>,
+    refusal: Mutex<Option<String>>,
+}
+
+impl Budget {
+    pub fn new() -> Self {
+        Self {
+            work_left: AtomicU64::new(WORK_BYTES_MAX),
+            deadline: Instant::now() + TIME_MAX,
+            tripped: Mutex::new(None),
+            refusal: Mutex::new(None),
+        }
+    }
+
+    /// Pays for looking at or building `bytes`.
+    pub fn charge(&self, bytes: usize) -> Result<(), Error> {
+        // One byte at least, so that endless empty work ends too.
+        let cost = (bytes as u64).saturating_add(1);
+        let paid = self
+            .work_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost));
+        if paid.is_err() {
+            return Err(self.trip("work", WORK_BYTES_MAX));
+        }
+        self.tick()
+    }
+
+    /// Pays for a string of `len` bytes that is about to be built.
+    pub fn build(&self, len: usize) -> Result<(), Error> {
+        if len > STRING_BYTES_MAX {
+            return Err(self.trip("string size", STRING_BYTES_MAX as u64));
+        }
+        self.charge(len)
+    }
+
+    /// Pays for a list of `items` that is about to be built.
+    pub fn build_list(&self, items: usize) -> Result<(), Error> {
+        if items > LIST_ITEMS_MAX {
+            return Err(self.trip("list size", LIST_ITEMS_MAX as u64));
+        }
+        self.charge(items)
+    }
+
+    /// Pays for handing values to a filter, function or method.
+    pub fn charge_values(&self, values: &[Value]) -> Result<(), Error> {
+        for value in values {
+            self.charge(weight(value))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the rendering when its time is over.
+    pub fn tick(&self) -> Result<(), Error> {
+        if Instant::now() > self.deadline {
+            return Err(self.trip("time (in milliseconds)", TIME_MAX.as_millis() as u64));
+        }
+        Ok(())
+    }
+
+    /// Records the limit and makes the error that ends the rendering.
+    pub fn trip(&self, what: &'static str, limit: u64) -> Error {
+        *self.tripped.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Tripped { what, limit });
+        Error::new(ErrorKind::InvalidOperation, format!("{what} limit of {limit} exceeded"))
+    }
+
+    /// Records what the template said when it refused its input.
+    pub fn refuse(&self, message: String) -> Error {
+        let error = Error::new(ErrorKind::InvalidOperation, message.clone());
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+        error
+    }
+
+    pub fn tripped(&self) -> Option<Tripped> {
+        *self.tripped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn refusal(&self) -> Option<String> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// All bytes and items inside a value, shared ones counted as often as they occur, since that is
+/// what comparing or printing it walks over. Values too large to count weigh infinitely much.
+pub(super) fn weight(value: &Value) -> usize {
+    fn add(value: &Value, depth: usize, nodes_left: &mut usize) -> usize {
+        let own = size(value);
+        if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map) {
+            return own;
+        }
+        if depth > DEPTH_MAX || *nodes_left < own {
+            return usize::MAX;
+        }
+        *nodes_left -= own;
+        let Ok(items) = value.try_iter() else { return own };
+        let mut total = own;
+        for item in items {
+            total = total.saturating_add(add(&item, depth + 1, nodes_left));
+            if value.kind() == ValueKind::Map
+                && let Ok(child) = value.get_item(&item)
+            {
+                total = total.saturating_add(add(&child, depth + 1, nodes_left));
+            }
+        }
+        total
+    }
+    add(value, 0, &mut { WEIGHED_ITEMS_MAX })
+}
+
+/// Bytes of a string, items of a list; the value itself without what is inside it.
+pub(super) fn size(value: &Value) -> usize {
+    match value.kind() {
+        ValueKind::String => value.as_str().map_or(0, str::len),
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => value.len().unwrap_or(1),
+        _ => 1,
+    }
+}

@@ -1,0 +1,186 @@
+//! Opening a model: every choice with its default, then loading.
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use pagella_arch::{ModelSpec, RopeOverride, SpecOptions, load_spec};
+use pagella_backend::{Backend, KvFormat};
+use pagella_cpu::{CpuBackend, CpuOptions};
+use pagella_engine::{ModelWithCache, Session};
+use pagella_model::{LoadOptions, MemoryReport, Model, ProgressFn, SyntheticWeights, synthetic};
+
+use crate::{Device, Engine, Error, Math, resolve_model};
+
+/// Tokens of the cache when nobody says how many: enough for long conversations, and small next to
+/// the weights.
+pub const DEFAULT_CACHE_TOKENS: usize = 8192;
+
+/// How a model is opened; made by [`Engine::builder`].
+#[derive(Clone, Debug)]
+pub struct EngineBuilder {
+    model: OsString,
+    device: Device,
+    threads: Option<usize>,
+    math: Math,
+    cache: KvFormat,
+    cache_tokens: Option<usize>,
+    context: Option<usize>,
+    step_tokens: usize,
+    rope: Option<RopeOverride>,
+}
+
+/// A model with an empty sequence, before a tokenizer comes in.
+pub struct LoadedModel {
+    /// The sequence.
+    pub session: Session,
+    /// What the weights take.
+    pub memory: MemoryReport,
+    /// Device, instruction set, threads and arithmetic, for people.
+    pub device: String,
+    /// Encoding of the cache.
+    pub cache: KvFormat,
+    /// Tokens in the cache.
+    pub cache_tokens: usize,
+}
+
+impl EngineBuilder {
+    pub(crate) fn new(model: OsString) -> Self {
+        EngineBuilder {
+            model,
+            device: Device::default(),
+            threads: None,
+            math: Math::default(),
+            cache: KvFormat::F16,
+            cache_tokens: None,
+            context: None,
+            step_tokens: LoadOptions::default().step_tokens_max,
+            rope: None,
+        }
+    }
+
+    /// Where to run; the best device there is unless stated.
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// Threads on the CPU; one per physical core unless stated.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// How the CPU computes; [`Math::Wide`] unless stated.
+    pub fn math(mut self, math: Math) -> Self {
+        self.math = math;
+        self
+    }
+
+    /// How keys and values are stored; as f16 unless stated.
+    pub fn cache(mut self, format: KvFormat) -> Self {
+        self.cache = format;
+        self
+    }
+
+    /// Tokens in the cache; the context, up to [`DEFAULT_CACHE_TOKENS`], unless stated.
+    pub fn cache_tokens(mut self, tokens: usize) -> Self {
+        self.cache_tokens = Some(tokens);
+        self
+    }
+
+    /// Longest sequence; the model's own unless stated. Also sizes the cache.
+    pub fn context(mut self, tokens: usize) -> Self {
+        self.context = Some(tokens);
+        self
+    }
+
+    /// Most prompt tokens computed in one step; sizes the scratch memory.
+    pub fn step_tokens(mut self, tokens: usize) -> Self {
+        self.step_tokens = tokens;
+        self
+    }
+
+    /// Scaling of positions in place of the model's own.
+    pub fn rope(mut self, rope: RopeOverride) -> Self {
+        self.rope = Some(rope);
+        self
+    }
+
+    /// The directory of the model.
+    pub fn dir(&self) -> Result<PathBuf, Error> {
+        resolve_model(&self.model)
+    }
+
+    /// The model as data, with these choices applied; reads the configuration only.
+    pub fn spec(&self, dir: &Path) -> Result<ModelSpec, Error> {
+        let options = SpecOptions { context: self.context, rope: self.rope, assume_llama: false };
+        Ok(load_spec(dir, &options)?)
+    }
+
+    /// Tokens the cache of this spec will hold.
+    pub fn cache_tokens_for(&self, spec: &ModelSpec) -> usize {
+        let asked = self.cache_tokens.or(self.context);
+        asked.unwrap_or(spec.context.min(DEFAULT_CACHE_TOKENS)).max(1)
+    }
+
+    /// What the loader is told.
+    pub fn load_options(&self) -> LoadOptions {
+        LoadOptions { step_tokens_max: self.step_tokens }
+    }
+
+    /// Loads model, tokenizer and template.
+    pub fn open(self) -> Result<Engine, Error> {
+        self.open_with(&mut |_| ControlFlow::Continue(()))
+    }
+
+    /// Loads model, tokenizer and template, reporting progress.
+    pub fn open_with(self, progress: &mut ProgressFn<'_>) -> Result<Engine, Error> {
+        let dir = self.dir()?;
+        let parts = crate::engine::TextParts::read(&dir)?;
+        let loaded = self.load_from(&dir, progress)?;
+        Engine::assemble(dir, loaded, parts)
+    }
+
+    /// Loads the model alone, for programs that bring token ids.
+    pub fn load(self, progress: &mut ProgressFn<'_>) -> Result<LoadedModel, Error> {
+        let dir = self.dir()?;
+        self.load_from(&dir, progress)
+    }
+
+    fn load_from(&self, dir: &Path, progress: &mut ProgressFn<'_>) -> Result<LoadedModel, Error> {
+        let spec = self.spec(dir)?;
+        let backend = self.backend()?;
+        let options = self.load_options();
+        self.finish(Model::load(dir, spec, backend, &options, progress)?)
+    }
+
+    /// A model of a published shape with random weights, for measuring speed; the model this
+    /// builder names is not touched.
+    pub fn load_synthetic(
+        &self,
+        preset: &str,
+        weights: SyntheticWeights,
+        progress: &mut ProgressFn<'_>,
+    ) -> Result<LoadedModel, Error> {
+        let mut spec = synthetic::preset_spec(preset)?;
+        spec.context = self.context.unwrap_or(spec.context).min(spec.context);
+        let options = self.load_options();
+        self.finish(Model::synthetic(spec, self.backend()?, weights, &options, progress)?)
+    }
+
+    fn backend(&self) -> Result<CpuBackend, Error> {
+        self.device.check()?;
+        let threads = self.threads;
+        let options = CpuOptions { threads, math: self.math.mode(), ..CpuOptions::default() };
+        Ok(CpuBackend::new(options)?)
+    }
+
+    fn finish<B: Backend>(&self, model: Model<B>) -> Result<LoadedModel, Error> {
+        let cache_tokens = self.cache_tokens_for(model.spec());
+        let (memory, device) = (model.memory(), model.backend().describe());
+        let forward = ModelWithCache::new(model, self.cache, cache_tokens)?;
+        let session = Session::new(Box::new(forward));
+        Ok(LoadedModel { session, memory, device, cache: self.cache, cache_tokens })
+    }
+}

@@ -1,0 +1,213 @@
+//! `pagella bench`: how fast a model reads prompts and writes text here, and how close that is to
+//! what the memory allows.
+//!
+//! Writing one token reads all weights once, so the speed of memory is the limit. It is measured in
+//! the same run, before and after, because machines differ from minute to minute.
+
+mod measure;
+
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use pagella::{LoadedModel, Math};
+use pagella_cpu::Isa;
+use pagella_model::{SyntheticWeights, synthetic};
+use serde_json::json;
+
+use crate::bandwidth::Bandwidth;
+use crate::flags::{ModelFlags, OutputFlags};
+use crate::machine::{Machine, peak_memory_bytes};
+use crate::output::{self, LoadBar};
+use crate::usage::Usage;
+use measure::{Measured, Workload};
+
+/// Passes over the buffer whose best gives the memory's speed.
+const BANDWIDTH_PASSES: usize = 5;
+
+/// Measure prompt and generation speed
+///
+/// With --synthetic, weights of a published shape are made in memory; their values do not matter for
+/// speed.
+#[derive(Args)]
+pub struct BenchArgs {
+    /// Model: a directory, a hub id in the local cache, or demo
+    #[arg(required_unless_present = "synthetic", conflicts_with = "synthetic")]
+    model: Option<String>,
+    /// Make weights of this shape in memory, e.g. llama-3.1-8b
+    #[arg(long, value_name = "NAME")]
+    synthetic: Option<String>,
+    /// How synthetic weights are stored [default: exl2]
+    #[arg(long, value_enum)]
+    weights: Option<Weights>,
+    /// Average bits per weight of synthetic EXL2 weights [default: 4.0]
+    #[arg(long, value_name = "B")]
+    bits: Option<f32>,
+    /// Bits of the synthetic EXL2 head [default: 6]
+    #[arg(long, value_name = "B")]
+    head_bits: Option<u8>,
+    /// Tokens of the prompt
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    prompt_tokens: u32,
+    /// Tokens to write
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    new_tokens: u32,
+    /// Tokens already in the cache before writing starts
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    context: u32,
+    /// How often each is measured; best and median are shown
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: u32,
+    #[command(flatten)]
+    model_flags: ModelFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Ways to store synthetic weights.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Weights {
+    Exl2,
+    Gptq,
+    F16,
+}
+
+/// Runs the command.
+pub fn run(args: &BenchArgs) -> Result<()> {
+    check(args)?;
+    let machine = Machine::look();
+    let threads = args.model_flags.threads.map_or(machine.cores, usize::from);
+    let before = Bandwidth::new(&machine, threads)?.measure(BANDWIDTH_PASSES);
+    let started = Instant::now();
+    let mut loaded = load(args)?;
+    let load_seconds = started.elapsed().as_secs_f64();
+    let workload = Workload {
+        prompt_tokens: args.prompt_tokens as usize,
+        new_tokens: args.new_tokens as usize,
+        past_tokens: args.context as usize,
+        repetitions: args.repetitions as usize,
+    };
+    let measured = workload.measure(&mut loaded.session)?;
+    let after = Bandwidth::new(&machine, threads)?.measure(BANDWIDTH_PASSES);
+    let bandwidth = before.max(after);
+    report(args, &Run { loaded, measured, bandwidth, threads, load_seconds, machine })
+}
+
+/// Everything a report needs.
+struct Run {
+    loaded: LoadedModel,
+    measured: Measured,
+    /// Bytes per second.
+    bandwidth: f64,
+    threads: usize,
+    load_seconds: f64,
+    machine: Machine,
+}
+
+fn load(args: &BenchArgs) -> Result<LoadedModel> {
+    let mut bar = LoadBar::new(args.output.json);
+    let mut builder =
+        args.model_flags.builder(args.model.as_deref().unwrap_or_default(), Math::Wide);
+    if args.model_flags.cache_tokens.is_none() {
+        let prompt = args.prompt_tokens as usize;
+        builder =
+            builder.cache_tokens(prompt.max(args.context as usize + args.new_tokens as usize + 1));
+    }
+    let Some(preset) = &args.synthetic else {
+        return Ok(builder.load(&mut |progress| bar.update(progress))?);
+    };
+    if !synthetic::preset_names().any(|name| name == preset) {
+        let names: Vec<&str> = synthetic::preset_names().collect();
+        return Err(Usage::error(format!(
+            "there is no shape {preset:?}: choose one of {}",
+            names.join(", ")
+        )));
+    }
+    let weights = synthetic_weights(args);
+    Ok(builder.load_synthetic(preset, weights, &mut |progress| bar.update(progress))?)
+}
+
+/// Refuses options that would have no effect.
+fn check(args: &BenchArgs) -> Result<()> {
+    let bits = args.bits.is_some() || args.head_bits.is_some();
+    if args.synthetic.is_none() && (bits || args.weights.is_some()) {
+        return Err(Usage::error("--weights, --bits and --head-bits belong to --synthetic"));
+    }
+    if bits && args.weights.is_some_and(|weights| weights != Weights::Exl2) {
+        return Err(Usage::error("--bits and --head-bits belong to --weights exl2"));
+    }
+    Ok(())
+}
+
+fn synthetic_weights(args: &BenchArgs) -> SyntheticWeights {
+    match args.weights.unwrap_or(Weights::Exl2) {
+        Weights::Exl2 => SyntheticWeights::Exl2 {
+            bits: args.bits.unwrap_or(4.0),
+            head_bits: args.head_bits.unwrap_or(6),
+        },
+        Weights::Gptq => SyntheticWeights::Gptq,
+        Weights::F16 => SyntheticWeights::F16,
+    }
+}
+
+fn report(args: &BenchArgs, run: &Run) -> Result<()> {
+    let Run { loaded, measured, bandwidth, .. } = run;
+    let weight_bytes = loaded.memory.weights_bytes;
+    let rate = weight_bytes as f64 * measured.decode.best;
+    let math = args.model_flags.math.unwrap_or(Math::Wide).name();
+    let model = args.model.as_deref().or(args.synthetic.as_deref()).unwrap_or_default();
+    if args.output.json {
+        return output::print_json(&json!({
+            "model": model,
+            "bits_per_weight": loaded.memory.layers.bits_per_weight(),
+            "device": loaded.device,
+            "isa": Isa::best().name(),
+            "threads": run.threads,
+            "math": math,
+            "cache": loaded.cache.name(),
+            "bandwidth_gb_s": bandwidth / 1e9,
+            "prompt_tokens": args.prompt_tokens,
+            "prefill_tokens_per_s": measured.prefill.json(),
+            "new_tokens": args.new_tokens,
+            "context": args.context,
+            "decode_tokens_per_s": measured.decode.json(),
+            "weight_bytes_per_token": weight_bytes,
+            "decode_gb_s": rate / 1e9,
+            "bandwidth_share": rate / bandwidth,
+            "load_seconds": run.load_seconds,
+            "peak_memory_bytes": peak_memory_bytes(),
+        }));
+    }
+    let fits_cache = run.machine.last_cache_bytes.is_some_and(|cache| weight_bytes < 2 * cache);
+    let remark = if fits_cache { " (the weights fit into the processor's cache)" } else { "" };
+    let text = output::facts(&[
+        (
+            "model",
+            format!("{model}, {:.2} bits per weight", loaded.memory.layers.bits_per_weight()),
+        ),
+        ("device", loaded.device.clone()),
+        ("loaded in", format!("{:.1} s", run.load_seconds)),
+        ("memory speed", format!("{:.1} GB/s reading, {} threads", bandwidth / 1e9, run.threads)),
+        ("prompt", format!("{}, {} tokens", measured.prefill.text(), args.prompt_tokens)),
+        (
+            "writing",
+            format!(
+                "{}, {} tokens after {}",
+                measured.decode.text(),
+                args.new_tokens,
+                args.context
+            ),
+        ),
+        ("weights", format!("{} read per token", output::bytes(weight_bytes))),
+        (
+            "reached",
+            format!(
+                "{:.1} GB/s, {:.0} % of the memory speed{remark}",
+                rate / 1e9,
+                100.0 * rate / bandwidth
+            ),
+        ),
+        ("peak memory", peak_memory_bytes().map_or("unknown".to_owned(), output::bytes)),
+    ]);
+    Ok(output::print(&text)?)
+}

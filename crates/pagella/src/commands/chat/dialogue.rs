@@ -1,0 +1,227 @@
+//! The conversation itself: takes a line, asks the model or obeys a command.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use pagella::{Chat, Completion, Engine};
+
+use super::command::{self, Action};
+use super::input::Input;
+use super::interrupt::Interrupt;
+use super::setting::Settings;
+use super::transcript;
+use crate::output;
+
+/// How often Ctrl-C is looked at while the model computes.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Whether the conversation goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    Continue,
+    End,
+}
+
+/// A conversation and what is needed to lead it.
+pub struct Dialogue {
+    chat: Chat,
+    settings: Settings,
+    interrupt: Interrupt,
+    json: bool,
+    /// A person reads and types.
+    live: bool,
+    /// How often the current question was asked before.
+    attempt: u64,
+    last: Option<Completion>,
+    capacity: usize,
+    device: String,
+}
+
+impl Dialogue {
+    pub fn new(
+        engine: &Engine,
+        settings: Settings,
+        interrupt: Interrupt,
+        json: bool,
+        input: &Input,
+    ) -> Self {
+        Dialogue {
+            chat: engine.chat(),
+            settings,
+            interrupt,
+            json,
+            live: !json && input.is_terminal() && std::io::stdout().is_terminal(),
+            attempt: 0,
+            last: None,
+            capacity: engine.facts().capacity,
+            device: engine.facts().device.clone(),
+        }
+    }
+
+    /// Says what is talking; to people only.
+    pub fn greet(&self) {
+        if self.live {
+            self.say(&format!(
+                "{}, context {} tokens. /help for help.",
+                self.device, self.capacity
+            ));
+        }
+    }
+
+    /// A word to people, on standard error, so that standard output holds answers only.
+    pub fn say(&self, text: &str) {
+        output::note(text);
+    }
+
+    pub fn set_system(&mut self, text: &str) {
+        self.chat.set_system(Some(text.to_owned()).filter(|text| !text.is_empty()));
+    }
+
+    pub fn load(&mut self, path: &Path) -> Result<()> {
+        transcript::load(&mut self.chat, path)
+    }
+
+    /// Obeys a line. Mistakes are said and change nothing.
+    pub fn take(&mut self, line: &str, input: &mut Input) -> Result<Flow> {
+        let line = line.trim();
+        if line.is_empty() {
+            return Ok(Flow::Continue);
+        }
+        let Some(words) = line.strip_prefix('/') else {
+            self.attempt = 0;
+            return self.ask(line).map(|()| Flow::Continue);
+        };
+        match command::parse(words) {
+            Ok(Action::Exit) => return Ok(Flow::End),
+            Ok(action) => self.obey(action, input)?,
+            Err(problem) => self.say(&problem),
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn obey(&mut self, action: Action, input: &mut Input) -> Result<()> {
+        match action {
+            Action::Help => self.say(&command::help()),
+            Action::Clear => {
+                self.chat.clear();
+                self.say("(forgotten)");
+            }
+            Action::System(text) => self.set_system(&text),
+            Action::Regenerate => return self.regenerate(),
+            Action::Edit(text) => return self.edit(text, input),
+            Action::Undo => match self.chat.undo() {
+                Some(_) => self.say(&format!("({} messages left)", self.chat.turns().len())),
+                None => self.say("there is nothing to take back"),
+            },
+            Action::Save(path) => match transcript::save(&self.chat, Path::new(&path)) {
+                Ok(()) => self.say(&format!("(saved to {path})")),
+                Err(error) => self.say(&format!("{error:#}")),
+            },
+            Action::Load(path) => match transcript::load(&mut self.chat, Path::new(&path)) {
+                Ok(()) => self.say(&format!("({} messages)", self.chat.turns().len())),
+                Err(error) => self.say(&format!("{error:#}")),
+            },
+            Action::Set(line) => match self.settings.take(&line) {
+                Ok(said) | Err(said) => self.say(&said),
+            },
+            Action::Stats => self.say(&self.stats()),
+            Action::Exit => {}
+        }
+        Ok(())
+    }
+
+    fn regenerate(&mut self) -> Result<()> {
+        match self.chat.undo() {
+            Some(question) => {
+                self.attempt += 1;
+                self.ask(&question)
+            }
+            None => {
+                self.say("there is nothing to answer again");
+                Ok(())
+            }
+        }
+    }
+
+    fn edit(&mut self, text: String, input: &mut Input) -> Result<()> {
+        let Some(question) = self.chat.undo() else {
+            self.say("there is no question to change");
+            return Ok(());
+        };
+        let changed = if text.is_empty() { input.edit(&question)? } else { Some(text) };
+        match changed {
+            Some(changed) => {
+                self.attempt = 0;
+                self.ask(&changed)
+            }
+            None => {
+                self.say("give the new question: /edit TEXT");
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks the model and prints the answer. Errors of one question do not end a live conversation.
+    fn ask(&mut self, question: &str) -> Result<()> {
+        self.interrupt.begin();
+        let asked = self.stream(question);
+        self.interrupt.end();
+        match asked {
+            Ok(done) => {
+                if let (true, Some(done)) = (self.live, &done) {
+                    self.say(&format!("({})", output::completion_line(done)));
+                }
+                self.last = done.or(self.last.take());
+                Ok(())
+            }
+            Err(error) if self.live && !error.is::<std::io::Error>() => {
+                self.say(&format!("error: {error}"));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `None` when it was interrupted.
+    fn stream(&mut self, question: &str) -> Result<Option<Completion>> {
+        let (settings, attempt) = (&self.settings, self.attempt);
+        self.chat.set_settings(|complete| settings.apply(complete, attempt));
+        self.chat.set_max_tokens(Some(settings.max_new_tokens));
+        let mut stream = self.chat.send(question)?;
+        if stream.dropped_messages() > 0 {
+            let n = stream.dropped_messages();
+            output::note(&format!("(the context is full: the oldest {n} messages were left out)"));
+        }
+        loop {
+            if self.interrupt.pressed() {
+                drop(stream);
+                output::print(if self.json { "" } else { "\n" })?;
+                output::note("(stopped)");
+                return Ok(None);
+            }
+            let Some(next) = stream.next_within(POLL) else { continue };
+            let Some(event) = next.transpose()? else { return Ok(None) };
+            if !self.json {
+                output::print(&event.text)?;
+            }
+            let Some(done) = event.end else { continue };
+            match self.json {
+                true => output::print_json(&output::completion_json(&done))?,
+                false => output::print("\n")?,
+            }
+            return Ok(Some(done));
+        }
+    }
+
+    fn stats(&self) -> String {
+        let context = match &self.last {
+            Some(done) => done.prompt_tokens + done.new_tokens,
+            None => 0,
+        };
+        let last = self.last.as_ref().map_or("no answer yet".to_owned(), output::completion_line);
+        let turns = self.chat.turns().len();
+        format!("{last}\n{turns} messages, {context} of {} tokens; {}", self.capacity, self.device)
+    }
+}

@@ -1,0 +1,259 @@
+//! `pagella inspect`: what a model is and what it needs, from its configuration and headers only.
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::Args;
+use pagella::{KvFormat, Math, Tokenizer};
+use pagella_arch::ModelSpec;
+use pagella_formats::LinearKind;
+use pagella_model::{MemoryPrediction, predict_memory};
+use pagella_text::ChatTemplate;
+use serde_json::{Value, json};
+
+use crate::flags::{ModelFlags, OutputFlags};
+use crate::machine::available_bytes;
+use crate::output::{self, Table};
+
+/// Show what a model is and what it needs
+///
+/// Reads the configuration and the headers of the weights, no weights. The table shows the largest
+/// memory of a run by context and kind of cache.
+#[derive(Args)]
+pub struct InspectArgs {
+    /// Model: a directory, a hub id in the local cache, or demo
+    #[arg(env = "PAGELLA_MODEL")]
+    model: String,
+    #[command(flatten)]
+    model_flags: ModelFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Everything there is to say.
+struct Findings {
+    spec: ModelSpec,
+    prediction: MemoryPrediction,
+    /// Tokens the cache would have with the given flags.
+    cache_tokens: usize,
+    cache: KvFormat,
+    available_bytes: Option<u64>,
+    tokenizer: String,
+    template: bool,
+    files_bytes: u64,
+}
+
+/// Runs the command.
+pub fn run(args: &InspectArgs) -> Result<()> {
+    let builder = args.model_flags.builder(&args.model, Math::Wide);
+    args.model_flags.device.check()?;
+    let dir = builder.dir()?;
+    let spec = builder.spec(&dir)?;
+    let prediction = predict_memory(&dir, &spec, &builder.load_options())?;
+    let (tokenizer, template) = text_facts(&dir);
+    let findings = Findings {
+        cache_tokens: builder.cache_tokens_for(&spec),
+        cache: args.model_flags.cache,
+        spec,
+        prediction,
+        available_bytes: available_bytes(),
+        tokenizer,
+        template,
+        files_bytes: weight_file_bytes(&dir),
+    };
+    if args.output.json {
+        return output::print_json(&findings.json(&dir));
+    }
+    Ok(output::print(&findings.text(&dir))?)
+}
+
+/// Whether text can be used with the model; its absence is a finding, not an error.
+fn text_facts(dir: &Path) -> (String, bool) {
+    let tokenizer = match Tokenizer::from_dir(dir) {
+        Ok(tokenizer) => format!("{} tokens", tokenizer.vocab_size()),
+        Err(error) => error.to_string(),
+    };
+    (tokenizer, ChatTemplate::from_dir(dir).is_ok())
+}
+
+fn weight_file_bytes(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let weights = entries.flatten().map(|entry| entry.path());
+    let weights = weights.filter(|path| path.extension().is_some_and(|e| e == "safetensors"));
+    weights.filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum()
+}
+
+fn kind_name(kind: LinearKind) -> &'static str {
+    match kind {
+        LinearKind::Exl2 => "EXL2",
+        LinearKind::Gptq => "GPTQ",
+        LinearKind::Plain => "plain",
+    }
+}
+
+impl Findings {
+    /// Weights of layers, head and embedding.
+    fn params(&self) -> u64 {
+        let report = &self.prediction.report;
+        let embedding = (self.spec.vocab * self.spec.hidden) as u64;
+        report.layers.params + report.head.params + embedding
+    }
+
+    /// Contexts worth a row: powers of two up to the model's own.
+    fn contexts(&self) -> Vec<usize> {
+        let mut contexts: Vec<usize> =
+            (0..).map(|i| 2048 << i).take_while(|&tokens| tokens < self.spec.context).collect();
+        contexts.push(self.spec.context);
+        contexts
+    }
+
+    /// Largest context, in whole pages and at most the model's own, that fits into the memory that
+    /// is free now.
+    fn fitting(&self, cache: KvFormat) -> Option<usize> {
+        let free = self.available_bytes?;
+        let fits = |tokens: usize| self.prediction.peak_bytes(cache, tokens) <= free;
+        let (mut low, mut high) = (0, self.spec.context);
+        if fits(high) {
+            return Some(high);
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if fits(middle) { low = middle } else { high = middle }
+        }
+        Some(low / pagella_backend::PAGE_TOKENS * pagella_backend::PAGE_TOKENS)
+    }
+
+    fn json(&self, dir: &Path) -> Value {
+        let (spec, report) = (&self.spec, &self.prediction.report);
+        let kinds: Vec<Value> = report
+            .kinds
+            .iter()
+            .map(|kind| {
+                json!({
+                    "kind": kind_name(kind.kind),
+                    "linears": kind.count,
+                    "bits_per_weight": kind.share.bits_per_weight(),
+                })
+            })
+            .collect();
+        let memory: Vec<Value> = self.contexts().into_iter().map(|c| self.memory_row(c)).collect();
+        let fits: serde_json::Map<String, Value> =
+            KvFormat::ALL.iter().map(|&f| (f.name().to_owned(), json!(self.fitting(f)))).collect();
+        json!({
+            "dir": dir,
+            "family": spec.family,
+            "architecture": spec.architecture,
+            "layers": spec.layers.len(),
+            "hidden": spec.hidden,
+            "vocab": spec.vocab,
+            "context": spec.context,
+            "params": self.params(),
+            "formats": kinds,
+            "bits_per_weight": report.layers.bits_per_weight(),
+            "head_bits_per_weight": report.head.bits_per_weight(),
+            "files_bytes": self.files_bytes,
+            "weights_bytes": report.weights_bytes,
+            "embedding_bytes": report.mapped_bytes,
+            "scratch_bytes": report.scratch_bytes,
+            "kv_bytes_per_token": self.prediction.kv_bytes_per_token(self.cache),
+            "chat_template": self.template,
+            "notes": spec.notes,
+            "memory": memory,
+            "available_bytes": self.available_bytes,
+            "context_that_fits": fits,
+            "predicted": {
+                "cache": self.cache.name(),
+                "cache_tokens": self.cache_tokens,
+                "cache_bytes": self.prediction.kv_bytes(self.cache, self.cache_tokens),
+                "peak_bytes": self.prediction.peak_bytes(self.cache, self.cache_tokens),
+            },
+        })
+    }
+
+    fn memory_row(&self, context: usize) -> Value {
+        let mut row = json!({ "context": context });
+        for format in KvFormat::ALL {
+            row[format.name()] = json!(self.prediction.peak_bytes(format, context));
+        }
+        row
+    }
+
+    fn text(&self, dir: &Path) -> String {
+        let mut text = output::facts(&self.facts(dir));
+        for note in &self.spec.notes {
+            text.push_str(&format!("note: {note}\n"));
+        }
+        let header: Vec<&str> = std::iter::once("context")
+            .chain(KvFormat::ALL.iter().map(|format| format.name()))
+            .collect();
+        let mut table = Table::new(&header);
+        for context in self.contexts() {
+            let cells =
+                KvFormat::ALL.map(|f| output::bytes(self.prediction.peak_bytes(f, context)));
+            table.row(std::iter::once(context.to_string()).chain(cells).collect());
+        }
+        if self.available_bytes.is_some() {
+            let cells = KvFormat::ALL.map(|f| self.fitting(f).unwrap_or(0).to_string());
+            table.row(std::iter::once("fits here".to_owned()).chain(cells).collect());
+        }
+        text.push_str("\nmemory of a run, by context in tokens and kind of cache:\n");
+        text.push_str(&table.render());
+        text
+    }
+
+    fn facts(&self, dir: &Path) -> Vec<(&'static str, String)> {
+        let (spec, report) = (&self.spec, &self.prediction.report);
+        let kinds: Vec<String> = report
+            .kinds
+            .iter()
+            .map(|k| {
+                let bits = k.share.bits_per_weight();
+                format!("{} ({} linears, {bits:.2} bits)", kind_name(k.kind), k.count)
+            })
+            .collect();
+        let mut facts = vec![
+            ("model", dir.display().to_string()),
+            ("family", format!("{} ({})", spec.family, spec.architecture)),
+            ("weights", kinds.join(", ")),
+            (
+                "bits per weight",
+                format!(
+                    "{:.2} in the layers, {:.2} in the head",
+                    report.layers.bits_per_weight(),
+                    report.head.bits_per_weight()
+                ),
+            ),
+            ("parameters", format!("{:.1} million", self.params() as f64 / 1e6)),
+            ("layers", format!("{}, {} wide", spec.layers.len(), spec.hidden)),
+            ("vocabulary", format!("{}; tokenizer: {}", spec.vocab, self.tokenizer)),
+            ("chat template", if self.template { "yes" } else { "no" }.to_owned()),
+            ("context", format!("{} tokens", spec.context)),
+        ];
+        if let Some(layer) = spec.layers.first() {
+            let attn = &layer.attn;
+            let heads = format!(
+                "{} over {} key/value heads, {} wide",
+                attn.heads, attn.kv_heads, attn.head_dim
+            );
+            facts.insert(6, ("heads", heads));
+        }
+        facts.extend([
+            ("weight files", output::bytes(self.files_bytes)),
+            ("in memory", output::bytes(report.weights_bytes)),
+            ("cache per token", output::bytes(self.prediction.kv_bytes_per_token(self.cache))),
+            (
+                "with these flags",
+                format!(
+                    "{} ({} cache of {} tokens)",
+                    output::bytes(self.prediction.peak_bytes(self.cache, self.cache_tokens)),
+                    self.cache.name(),
+                    self.cache_tokens
+                ),
+            ),
+        ]);
+        if let Some(free) = self.available_bytes {
+            facts.push(("free memory", output::bytes(free)));
+        }
+        facts
+    }
+}

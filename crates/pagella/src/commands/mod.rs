@@ -1,0 +1,39 @@
+//! The verbs of the command line, one file each.
+
+mod bench;
+mod chat;
+mod doctor;
+mod inspect;
+mod ppl;
+mod pull;
+mod run;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    Run(run::RunArgs),
+    Chat(chat::ChatArgs),
+    Inspect(inspect::InspectArgs),
+    Ppl(ppl::PplArgs),
+    Bench(bench::BenchArgs),
+    Doctor(doctor::DoctorArgs),
+    Pull(pull::PullArgs),
+}
+
+impl Command {
+    /// Does it.
+    pub fn run(self) -> Result<()> {
+        match self {
+            Command::Run(args) => run::run(&args),
+            Command::Chat(args) => chat::run(&args),
+            Command::Inspect(args) => inspect::run(&args),
+            Command::Ppl(args) => ppl::run(&args),
+            Command::Bench(args) => bench::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
+            Command::Pull(args) => pull::run(&args),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Where a model runs and how it computes: the choices a user has, as names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use pagella_cpu::MathMode;
+
+use crate::Error;
+
+/// Where to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// The best device that is there; in this build, the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// A CUDA device, by index.
+    Cuda(u32),
+}
+
+/// How the CPU multiplies quantised weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Math {
+    /// Exact weights, f32 arithmetic; what results are compared with.
+    Exact,
+    /// 16-bit integer activations: faster, and next to indistinguishable from exact.
+    #[default]
+    Wide,
+}
+
+/// A name that stands for nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnknownName(String);
+
+impl Device {
+    /// Refuses what this build cannot use.
+    pub fn check(self) -> Result<(), Error> {
+        match self {
+            Device::Auto | Device::Cpu => Ok(()),
+            Device::Cuda(_) => Err(Error::NoCuda { device: self.to_string() }),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Auto => f.write_str("auto"),
+            Device::Cpu => f.write_str("cpu"),
+            Device::Cuda(index) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+impl FromStr for Device {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        match text {
+            "auto" => Ok(Device::Auto),
+            "cpu" => Ok(Device::Cpu),
+            "cuda" => Ok(Device::Cuda(0)),
+            _ => {
+                let index = text.strip_prefix("cuda:").and_then(|index| index.parse().ok());
+                let unknown =
+                    || UnknownName("choose auto, cpu, cuda or cuda:N with a device number".into());
+                index.map(Device::Cuda).ok_or_else(unknown)
+            }
+        }
+    }
+}
+
+impl Math {
+    /// Every way that is available.
+    pub const ALL: [Math; 2] = [Math::Exact, Math::Wide];
+
+    /// Name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Math::Exact => "exact",
+            Math::Wide => "wide",
+        }
+    }
+
+    pub(crate) fn mode(self) -> MathMode {
+        match self {
+            Math::Exact => MathMode::Exact,
+            Math::Wide => MathMode::Wide,
+        }
+    }
+}
+
+impl FromStr for Math {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        if text == "fast" {
+            return Err(UnknownName("fast is not available yet, choose exact or wide".into()));
+        }
+        let found = Math::ALL.into_iter().find(|math| math.name() == text);
+        found.ok_or_else(|| UnknownName("choose exact or wide".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written() {
+        for (text, device) in
+            [("auto", Device::Auto), ("cpu", Device::Cpu), ("cuda:3", Device::Cuda(3))]
+        {
+            assert_eq!(text.parse(), Ok(device));
+            assert_eq!(device.to_string(), text);
+        }
+        assert_eq!("cuda".parse(), Ok(Device::Cuda(0)));
+        for text in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "CPU"] {
+            assert!(text.parse::<Device>().is_err(), "{text}");
+        }
+        for math in Math::ALL {
+            assert_eq!(math.name().parse(), Ok(math));
+        }
+        assert!("fast".parse::<Math>().unwrap_err().to_string().contains("exact or wide"));
+    }
+
+    #[test]
+    fn cuda_is_refused_with_the_remedy() {
+        assert!(Device::Cpu.check().is_ok());
+        assert!(Device::Cuda(1).check().unwrap_err().to_string().contains("--device cpu"));
+    }
+}

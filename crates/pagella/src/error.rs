@@ -1,0 +1,110 @@
+//! What can go wrong between a model's name and its text.
+
+use std::path::PathBuf;
+
+use pagella_arch::ArchError;
+use pagella_backend::BackendError;
+use pagella_engine::EngineError;
+use pagella_formats::FormatError;
+use pagella_model::ModelError;
+use pagella_text::TextError;
+
+use crate::hub::{HubError, HubId};
+
+/// Why a model could not be opened or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Neither a path nor a name of a model.
+    #[error("there is no model {model:?}: give a directory, a hub id such as org/name, or `demo`")]
+    NoSuchModel {
+        /// What was given.
+        model: String,
+    },
+    /// A hub id that is not in the local cache.
+    #[error("{id} is not in {}: fetch it with `pagella pull {id}`", cache.display())]
+    NotPulled {
+        /// The id.
+        id: HubId,
+        /// Where was looked.
+        cache: PathBuf,
+    },
+    /// The bundled model is not installed.
+    #[error(
+        "the demo model was not found (looked in {}): set PAGELLA_MODELS to the folder that holds it",
+        places.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    NoDemo {
+        /// Where was looked.
+        places: Vec<PathBuf>,
+    },
+    /// A directory without a configuration.
+    #[error("{} has no config.json: give the directory of a model", dir.display())]
+    NotAModelDir {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A file where a directory is needed.
+    #[error("{} is a file: give the directory that holds config.json and the weights", path.display())]
+    ModelIsFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A format that is not read.
+    #[error("{} is a GGUF model, which Pagella does not read: use an EXL2, GPTQ or float16 version", path.display())]
+    Gguf {
+        /// File or directory.
+        path: PathBuf,
+    },
+    /// A device that this build cannot use.
+    #[error("this build has no CUDA backend, so {device} cannot be used: choose --device cpu")]
+    NoCuda {
+        /// What was asked for.
+        device: String,
+    },
+    /// The model has no chat template.
+    #[error("{} has no chat template: use plain text (--raw), or a model with one", dir.display())]
+    NoTemplate {
+        /// The model.
+        dir: PathBuf,
+    },
+    /// A conversation does not fit, even without its older turns.
+    #[error(
+        "the last message alone needs {tokens} of {capacity} tokens: shorten it or raise the cache size"
+    )]
+    MessageTooLong {
+        /// Tokens of system prompt and last message.
+        tokens: usize,
+        /// Tokens that fit.
+        capacity: usize,
+    },
+    /// `generation_config.json` cannot be used.
+    #[error("{}: {problem}: correct or remove the file", path.display())]
+    GenerationConfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The configuration is refused.
+    #[error(transparent)]
+    Arch(#[from] ArchError),
+    /// The weights are refused.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A file of tensors is refused.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// Tokenizer or template are refused.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The device failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// Generating failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The hub or its cache failed.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+}

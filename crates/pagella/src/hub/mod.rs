@@ -1,0 +1,15 @@
+//! Models of the Hugging Face hub: their names, the local cache, downloading.
+//!
+//! The cache has the layout of `huggingface_hub`, so models fetched by other programs are found and
+//! the other way round. Nothing here touches the network except [`pull`].
+
+mod cache;
+mod client;
+mod error;
+mod id;
+mod pull;
+
+pub use cache::HubCache;
+pub use error::HubError;
+pub use id::HubId;
+pub use pull::{PullOptions, PullProgress, Pulled, pull};

@@ -1,0 +1,5 @@
+//! libFuzzer entry of the target `sentencepiece`; the target itself is in the library.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| pagella_fuzz::target::sentencepiece::run(data));
