@@ -218,9 +218,7 @@ impl HeadTask<'_> {
                     // SAFETY: heads that are stored together lie together; passed on to the caller.
                     unsafe {
                         let x = rows.part(row + start..row + start + ROTATION);
-                        let mut block = [0.0; ROTATION];
-                        block.copy_from_slice(x);
-                        let encoded = encode::<S>(block, *bits);
+                        let encoded = encode::<S>(x.as_ptr(), *bits);
                         for part in 0..ROTATION / SCALED {
                             let element = start + part * SCALED;
                             let (head, d) = (heads.start + element / width, element % width);

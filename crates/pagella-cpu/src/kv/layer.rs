@@ -203,7 +203,7 @@ impl LayerPages {
             for (row, out) in
                 pair.chunks_exact_mut(step).zip(values.chunks_exact_mut(width)).take(tokens)
             {
-                rotate_row(row, UNROTATE);
+                rotate_row(isa, row, UNROTATE);
                 out.copy_from_slice(&row[odd * width..][..width]);
             }
         });

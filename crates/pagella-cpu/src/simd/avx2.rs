@@ -114,6 +114,22 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn swap<const N: usize>(a: F) -> F {
+        // SAFETY: the features are there (trait contract).
+        unsafe {
+            match N {
+                2 => F(
+                    _mm256_permute_ps::<0b01_00_11_10>(a.0),
+                    _mm256_permute_ps::<0b01_00_11_10>(a.1),
+                ),
+                4 => {
+                    F(_mm256_permute2f128_ps::<1>(a.0, a.0), _mm256_permute2f128_ps::<1>(a.1, a.1))
+                }
+                _ => F(a.1, a.0),
+            }
+        }
+    }
+    #[inline(always)]
     unsafe fn shr<const N: i32>(a: I) -> I {
         // SAFETY: the features are there (trait contract).
         unsafe { I(_mm256_srli_epi32::<N>(a.0), _mm256_srli_epi32::<N>(a.1)) }

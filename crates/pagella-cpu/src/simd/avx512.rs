@@ -75,6 +75,17 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn swap<const N: usize>(a: __m512) -> __m512 {
+        // SAFETY: the features are there (trait contract).
+        unsafe {
+            match N {
+                2 => _mm512_permute_ps::<0b01_00_11_10>(a),
+                4 => _mm512_shuffle_f32x4::<0b10_11_00_01>(a, a),
+                _ => _mm512_shuffle_f32x4::<0b01_00_11_10>(a, a),
+            }
+        }
+    }
+    #[inline(always)]
     unsafe fn shr<const N: i32>(a: __m512i) -> __m512i {
         // SAFETY: the features are there (trait contract).
         unsafe { _mm512_srl_epi32(a, _mm_cvtsi32_si128(N)) }

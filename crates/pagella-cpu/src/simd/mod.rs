@@ -60,7 +60,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn abs(a: Self::F) -> Self::F;
     /// `if a < b { yes } else { no }` per lane; false on NaN.
     unsafe fn select_lt(a: Self::F, b: Self::F, yes: Self::F, no: Self::F) -> Self::F;
-    /// Nearest integer, ties to even; lanes must be within ±2³¹.
+    /// Lane `i` becomes lane `i xor N`; `N` is 2, 4 or 8.
+    unsafe fn swap<const N: usize>(a: Self::F) -> Self::F;
+    /// Nearest integer, ties to even; lanes must be within ±2³¹, NaN gives any integer.
     unsafe fn round_i(a: Self::F) -> Self::I;
     /// Integer to f32, nearest even.
     unsafe fn to_f(a: Self::I) -> Self::F;

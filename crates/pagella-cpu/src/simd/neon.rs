@@ -164,6 +164,17 @@ impl Simd for Neon {
         }
     }
     #[inline(always)]
+    unsafe fn swap<const N: usize>(a: F) -> F {
+        // SAFETY: NEON is there (trait contract).
+        unsafe {
+            match N {
+                2 => a.map(|v| vextq_f32::<2>(v, v)),
+                4 => [a[1], a[0], a[3], a[2]],
+                _ => [a[2], a[3], a[0], a[1]],
+            }
+        }
+    }
+    #[inline(always)]
     unsafe fn shr<const N: i32>(a: I) -> I {
         // SAFETY: NEON is there (trait contract).
         unsafe {

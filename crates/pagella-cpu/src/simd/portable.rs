@@ -165,6 +165,10 @@ impl Simd for Portable {
         zip_i(a, b, i32::wrapping_mul)
     }
     #[inline(always)]
+    unsafe fn swap<const N: usize>(a: F) -> F {
+        std::array::from_fn(|i| a[i ^ N])
+    }
+    #[inline(always)]
     unsafe fn shr<const N: i32>(a: I) -> I {
         map_i(a, |x| ((x as u32) >> N) as i32)
     }

@@ -14,8 +14,8 @@ impl Kernel for Encode {
     type Out = Encoded;
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> Encoded {
-        // SAFETY: reached through `Isa::run`.
-        unsafe { encode::<S>(self.block, self.bits) }
+        // SAFETY: reached through `Isa::run`; the block is whole.
+        unsafe { encode::<S>(self.block.as_ptr(), self.bits) }
     }
 }
 
@@ -125,7 +125,7 @@ fn an_impulse_becomes_the_signs_of_its_row() {
     for position in 0..ROTATION {
         let mut block = [0.0; ROTATION];
         block[position] = 1.0;
-        rotate(&mut block);
+        rotate_row(Isa::best(), &mut block, 1.0);
         for (e, y) in block.iter().enumerate() {
             let sign =
                 if ((e / 2) & (position / 2)).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
@@ -138,8 +138,8 @@ fn an_impulse_becomes_the_signs_of_its_row() {
 fn rotating_twice_multiplies_by_32() {
     let mut block: [f32; ROTATION] = std::array::from_fn(|i| (i * 37 % 23) as f32 - 11.0);
     let before = block;
-    rotate_row(&mut block, 1.0);
-    rotate_row(&mut block, UNROTATE);
+    rotate_row(Isa::best(), &mut block, 1.0);
+    rotate_row(Isa::best(), &mut block, UNROTATE);
     assert_eq!(block, before);
 }
 

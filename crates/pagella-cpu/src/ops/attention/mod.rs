@@ -200,7 +200,7 @@ impl Job<'_> {
             let out = unsafe { out.part(start..start + op.head_dim) };
             finish(spans.isa, state, out);
             if spans.is_rotated() {
-                rotate_row(out, UNROTATE);
+                rotate_row(spans.isa, out, UNROTATE);
             }
         }
     }

@@ -153,7 +153,7 @@ impl<'a> Span<'a> {
                     let mut block = [0.0; ROTATION];
                     block.iter_mut().zip(part).for_each(|(b, x)| *b = x * op.scale);
                     if self.spans.is_rotated() {
-                        rotate_row(&mut block, UNROTATE);
+                        rotate_row(self.spans.isa, &mut block, UNROTATE);
                     }
                     block[..part.len()].iter().zip(&mut packed).for_each(|(b, p)| *p = *b);
                 }
