@@ -204,6 +204,10 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<Self::Tensor, BackendError>;
 
     /// Reads the first `rows` rows as f32, waiting for pending work.
-    fn read(&self, tensor: &Self::Tensor, rows: usize, out: &mut Vec<f32>)
-    -> Result<(), BackendError>;
+    fn read(
+        &self,
+        tensor: &Self::Tensor,
+        rows: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<(), BackendError>;
 }

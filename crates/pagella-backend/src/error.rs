@@ -25,7 +25,9 @@ pub enum BackendError {
         found: usize,
     },
     /// Memory could not be had.
-    #[error("cannot allocate {bytes} bytes for {what}: lower --cache-tokens or choose a smaller model")]
+    #[error(
+        "cannot allocate {bytes} bytes for {what}: lower --cache-tokens or choose a smaller model"
+    )]
     OutOfMemory {
         /// What the memory was for.
         what: &'static str,

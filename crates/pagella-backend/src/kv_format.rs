@@ -6,6 +6,8 @@ pub const PAGE_TOKENS: usize = 256;
 /// Encoding of cached keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KvFormat {
+    /// IEEE binary32: nothing is lost, for measurements against full-precision references.
+    F32,
     /// IEEE binary16.
     F16,
     /// 8-bit codes with a binary16 scale per 32 rotated elements.
@@ -18,11 +20,13 @@ pub enum KvFormat {
 
 impl KvFormat {
     /// Every format, widest first.
-    pub const ALL: [KvFormat; 4] = [KvFormat::F16, KvFormat::Q8, KvFormat::K8V4, KvFormat::Q4];
+    pub const ALL: [KvFormat; 5] =
+        [KvFormat::F32, KvFormat::F16, KvFormat::Q8, KvFormat::K8V4, KvFormat::Q4];
 
     /// Name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
+            KvFormat::F32 => "fp32",
             KvFormat::F16 => "fp16",
             KvFormat::Q8 => "q8",
             KvFormat::K8V4 => "q6",
@@ -39,6 +43,7 @@ impl KvFormat {
     pub fn bytes(self, elements: usize) -> usize {
         let scales = 2 * 2 * elements.div_ceil(32);
         match self {
+            KvFormat::F32 => 8 * elements,
             KvFormat::F16 => 4 * elements,
             KvFormat::Q8 => 2 * elements + scales,
             KvFormat::K8V4 => elements + elements.div_ceil(2) + scales,
@@ -90,7 +95,7 @@ mod tests {
             format,
             pages: 1,
         };
-        let expected = [131_072, 69_632, 53_248, 36_864];
+        let expected = [262_144, 131_072, 69_632, 53_248, 36_864];
         for (format, bytes) in KvFormat::ALL.into_iter().zip(expected) {
             assert_eq!(spec(format).bytes_per_token(), bytes, "{}", format.name());
         }

@@ -75,6 +75,7 @@ impl Tolerances {
     /// weight by the factor `1 ± e`, hence the output by `e` again.
     pub fn cache(&self, format: KvFormat) -> f64 {
         let (key, value) = match format {
+            KvFormat::F32 => return self.attention,
             // Rounding to 11 bits costs 2e-4 RMS for each.
             KvFormat::F16 => return Self::HALF.attention,
             KvFormat::Q8 => (CODE_ERROR_8BIT, CODE_ERROR_8BIT),

@@ -8,10 +8,11 @@ use std::ops::Range;
 use pagella_backend::{AttentionOp, BackendError, PAGE_TOKENS, StepPlan};
 
 use super::code::{ROTATION, SCALED, encode};
+use super::layer::Element;
 use super::prepare::{head_of, prepare_head};
 use super::quantized::SlotMut;
 use super::shares::StoreShares;
-use super::{KvPages, f16};
+use super::{KvPages, f16, f32};
 use crate::Tensor;
 use crate::ops::norm::CpuNorm;
 use crate::ops::rope::{CpuRope, RopeTable};
@@ -61,6 +62,7 @@ pub(crate) fn append(
         return Err(BackendError::Size { what: "rotary width", expected, found });
     }
     kv.layer(op.layer, op.kv_heads, op.head_dim)?;
+    expect_groups(op)?;
     kv.expect_pages(plan)?;
     kv.expect_own_pages(plan)?;
 
@@ -69,7 +71,7 @@ pub(crate) fn append(
     let reach = segments.iter().map(|s| s.position + s.tokens).max().unwrap_or(0);
     let rope = rope.map(|rope| rope.table(reach));
     let layer = &mut kv.layers[op.layer];
-    let together = layer.heads_together();
+    let (together, element) = (layer.heads_together(), layer.element);
     let shared = AppendTask {
         op,
         qk_norm,
@@ -79,6 +81,7 @@ pub(crate) fn append(
         v: &Shares::new(&mut v.data),
         keys: &StoreShares::new(&mut layer.keys, op.kv_heads),
         values: &StoreShares::new(&mut layer.values, op.kv_heads),
+        element,
     };
     let groups = op.kv_heads / together;
     let task = |i: usize| {
@@ -93,6 +96,14 @@ pub(crate) fn append(
     };
     kv.segments = segments;
     outcome
+}
+
+/// Checks that every key/value head serves the same number of query heads.
+pub(crate) fn expect_groups(op: &AttentionOp) -> Result<(), BackendError> {
+    if op.kv_heads > 0 && op.heads > 0 && op.heads.is_multiple_of(op.kv_heads) {
+        return Ok(());
+    }
+    Err(BackendError::Size { what: "query heads", expected: op.kv_heads, found: op.heads })
 }
 
 /// Cuts the new tokens of every row at page borders.
@@ -122,6 +133,7 @@ struct AppendTask<'a> {
     v: &'a Shares<'a, f32>,
     keys: &'a StoreShares<'a>,
     values: &'a StoreShares<'a>,
+    element: Element,
 }
 
 /// Heads that are stored together, of one segment. No other task has the same heads of the same
@@ -142,9 +154,9 @@ impl Kernel for HeadTask<'_> {
             for head in self.heads.clone() {
                 self.prepare::<S>(head);
             }
-            match self.shared.keys.code {
-                None => self.store_f16::<S>(),
-                Some(_) => self.store_codes::<S>(),
+            match self.shared.element {
+                Element::F32 | Element::F16 => self.store_floats::<S>(),
+                Element::Code(_) => self.store_codes::<S>(),
             }
         }
     }
@@ -182,7 +194,7 @@ impl HeadTask<'_> {
     /// # Safety
     /// As for [`Simd`]; the heads belong to this task.
     #[inline(always)]
-    unsafe fn store_f16<S: Simd>(&self) {
+    unsafe fn store_floats<S: Simd>(&self) {
         let HeadTask { shared, segment, heads } = self;
         let (op, width, head) = (shared.op, shared.op.head_dim, heads.start);
         let rows = f16::Rows {
@@ -194,11 +206,16 @@ impl HeadTask<'_> {
         // SAFETY: passed on to the caller; slots of the page hold the segment's tokens.
         unsafe {
             let k = head_of(shared.k, segment.token, op.kv_heads, head, width);
-            let slot = shared.keys.elements.slot(segment.page, head);
-            f16::store_keys::<S>(&rows, k, slot.cast());
             let v = head_of(shared.v, segment.token, op.kv_heads, head, width);
-            let slot = shared.values.elements.slot(segment.page, head);
-            f16::store_values::<S>(&rows, v, slot.cast());
+            let keys = shared.keys.elements.slot(segment.page, head);
+            let values = shared.values.elements.slot(segment.page, head);
+            if shared.element == Element::F32 {
+                f32::store_keys(&rows, k, keys.cast());
+                f32::store_values(&rows, v, values.cast());
+            } else {
+                f16::store_keys::<S>(&rows, k, keys.cast());
+                f16::store_values::<S>(&rows, v, values.cast());
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use pagella_backend::{BackendError, KvFormat, KvLayer, PAGE_TOKENS};
 
 use super::code::{Bits, ROTATION, SCALED, UNROTATE, rotate_row};
 use super::f16;
+use super::f32;
 use super::plane::{Order, Plane};
 use super::quantized::{KeyPanel, Slot, ValuePanel, unrotate_keys};
 use crate::simd::{Isa, LANES};
@@ -15,11 +16,19 @@ thread_local! {
     static PAIR: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
+/// How elements are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    F32,
+    F16,
+    Code(Bits),
+}
+
 /// Keys or values of one layer.
 pub(crate) struct Store {
-    /// Binary16 elements, or codes.
+    /// Floating-point elements, or codes.
     pub(crate) elements: Plane,
-    /// Width of the codes and their scales; absent for binary16.
+    /// Width of the codes and their scales; absent for floating point.
     pub(crate) code: Option<(Bits, Plane)>,
 }
 
@@ -27,7 +36,7 @@ impl Store {
     fn new(
         pages: usize,
         layer: &KvLayer,
-        bits: Option<Bits>,
+        element: Element,
         tokens_inner: bool,
     ) -> Result<Self, BackendError> {
         let KvLayer { kv_heads, head_dim } = *layer;
@@ -36,8 +45,12 @@ impl Store {
             false => Order::TokenOuter,
         };
         let plane = |bytes, order| Plane::new(pages, kv_heads, bytes, order);
-        let Some(bits) = bits else {
-            return Ok(Store { elements: plane(2 * head_dim, order(2))?, code: None });
+        let float =
+            |bytes| Ok(Store { elements: plane(bytes * head_dim, order(bytes))?, code: None });
+        let bits = match element {
+            Element::F32 => return float(4),
+            Element::F16 => return float(2),
+            Element::Code(bits) => bits,
         };
         let scales = plane(2 * head_dim / SCALED, Order::TokenInner { unit_bytes: 2 })?;
         let elements = plane(bits.bytes(head_dim), order(4))?;
@@ -55,6 +68,8 @@ pub(crate) struct LayerPages {
     pub(crate) head_dim: usize,
     pub(crate) keys: Store,
     pub(crate) values: Store,
+    /// How keys are stored; values differ at most in the width of their codes.
+    pub(crate) element: Element,
 }
 
 impl LayerPages {
@@ -65,14 +80,15 @@ impl LayerPages {
     ) -> Result<Self, BackendError> {
         let KvLayer { kv_heads, head_dim } = *layer;
         let (keys, values) = match format {
-            KvFormat::F16 => (None, None),
-            KvFormat::Q8 => (Some(Bits::Eight), Some(Bits::Eight)),
-            KvFormat::K8V4 => (Some(Bits::Eight), Some(Bits::Four)),
-            KvFormat::Q4 => (Some(Bits::Four), Some(Bits::Four)),
+            KvFormat::F32 => (Element::F32, Element::F32),
+            KvFormat::F16 => (Element::F16, Element::F16),
+            KvFormat::Q8 => (Element::Code(Bits::Eight), Element::Code(Bits::Eight)),
+            KvFormat::K8V4 => (Element::Code(Bits::Eight), Element::Code(Bits::Four)),
+            KvFormat::Q4 => (Element::Code(Bits::Four), Element::Code(Bits::Four)),
         };
         let fits =
             head_dim.is_multiple_of(SCALED) && (kv_heads * head_dim).is_multiple_of(ROTATION);
-        if keys.is_some() && !fits {
+        if matches!(keys, Element::Code(_)) && !fits {
             return Err(BackendError::Unsupported {
                 backend: "cpu",
                 what: format!(
@@ -91,6 +107,7 @@ impl LayerPages {
             head_dim,
             keys: Store::new(pages, layer, keys, true)?,
             values: Store::new(pages, layer, values, false)?,
+            element: keys,
         })
     }
 
@@ -101,18 +118,23 @@ impl LayerPages {
 
     /// Whether slots hold plain binary16.
     pub(crate) fn is_f16(&self) -> bool {
-        self.keys.code.is_none()
+        self.element == Element::F16
+    }
+
+    /// Whether slots hold codes.
+    fn is_coded(&self) -> bool {
+        matches!(self.element, Element::Code(_))
     }
 
     /// Whether panels hold rotated heads: then queries must be rotated before they meet the keys,
     /// and outputs afterwards. Not so when blocks cross the border between two heads.
     pub(crate) fn is_rotated(&self) -> bool {
-        !self.is_f16() && self.head_dim.is_multiple_of(ROTATION)
+        self.is_coded() && self.head_dim.is_multiple_of(ROTATION)
     }
 
     /// Heads whose elements are quantised together.
     pub(super) fn heads_together(&self) -> usize {
-        if self.is_f16() || self.is_rotated() { 1 } else { 2 }
+        if !self.is_coded() || self.is_rotated() { 1 } else { 2 }
     }
 
     /// Widens the first `tokens` tokens of a head and page into panels: keys `[D][256]`, values
@@ -127,7 +149,12 @@ impl LayerPages {
         keys: &mut [f32],
         values: &mut [f32],
     ) {
-        if self.is_f16() {
+        if self.element == Element::F32 {
+            let key_slot = self.keys.elements.slot_ptr(page, head).cast();
+            let value_slot = self.values.elements.slot_ptr(page, head).cast();
+            f32::copy_keys(key_slot, self.head_dim, tokens, keys);
+            f32::copy_values(value_slot, self.head_dim, tokens, values);
+        } else if self.is_f16() {
             self.widen_f16(isa, page, head, tokens, keys, values);
         } else if self.is_rotated() {
             let step = self.head_dim;

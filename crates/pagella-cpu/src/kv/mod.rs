@@ -6,12 +6,13 @@
 //!
 //! - `plane`, `memory`: slots of equal size, and the memory behind them;
 //! - `layer`: which planes a format needs, and f32 panels made of a slot;
-//! - `f16`: binary16 slots; `code`, `quantized`: the 4- and 8-bit codes and their slots;
+//! - `f16`, `f32`: floating-point slots; `code`, `quantized`: the 4- and 8-bit codes and their slots;
 //! - `append`, `prepare`, `shares`: new tokens on their way in.
 
 mod append;
 pub(crate) mod code;
 mod f16;
+mod f32;
 mod layer;
 mod memory;
 mod plane;
@@ -19,7 +20,9 @@ mod prepare;
 mod quantized;
 mod shares;
 
-pub(crate) use append::append;
+pub(crate) use append::{append, expect_groups};
+#[cfg(test)]
+pub(crate) use layer::Element;
 pub(crate) use layer::LayerPages;
 use pagella_backend::{BackendError, KvSpec, PAGE_TOKENS, StepPlan};
 

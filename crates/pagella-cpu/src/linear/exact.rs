@@ -222,8 +222,8 @@ unsafe fn chain_row<S: Simd, const T: usize, const M: usize, const B: u8, const 
     unsafe {
         for t in 0..T {
             let w = weight::<S, B, I>(codes[t], scale[t], offset[t]);
-            for m in 0..M {
-                acc[m][t] = S::fma(S::splat(*x.add(I * M + m)), w, acc[m][t]);
+            for (m, sums) in acc.iter_mut().enumerate() {
+                sums[t] = S::fma(S::splat(*x.add(I * M + m)), w, sums[t]);
             }
         }
     }

@@ -38,9 +38,9 @@ pub(crate) unsafe fn quad<S: Simd, const B: u8>(lines: *const u32, q: usize) -> 
                     mask(S::shr::<5>(word(2)), 0x0404_0404),
                 ),
             ),
-            (3, _) if q % 2 == 0 => mask(word(q / 2), 0x0707_0707),
+            (3, _) if q.is_multiple_of(2) => mask(word(q / 2), 0x0707_0707),
             (3, _) => mask(S::shr::<3>(word(q / 2)), 0x0707_0707),
-            (4, _) if q % 2 == 0 => mask(word(q / 2), 0x0F0F_0F0F),
+            (4, _) if q.is_multiple_of(2) => mask(word(q / 2), 0x0F0F_0F0F),
             (4, _) => mask(S::shr::<4>(word(q / 2)), 0x0F0F_0F0F),
             (5, 5) => S::or(
                 mask(S::shr::<5>(word(0)), 0x0707_0707),

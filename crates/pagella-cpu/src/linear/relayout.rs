@@ -61,8 +61,8 @@ fn read_line(row: &[u8], columns: &[usize]) -> Line {
         u32::from_le_bytes([b[0], b[1], b[2], b[3]])
     };
     match columns {
-        [first, .., last] if columns.len() == LANES && last - first == LANES - 1 => {
-            let bytes = &row[4 * first..4 * first + 4 * LANES];
+        [first, rest @ ..] if columns.len() == LANES && follow(*first, rest) => {
+            let bytes = &row[4 * first..4 * (first + LANES)];
             for (out, b) in line.iter_mut().zip(bytes.chunks_exact(4)) {
                 *out = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
             }
@@ -70,6 +70,11 @@ fn read_line(row: &[u8], columns: &[usize]) -> Line {
         _ => line.iter_mut().zip(columns).for_each(|(out, &at)| *out = word(at)),
     }
     line
+}
+
+/// Whether `rest` continues `first` one by one.
+fn follow(first: usize, rest: &[usize]) -> bool {
+    rest.iter().zip(first + 1..).all(|(column, expected)| *column == expected)
 }
 
 fn tile_columns(columns: &[usize], tile: usize) -> &[usize] {

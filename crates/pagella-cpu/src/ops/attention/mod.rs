@@ -28,7 +28,7 @@ use self::span::{Span, Spans};
 use self::tile::{Tile, cut};
 use crate::Tensor;
 use crate::kv::code::{UNROTATE, rotate_row};
-use crate::kv::{KvPages, LayerPages};
+use crate::kv::{KvPages, LayerPages, expect_groups};
 use crate::simd::Isa;
 use crate::threads::{Pool, Shares};
 
@@ -76,6 +76,7 @@ pub(crate) fn attend(
     q.expect("queries", plan.tokens(), width)?;
     out.expect("attention output", plan.tokens(), width)?;
     let layer = kv.layer(op.layer, op.kv_heads, op.head_dim)?;
+    expect_groups(op)?;
     kv.expect_pages(plan)?;
     let job = Job { spans: Spans::new(isa, op, layer), plan, q };
     LISTS.with_borrow_mut(|lists| {

@@ -3,9 +3,9 @@
 use pagella_backend::{AttentionOp, KvFormat, KvLayer, KvSpec, PAGE_TOKENS, StepPlan, StepRow};
 
 use super::*;
-use crate::kv::append;
 use crate::kv::code::tests::scalar_round_trip;
 use crate::kv::code::{Bits, ROTATION};
+use crate::kv::{Element, append};
 
 /// A model's attention layer and one sequence of it.
 #[derive(Clone)]
@@ -121,23 +121,27 @@ impl Way {
 }
 
 /// What a cache of this width makes of `x`.
-fn stored(x: &[f32], bits: Option<Bits>) -> Vec<f64> {
-    match bits {
-        None => x.iter().map(|&x| half::f16::from_f32(x).to_f64()).collect(),
-        Some(bits) => x.chunks(ROTATION).flat_map(|b| scalar_round_trip(b, bits)).collect(),
+fn stored(x: &[f32], element: Element) -> Vec<f64> {
+    match element {
+        Element::F32 => x.iter().map(|&x| x.into()).collect(),
+        Element::F16 => x.iter().map(|&x| half::f16::from_f32(x).to_f64()).collect(),
+        Element::Code(bits) => {
+            x.chunks(ROTATION).flat_map(|b| scalar_round_trip(b, bits)).collect()
+        }
     }
 }
 
 /// The textbook in f64, on keys and values as the cache holds them.
 fn reference(case: &Case) -> Vec<f64> {
     let op = &case.op;
-    let (key_bits, value_bits) = match case.format {
-        KvFormat::F16 => (None, None),
-        KvFormat::Q8 => (Some(Bits::Eight), Some(Bits::Eight)),
-        KvFormat::K8V4 => (Some(Bits::Eight), Some(Bits::Four)),
-        KvFormat::Q4 => (Some(Bits::Four), Some(Bits::Four)),
+    let (key_kind, value_kind) = match case.format {
+        KvFormat::F32 => (Element::F32, Element::F32),
+        KvFormat::F16 => (Element::F16, Element::F16),
+        KvFormat::Q8 => (Element::Code(Bits::Eight), Element::Code(Bits::Eight)),
+        KvFormat::K8V4 => (Element::Code(Bits::Eight), Element::Code(Bits::Four)),
+        KvFormat::Q4 => (Element::Code(Bits::Four), Element::Code(Bits::Four)),
     };
-    let (q, k, v) = (case.q(), stored(&case.k(), key_bits), stored(&case.v(), value_bits));
+    let (q, k, v) = (case.q(), stored(&case.k(), key_kind), stored(&case.v(), value_kind));
     let mut out = Vec::with_capacity(q.len());
     let head_of = |token: usize, heads: usize, head: usize| {
         let start = (token * heads + head) * op.head_dim;
@@ -268,11 +272,12 @@ fn levels_do_not_change_a_bit() {
     }
 }
 
-const QUANTIZED: [KvFormat; 3] = [KvFormat::Q8, KvFormat::K8V4, KvFormat::Q4];
+/// Formats that are always read through panels.
+const PANELLED: [KvFormat; 4] = [KvFormat::F32, KvFormat::Q8, KvFormat::K8V4, KvFormat::Q4];
 
 #[test]
-fn quantised_pages_match_the_textbook() {
-    for format in QUANTIZED {
+fn other_formats_match_the_textbook() {
+    for format in PANELLED {
         for (head_dim, kv_heads, group) in [(64, 1, 4), (128, 2, 2), (96, 4, 2), (32, 2, 3)] {
             for window in [None, Some(100)] {
                 let mut case = case(head_dim, kv_heads, group, 300);
@@ -284,8 +289,8 @@ fn quantised_pages_match_the_textbook() {
 }
 
 #[test]
-fn quantised_pages_give_the_same_bits_however_they_are_run() {
-    for format in QUANTIZED {
+fn other_formats_give_the_same_bits_however_they_are_run() {
+    for format in PANELLED {
         for (head_dim, kv_heads, group) in [(64, 2, 4), (96, 2, 3)] {
             let mut case = case(head_dim, kv_heads, group, 520);
             (case.format, case.op.window) = (format, Some(400));
