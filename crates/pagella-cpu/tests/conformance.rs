@@ -16,7 +16,7 @@ fn check(math: MathMode, tolerances: &Tolerances) {
             let options = CpuOptions { threads: Some(threads), math, isa: Some(isa), pin: false };
             for case in cases::<CpuBackend>() {
                 // Its own backend: a case that kills a worker must not take others with it.
-                let backend = CpuBackend::new(options).unwrap();
+                let backend = CpuBackend::new(options).expect("threads can be started");
                 let run = AssertUnwindSafe(|| (case.run)(&backend, tolerances));
                 let outcome = catch_unwind(run).unwrap_or_else(|_| Err("it panicked".to_owned()));
                 if let Err(reason) = outcome {

@@ -21,9 +21,9 @@ pub struct ModelFlags {
     /// Arithmetic: exact, or wide (16-bit activations, faster)
     #[arg(long, value_name = "MODE", env = "PAGELLA_MATH")]
     pub math: Option<Math>,
-    /// How keys and values are stored: fp16, q8, q6 or q4
-    #[arg(long, value_name = "FORMAT", default_value = "fp16", value_parser = kv_format, env = "PAGELLA_CACHE")]
-    pub cache: KvFormat,
+    /// How keys and values are stored: fp32, fp16, q8, q6 or q4 [default: fp16]
+    #[arg(long, value_name = "FORMAT", value_parser = kv_format, env = "PAGELLA_CACHE")]
+    cache: Option<KvFormat>,
     /// Tokens in the cache [default: the context, at most 8192]
     #[arg(long, value_name = "N", value_parser = token_count)]
     pub cache_tokens: Option<usize>,
@@ -45,12 +45,17 @@ pub struct ModelFlags {
 }
 
 impl ModelFlags {
+    /// The cache that was asked for, or the command's default.
+    pub fn cache_or(&self, default: KvFormat) -> KvFormat {
+        self.cache.unwrap_or(default)
+    }
+
     /// A builder with these choices; `math` is the command's default.
     pub fn builder(&self, model: &str, math: Math) -> EngineBuilder {
         let mut builder = Engine::builder(model)
             .device(self.device)
             .math(self.math.unwrap_or(math))
-            .cache(self.cache)
+            .cache(self.cache_or(KvFormat::F16))
             .step_tokens(self.step_tokens);
         if let Some(threads) = self.threads {
             builder = builder.threads(usize::from(threads));

@@ -1,7 +1,7 @@
-//! Exact arithmetic: every weight is the format's binary16 value, products are chained in f32.
+//! Exact arithmetic: every weight is the format's own value, products are chained in f32.
 //!
-//! `W = f16((code − zero)·scale)` is formed in registers by two fused multiply-adds (see
-//! [`round_f16`]); then `acc = fma(x, W, acc)`, packed rows ascending. Plain weights are converted
+//! `(code − zero)·scale` is formed in registers, and for EXL2 rounded to binary16 by two fused
+//! multiply-adds (see [`round`]); then `acc = fma(x, W, acc)`, packed rows ascending. Plain weights are converted
 //! and chained the same way.
 
 use std::ops::Range;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::blocks::{BLOCK_ROWS, RowBlock};
 use super::input::ExactInput;
 use super::output::Output;
-use super::quad::{quad, round_f16};
+use super::quad::{quad, round};
 use super::weights::{CpuLinear, Packed, Plain, Weights};
 use super::wide::end_segment;
 use crate::simd::{Kernel, LANES, Simd};
@@ -117,6 +117,7 @@ impl<const M: usize> ExactGemv<'_, M> {
             let mut scale = [S::splat(0.0); T];
             let mut offset = [S::splat(0.0); T];
             let scales = packed.scales.view();
+            let rounding = S::splat(scales.rounding());
             for t in 0..T {
                 let (s, zero) = scales.load::<S>(tile + t, block.group, packed.groups, B);
                 scale[t] = s;
@@ -132,10 +133,10 @@ impl<const M: usize> ExactGemv<'_, M> {
                             codes[t] = quad::<S, B>(lines.add(t * stride), $q);
                         }
                         let rows = x.add(4 * $q * M);
-                        chain_row::<S, T, M, B, 0>(&codes, &scale, &offset, rows, acc);
-                        chain_row::<S, T, M, B, 1>(&codes, &scale, &offset, rows, acc);
-                        chain_row::<S, T, M, B, 2>(&codes, &scale, &offset, rows, acc);
-                        chain_row::<S, T, M, B, 3>(&codes, &scale, &offset, rows, acc);
+                        chain_row::<S, T, M, B, 0>(&codes, &scale, &offset, rounding, rows, acc);
+                        chain_row::<S, T, M, B, 1>(&codes, &scale, &offset, rounding, rows, acc);
+                        chain_row::<S, T, M, B, 2>(&codes, &scale, &offset, rounding, rows, acc);
+                        chain_row::<S, T, M, B, 3>(&codes, &scale, &offset, rounding, rows, acc);
                     )*};
                 }
                 step!(0 1 2 3 4 5 6 7);
@@ -190,6 +191,7 @@ unsafe fn weight<S: Simd, const B: u8, const I: usize>(
     codes: S::I,
     scale: S::F,
     offset: S::F,
+    rounding: S::F,
 ) -> S::F {
     // SAFETY: register operations only.
     unsafe {
@@ -202,7 +204,7 @@ unsafe fn weight<S: Simd, const B: u8, const I: usize>(
         };
         let product = S::fma(S::to_f(code), scale, offset);
         // Products of 2-bit codes are exact already.
-        if B == 2 { product } else { round_f16::<S>(product) }
+        if B == 2 { product } else { round::<S>(product, rounding) }
     }
 }
 
@@ -215,13 +217,14 @@ unsafe fn chain_row<S: Simd, const T: usize, const M: usize, const B: u8, const 
     codes: &[S::I; T],
     scale: &[S::F; T],
     offset: &[S::F; T],
+    rounding: S::F,
     x: *const f32,
     acc: &mut [[S::F; T]; M],
 ) {
     // SAFETY: promised by the caller.
     unsafe {
         for t in 0..T {
-            let w = weight::<S, B, I>(codes[t], scale[t], offset[t]);
+            let w = weight::<S, B, I>(codes[t], scale[t], offset[t], rounding);
             for (m, sums) in acc.iter_mut().enumerate() {
                 sums[t] = S::fma(S::splat(*x.add(I * M + m)), w, sums[t]);
             }
@@ -276,7 +279,9 @@ unsafe fn expand<S: Simd, const B: u8>(
 ) {
     // SAFETY: promised by the caller.
     unsafe {
-        let (scale, zero) = packed.scales.view().load::<S>(tile, block.group, packed.groups, B);
+        let scales = packed.scales.view();
+        let rounding = S::splat(scales.rounding());
+        let (scale, zero) = scales.load::<S>(tile, block.group, packed.groups, B);
         let offset = S::mul(S::sub(S::splat(0.0), S::to_f(zero)), scale);
         let mut lines =
             packed.words.as_ptr().add(tile * packed.tile_words + block.first_line * LANES);
@@ -285,10 +290,10 @@ unsafe fn expand<S: Simd, const B: u8>(
                 ($($q:literal)*) => {$(
                     let codes = quad::<S, B>(lines, $q);
                     let rows = out.add(4 * $q * LANES);
-                    S::store(rows, weight::<S, B, 0>(codes, scale, offset));
-                    S::store(rows.add(LANES), weight::<S, B, 1>(codes, scale, offset));
-                    S::store(rows.add(2 * LANES), weight::<S, B, 2>(codes, scale, offset));
-                    S::store(rows.add(3 * LANES), weight::<S, B, 3>(codes, scale, offset));
+                    S::store(rows, weight::<S, B, 0>(codes, scale, offset, rounding));
+                    S::store(rows.add(LANES), weight::<S, B, 1>(codes, scale, offset, rounding));
+                    S::store(rows.add(2 * LANES), weight::<S, B, 2>(codes, scale, offset, rounding));
+                    S::store(rows.add(3 * LANES), weight::<S, B, 3>(codes, scale, offset, rounding));
                 )*};
             }
             step!(0 1 2 3 4 5 6 7);

@@ -88,9 +88,22 @@ pub(crate) const fn zero_point(bits: u8) -> i32 {
 #[inline(always)]
 pub(crate) unsafe fn round_f16<S: Simd>(p: S::F) -> S::F {
     // SAFETY: register operations only.
+    unsafe { round::<S>(p, S::splat(ROUND_F16)) }
+}
+
+/// Factor of [`round`] that rounds to the 11 significant bits of binary16.
+const ROUND_F16: f32 = 8192.0;
+
+/// [`round_f16`] with a factor of [`ROUND_F16`]; the value itself with a factor of 0.
+///
+/// # Safety
+/// As for [`Simd`].
+#[inline(always)]
+pub(crate) unsafe fn round<S: Simd>(p: S::F, factor: S::F) -> S::F {
+    // SAFETY: register operations only.
     unsafe {
-        let t = S::fma(p, S::splat(8192.0), p);
-        S::fnma(p, S::splat(8192.0), t)
+        let t = S::fma(p, factor, p);
+        S::fnma(p, factor, t)
     }
 }
 
@@ -115,6 +128,15 @@ pub(crate) enum ScaleView<'a> {
 }
 
 impl ScaleView<'_> {
+    /// The factor of [`round`] that gives the format's weights: EXL2 defines them as binary16
+    /// values, GPTQ as the product itself, which f32 holds exactly.
+    pub(crate) fn rounding(self) -> f32 {
+        match self {
+            ScaleView::Square { .. } => ROUND_F16,
+            ScaleView::Affine { .. } => 0.0,
+        }
+    }
+
     /// Scales and zero points of 16 columns.
     ///
     /// # Safety

@@ -1,7 +1,7 @@
 //! From a file's linear to tiles: each worker fills its own tiles, nothing is held twice.
 //!
 //! Weights that the packed kernels cannot represent exactly (a product that overflows binary16, a
-//! group that is no multiple of 32 rows) are expanded to their exact binary16 values instead.
+//! group that is no multiple of 32 rows) are expanded to their exact values instead.
 
 use half::f16;
 use pagella_backend::BackendError;
@@ -34,7 +34,7 @@ pub(crate) fn lay_out(isa: Isa, pool: &Pool, source: &Linear<'_>) -> Result<Laid
         }
         Linear::Gptq(linear) => match gptq_order(linear) {
             Some(order) => gptq(isa, pool, linear, order),
-            None => expanded(linear.in_features, linear.out_features, &linear.dequantize()),
+            None => products(linear),
         },
         Linear::Plain(linear) => plain(pool, linear),
     }
@@ -290,6 +290,20 @@ fn expanded(rows: usize, outputs: usize, matrix: &[f16]) -> Result<Laid, Backend
         }
     }
     let weights = Weights::Plain(Plain::F16(data));
+    Ok(Laid { weights, perm: Vec::new(), blocks: plain_blocks(rows) })
+}
+
+/// A GPTQ matrix of irregular groups as plain weights.
+fn products(linear: &GptqLinear<'_>) -> Result<Laid, BackendError> {
+    let (rows, outputs) = (linear.in_features, linear.out_features);
+    let mut data = Aligned::zeroed(outputs.div_ceil(LANES) * rows * LANES, "weights")?;
+    for (column, stored) in linear.columns.iter().enumerate() {
+        for row in 0..rows {
+            let at = (column / LANES * rows + row) * LANES + column % LANES;
+            data[at] = linear.product(row, stored);
+        }
+    }
+    let weights = Weights::Plain(Plain::F32(data));
     Ok(Laid { weights, perm: Vec::new(), blocks: plain_blocks(rows) })
 }
 

@@ -25,7 +25,10 @@ fn inputs(len: usize, seed: u32) -> Vec<f32> {
 fn weights(linear: &Linear<'_>) -> Vec<f32> {
     match linear {
         Linear::Exl2(l) => l.dequantize().into_iter().map(f32::from).collect(),
-        Linear::Gptq(l) => l.dequantize().into_iter().map(f32::from).collect(),
+        Linear::Gptq(l) => {
+            let row = |k: usize| l.columns.iter().map(move |n| l.product(k, n));
+            (0..l.in_features).flat_map(row).collect()
+        }
         Linear::Plain(l) => l.dequantize(),
     }
 }

@@ -57,6 +57,15 @@ impl GptqLinear<'_> {
         self.scales.at(group, col)
     }
 
+    /// The weight of an input row and column as the format defines it, `(code − zero) · scale`;
+    /// f32 holds the product exactly. Half-precision programs round it, see
+    /// [`GptqLinear::dequantize`].
+    pub fn product(&self, row: usize, col: usize) -> f32 {
+        let group = self.group_of_row.get(row).map_or(0, |group| *group as usize);
+        let centred = f32::from(self.code(row, col)) - f32::from(self.zero(group, col));
+        centred * self.scale(group, col).to_f32()
+    }
+
     /// Bytes of its columns: codes, zero codes, scales and, with activation order, the row groups.
     pub fn weight_bytes(&self) -> u64 {
         let (rows, columns) = (self.in_features as u64, self.columns.len() as u64);

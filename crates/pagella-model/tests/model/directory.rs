@@ -94,10 +94,11 @@ pub fn load_with<B: Backend>(
     Model::load(dir, spec, backend, &options, &mut |_| ControlFlow::Continue(()))
 }
 
-/// Logits of every id, fed in chunks of at most `chunk` through pages `0..`.
+/// Logits of every id, fed in chunks of at most `chunk` through pages `0..` of a cache that rounds
+/// nothing.
 pub fn all_logits<B: Backend>(model: &mut Model<B>, ids: &[u32], chunk: usize) -> Vec<f32> {
     let pages: Vec<u32> = (0..ids.len().div_ceil(PAGE_TOKENS) as u32).collect();
-    let mut kv = model.new_kv(KvFormat::F16, ids.len()).unwrap();
+    let mut kv = model.new_kv(KvFormat::F32, ids.len()).unwrap();
     let (mut logits, mut part) = (Vec::new(), Vec::new());
     for (i, ids) in ids.chunks(chunk).enumerate() {
         let row = StepRow { ids, past: i * chunk, pages: &pages, logits_last: ids.len() };

@@ -8,9 +8,11 @@ use std::path::Path;
 
 use pagella_arch::{ModelSpec, SpecOptions, load_spec};
 use pagella_backend::Backend;
+use pagella_cpu::MathMode;
 use pagella_formats::Checkpoint;
 use serde_json::{Map, Value};
 
+use crate::cpu::cpu;
 use crate::directory::{Tensor, all_logits, load_with, testdata, write_model};
 use crate::reference::ReferenceBackend;
 
@@ -103,17 +105,27 @@ impl Case {
     }
 }
 
-#[test]
-fn every_family_gives_the_logits_of_transformers() {
+/// Checks every case on one backend.
+fn compare_with_transformers<B: Backend>(backend: impl Fn() -> B) {
     let cases = cases();
     assert!(cases.len() >= 18, "only {} cases found", cases.len());
     let mut wrong = Vec::new();
     for case in &cases {
-        let difference = case.difference(ReferenceBackend::EXACT);
+        let difference = case.difference(backend());
         println!("{:30} {difference:.2e}", case.name);
         if difference.is_nan() || difference > LOGIT_DIFF_MAX {
             wrong.push(format!("{} ({difference:.2e})", case.name));
         }
     }
     assert!(wrong.is_empty(), "logits differ from transformers: {}", wrong.join(", "));
+}
+
+#[test]
+fn every_family_gives_the_logits_of_transformers_on_the_cpu() {
+    compare_with_transformers(|| cpu(MathMode::Exact, 2));
+}
+
+#[test]
+fn every_family_gives_the_logits_of_transformers_on_the_reference_backend() {
+    compare_with_transformers(|| ReferenceBackend);
 }

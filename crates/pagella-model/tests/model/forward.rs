@@ -13,7 +13,7 @@ const IDS: [u32; 5] = [3, 1, 4, 1, 5];
 fn model(case: &Case) -> Model<ReferenceBackend> {
     let dir = tempfile::tempdir().unwrap();
     case.write(dir.path());
-    load_with(dir.path(), case.spec.clone(), ReferenceBackend::EXACT, 16).unwrap()
+    load_with(dir.path(), case.spec.clone(), ReferenceBackend, 16).unwrap()
 }
 
 /// Hidden states of [`IDS`] at the taps.
@@ -284,7 +284,7 @@ fn weights_that_are_not_finite_are_found_when_loading() {
         set(&mut case, name, |value| value * f32::INFINITY);
         let dir = tempfile::tempdir().unwrap();
         case.write(dir.path());
-        let backend = ReferenceBackend::ROUNDED;
+        let backend = ReferenceBackend;
         let error = load_with(dir.path(), case.spec, backend, 16).map(drop).unwrap_err();
         assert_eq!(error.code(), "not_finite");
         assert!(error.to_string().contains(place), "{error}");

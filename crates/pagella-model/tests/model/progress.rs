@@ -21,7 +21,7 @@ fn reports(case: &Case, spec: ModelSpec, reports_max: usize) -> (Vec<Report>, Op
     let dir = tempfile::tempdir().unwrap();
     case.write(dir.path());
     let mut reports = Vec::new();
-    let backend = ReferenceBackend::ROUNDED;
+    let backend = ReferenceBackend;
     let loaded = Model::load(dir.path(), spec, backend, &LoadOptions::default(), &mut |p| {
         reports.push(Report {
             modules: (p.modules_done, p.modules_total),

@@ -10,7 +10,7 @@ use pagella_model::{LoadOptions, Model, ModelError, SyntheticWeights, synthetic}
 use crate::directory::{all_logits, demo, load};
 use crate::reference::ReferenceBackend;
 
-const BACKEND: ReferenceBackend = ReferenceBackend::ROUNDED;
+const BACKEND: ReferenceBackend = ReferenceBackend;
 
 /// A small Qwen2: it has biases.
 fn spec(hidden: usize) -> ModelSpec {

@@ -14,37 +14,9 @@ use pagella_backend::{
 };
 use pagella_formats::Linear;
 
-/// How the cache keeps keys and values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cache {
-    /// Rounded to binary16, as the format says.
-    F16,
-    /// Not rounded at all.
-    Exact,
-}
-
-/// What a GPTQ weight is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gptq {
-    /// `f16((code − zero) · scale)`, as the formats crate defines it.
-    Rounded,
-    /// `(code − zero) · scale` in f32, as some programs compute it.
-    Unrounded,
-}
-
 /// The obvious backend.
 #[derive(Clone, Copy, Debug)]
-pub struct ReferenceBackend {
-    pub cache: Cache,
-    pub gptq: Gptq,
-}
-
-impl ReferenceBackend {
-    /// Values as the formats and the cache define them.
-    pub const ROUNDED: Self = Self { cache: Cache::F16, gptq: Gptq::Rounded };
-    /// No rounding beyond what is stored, to compare with float32 programs.
-    pub const EXACT: Self = Self { cache: Cache::Exact, gptq: Gptq::Unrounded };
-}
+pub struct ReferenceBackend;
 
 /// Rows of `width` values.
 pub struct Matrix {
@@ -98,6 +70,7 @@ pub struct Kv {
     /// Per layer: keys and values, `[pages · PAGE_TOKENS, kv_heads · head_dim]`.
     layers: Vec<[Matrix; 2]>,
     pages: usize,
+    format: KvFormat,
 }
 
 /// `[in, out]` to `[out, in]`.
@@ -105,17 +78,6 @@ fn transposed(values: &[f16], in_features: usize, out_features: usize) -> Vec<f3
     let column =
         |out: usize| (0..in_features).map(move |i| values[i * out_features + out].to_f32());
     (0..out_features).flat_map(column).collect()
-}
-
-/// GPTQ weights `[out, in]` without the rounding to binary16.
-fn unrounded(linear: &pagella_formats::GptqLinear<'_>) -> Vec<f32> {
-    let weight = |col: usize, row: usize| {
-        let group = linear.group_of_row[row] as usize;
-        let centred = f32::from(linear.code(row, col)) - f32::from(linear.zero(group, col));
-        centred * linear.scale(group, col).to_f32()
-    };
-    let rows = 0..linear.in_features;
-    linear.columns.iter().flat_map(|col| rows.clone().map(move |row| weight(col, row))).collect()
 }
 
 /// The position of every new token, with its row.
@@ -144,7 +106,7 @@ impl Backend for ReferenceBackend {
     }
 
     fn describe(&self) -> String {
-        format!("reference, cache {:?}", self.cache)
+        "reference".to_owned()
     }
 
     fn tensor(&self, rows: usize, width: usize) -> Result<Matrix, BackendError> {
@@ -155,8 +117,10 @@ impl Backend for ReferenceBackend {
         let (in_features, out_features) = (source.in_features(), source.out_features());
         let rows = match source {
             Linear::Exl2(linear) => transposed(&linear.dequantize(), in_features, out_features),
-            Linear::Gptq(linear) if self.gptq == Gptq::Unrounded => unrounded(linear),
-            Linear::Gptq(linear) => transposed(&linear.dequantize(), in_features, out_features),
+            Linear::Gptq(linear) => {
+                let column = |n| (0..in_features).map(move |k| linear.product(k, n));
+                linear.columns.iter().flat_map(column).collect()
+            }
             Linear::Plain(linear) => linear.rows_f32(),
         };
         let bias = source.bias().map(<[f32]>::to_vec);
@@ -181,11 +145,11 @@ impl Backend for ReferenceBackend {
     }
 
     fn kv(&self, spec: &KvSpec) -> Result<Kv, BackendError> {
-        if spec.format != KvFormat::F16 {
+        if !matches!(spec.format, KvFormat::F32 | KvFormat::F16) {
             return Err(BackendError::Unsupported {
                 backend: self.name(),
                 what: spec.format.name().to_owned(),
-                hint: "use fp16".to_owned(),
+                hint: "use fp32 or fp16".to_owned(),
             });
         }
         let layer = |kv: &pagella_backend::KvLayer| {
@@ -193,7 +157,8 @@ impl Backend for ReferenceBackend {
             let data = vec![f32::NAN; spec.pages * PAGE_TOKENS * width];
             [Matrix { width, data: data.clone() }, Matrix { width, data }]
         };
-        Ok(Kv { layers: spec.layers.iter().map(layer).collect(), pages: spec.pages })
+        let layers = spec.layers.iter().map(layer).collect();
+        Ok(Kv { layers, pages: spec.pages, format: spec.format })
     }
 
     fn linear_bytes(&self, linear: &Dense) -> usize {
@@ -313,6 +278,7 @@ impl Backend for ReferenceBackend {
             }
         }
         let pages = kv.pages;
+        let format = kv.format;
         for (cache, new) in kv.layers[op.layer].iter_mut().zip([k, v]) {
             for (new, (row, position)) in new.rows(t).zip(positions(step)) {
                 let at = slot(step, row, position);
@@ -322,9 +288,9 @@ impl Backend for ReferenceBackend {
                 }
                 let room = &mut cache.data[at * cache.width..(at + 1) * cache.width];
                 for (stored, value) in room.iter_mut().zip(new) {
-                    *stored = match self.cache {
-                        Cache::F16 => f16::from_f32(*value).to_f32(),
-                        Cache::Exact => *value,
+                    *stored = match format {
+                        KvFormat::F16 => f16::from_f32(*value).to_f32(),
+                        _ => *value,
                     };
                 }
             }

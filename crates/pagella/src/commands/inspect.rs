@@ -53,7 +53,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
     let (tokenizer, template) = text_facts(&dir);
     let findings = Findings {
         cache_tokens: builder.cache_tokens_for(&spec),
-        cache: args.model_flags.cache,
+        cache: args.model_flags.cache_or(KvFormat::F16),
         spec,
         prediction,
         available_bytes: available_bytes(),

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use pagella::Math;
+use pagella_backend::KvFormat;
 use pagella_engine::{ScoredToken, score, score_steps};
 use serde_json::json;
 
@@ -21,9 +22,9 @@ use reference::{Comparison, Reference};
 
 /// Measure perplexity
 ///
-/// Reads token ids and feeds all but the last as one context; arithmetic is exact unless --math says
-/// otherwise. --expect compares with log-probabilities of another program; --prefill and --steps
-/// measure token by token through the cache instead of in one pass.
+/// Reads token ids and feeds all but the last as one context; arithmetic is exact and the cache fp32
+/// unless --math and --cache say otherwise. --expect compares with log-probabilities of another program; --prefill and --steps
+/// measure token by token through the cache, then fp16, instead of in one pass.
 #[derive(Args)]
 pub struct PplArgs {
     /// Model: a directory, a hub id in the local cache, or demo
@@ -69,7 +70,7 @@ pub fn run(args: &PplArgs) -> Result<()> {
     }
     let mut comparison = None;
     if let Some(path) = &args.expect {
-        let steps = args.prefill.map(|prefill| (prefill, args.model_flags.cache));
+        let steps = args.prefill.map(|prefill| (prefill, cache(args)));
         let reference = Reference::read(path, args.prefix.as_deref(), steps, scored.len())?;
         comparison = Some(reference.compare(&scored));
     }
@@ -93,9 +94,16 @@ fn windows(args: &PplArgs) -> Result<Vec<Vec<u32>>> {
     Ok(text_ids.chunks(capacity + 1).filter(|w| w.len() > 1).map(<[u32]>::to_vec).collect())
 }
 
+/// One pass compares with full-precision programs, so it rounds no key or value; step by step it is
+/// the cache itself that is measured.
+fn cache(args: &PplArgs) -> KvFormat {
+    let default = if args.prefill.is_some() { KvFormat::F16 } else { KvFormat::F32 };
+    args.model_flags.cache_or(default)
+}
+
 fn load(args: &PplArgs, longest: usize) -> Result<pagella::LoadedModel> {
     let mut bar = LoadBar::new(args.output.json);
-    let mut builder = args.model_flags.builder(&args.model, Math::Exact);
+    let mut builder = args.model_flags.builder(&args.model, Math::Exact).cache(cache(args));
     if args.model_flags.cache_tokens.is_none() {
         builder = builder.cache_tokens(longest - 1);
     }
