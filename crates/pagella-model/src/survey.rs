@@ -28,8 +28,6 @@ pub struct LinearFacts {
     pub stored_bytes: u64,
     /// Bytes of the bias as f32.
     pub bias_bytes: u64,
-    /// Tensors in the files that make it.
-    pub tensors: usize,
 }
 
 /// A checked checkpoint, as facts.
@@ -133,7 +131,6 @@ fn facts(label: String, linear: &Linear<'_>) -> LinearFacts {
         params: linear.in_features() as u64 * linear.out_features() as u64,
         stored_bytes: linear.weight_bytes(),
         bias_bytes: linear.bias().map_or(0, |bias| 4 * bias.len() as u64),
-        tensors: linear.tensors().len(),
     }
 }
 

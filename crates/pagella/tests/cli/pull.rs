@@ -106,7 +106,8 @@ fn a_server_without_ranges_starts_over_instead_of_appending() {
         file: "output.safetensors",
         after: 2_000_000,
     });
-    place.pull();
+    let fetched = place.pull()["bytes_fetched"].as_u64();
+    assert_eq!(fetched, Some(demo_bytes() + 2_000_000), "the broken start and one whole file");
     let run = ["run", "Hi", "-m", "org/demo", "--json", "--greedy", "--max-new-tokens", "2"];
     assert_eq!(place.run(&run).json()["new_tokens"], 2);
 }
