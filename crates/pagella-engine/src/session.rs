@@ -65,7 +65,7 @@ impl Session {
         &self.logits
     }
 
-    /// Logits of the newest token, to be changed by a sampler.
+    /// Logits of the newest token, to be changed by a sampler, and all ids up to it.
     pub(crate) fn logits_mut(&mut self) -> (&mut [f32], &[u32]) {
         (&mut self.logits, &self.ids)
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pagella_arch::ArchError;
-use pagella_backend::BackendError;
+use pagella_backend::{BackendError, PlanError};
 use pagella_formats::FormatError;
 
 /// Names of missing tensors that a message repeats at most.
@@ -22,6 +22,9 @@ pub enum ModelError {
     /// The machine refused or failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// A step was put together wrongly.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// Tensors that the architecture needs are in no file.
     #[error(
         "{}: {total} tensors are missing ({}{}): the download is incomplete or the model is of another family",
@@ -77,14 +80,10 @@ pub enum ModelError {
         tensor: String,
     },
     /// A kind of layer that the forward pass does not have.
-    #[error(
-        "layer {layer} of {architecture}: {block} layers are not supported yet: use a dense model"
-    )]
+    #[error("layer {layer}: {block} layers are not supported yet: use a dense model")]
     UnsupportedBlock {
         /// First layer of that kind.
         layer: usize,
-        /// The architecture string of the config.
-        architecture: String,
         /// The kind, e.g. `mixture-of-experts`.
         block: &'static str,
     },
@@ -103,6 +102,14 @@ pub enum ModelError {
     /// The progress callback asked to stop; everything loaded so far was freed.
     #[error("loading was cancelled")]
     Cancelled,
+    /// The weights give no finite numbers.
+    #[error(
+        "a probe token gives values that are not finite {place}: the weights are damaged, download them again"
+    )]
+    NotFinite {
+        /// Where such values appear first, e.g. `after layer 3`.
+        place: String,
+    },
     /// A step brings more tokens than the workspace was made for.
     #[error(
         "a step of {tokens} tokens is larger than the {max} the model was loaded for: split it or raise step_tokens_max"
@@ -180,6 +187,7 @@ impl ModelError {
             Self::Format(error) => error.code(),
             Self::Arch(_) => "bad_config",
             Self::Backend(_) => "backend",
+            Self::Plan(_) => "bad_plan",
             Self::MissingTensors { .. } => "missing_tensors",
             Self::VocabMismatch { .. } => "vocab_mismatch",
             Self::TooFewPositions { .. } => "too_few_positions",
@@ -187,6 +195,7 @@ impl ModelError {
             Self::UnsupportedBlock { .. } => "unsupported_block",
             Self::BadOption { .. } => "bad_option",
             Self::Cancelled => "cancelled",
+            Self::NotFinite { .. } => "not_finite",
             Self::StepTooLarge { .. } => "step_too_large",
             Self::TokenOutOfRange { .. } => "token_out_of_range",
             Self::ContextExceeded { .. } => "context_exceeded",

@@ -3,7 +3,7 @@
 //! [`Model::load`] goes through a directory in four steps: [`survey`](Survey) finds every tensor
 //! the spec asks for and checks names, types and shapes, reading headers and small tables only;
 //! `load` lays the weights out module by module, in the order they run; `workspace` allocates the
-//! activations once; `forward` then runs steps. [`Model::synthetic`] takes the same way with
+//! activations once; `probe` runs a first token to find damaged weights; `forward` then runs steps. [`Model::synthetic`] takes the same way with
 //! weights made in memory, for benchmarks. [`predict_memory`] stops after the survey.
 //!
 //! What must always hold: no weight is laid out before everything was checked; a file's pages are
@@ -39,6 +39,7 @@ mod head;
 mod load;
 mod memory;
 mod model;
+mod probe;
 mod progress;
 mod survey;
 pub mod synthetic;

@@ -88,9 +88,11 @@ pub(crate) fn assemble<B: Backend>(
     let ropes = spec.ropes.iter().map(|rope| backend.rope(rope, spec.context));
     let ropes = ropes.collect::<Result<_, _>>()?;
     let workspace = Workspace::new(&backend, &spec, options.step_tokens_max)?;
-    progress.report()?;
     let parts = Parts { embed, layers, head, ropes, workspace };
-    Ok(Model::new(spec, backend, parts, options.step_tokens_max, tally))
+    let mut model = Model::new(spec, backend, parts, options.step_tokens_max, tally);
+    model.probe()?;
+    progress.report()?;
+    Ok(model)
 }
 
 /// What modules are loaded through: a source, a backend to lay out for, and the books.

@@ -28,8 +28,6 @@ pub struct LinearFacts {
     pub stored_bytes: u64,
     /// Bytes of the bias as f32.
     pub bias_bytes: u64,
-    /// Tensors in the files that make it.
-    pub tensors: usize,
 }
 
 /// A checked checkpoint, as facts.
@@ -96,11 +94,7 @@ fn quant_config(spec: &ModelSpec) -> Option<serde_json::Value> {
 pub(crate) fn refuse_moe(spec: &ModelSpec) -> Result<(), ModelError> {
     match spec.layers.iter().position(|layer| matches!(layer.mlp, MlpSpec::Moe(_))) {
         None => Ok(()),
-        Some(layer) => Err(ModelError::UnsupportedBlock {
-            layer,
-            architecture: spec.architecture.clone(),
-            block: "mixture-of-experts",
-        }),
+        Some(layer) => Err(ModelError::UnsupportedBlock { layer, block: "mixture-of-experts" }),
     }
 }
 
@@ -120,7 +114,7 @@ pub(crate) fn survey(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<Survey
     }
     read_norm(checkpoint, &spec.final_norm, 1)?;
     let linears = spec.linear_specs().map(|(label, linear)| {
-        let loaded = load_linear(checkpoint, &request(linear, spec.quant.gptq_v2).view())?;
+        let loaded = load_linear(checkpoint, &request(linear, spec.quant.gptq_v2))?;
         Ok(facts(label, &loaded))
     });
     Ok(Survey {
@@ -137,7 +131,6 @@ fn facts(label: String, linear: &Linear<'_>) -> LinearFacts {
         params: linear.in_features() as u64 * linear.out_features() as u64,
         stored_bytes: linear.weight_bytes(),
         bias_bytes: linear.bias().map_or(0, |bias| 4 * bias.len() as u64),
-        tensors: linear.tensors().len(),
     }
 }
 
@@ -173,10 +166,10 @@ fn missing_linear(
     gptq_v2: bool,
 ) -> Result<Option<String>, ModelError> {
     let request = request(spec, gptq_v2);
-    if find_linear(checkpoint, &request.view()).is_some() {
+    if find_linear(checkpoint, &request).is_some() {
         return Ok(None);
     }
-    match load_linear(checkpoint, &request.view()) {
+    match load_linear(checkpoint, &request) {
         Err(error @ FormatError::Unsupported { .. }) => Err(error.into()),
         _ => Ok(spec.bases.first().cloned()),
     }

@@ -51,7 +51,7 @@ impl WeightSource for CheckpointSource {
         _usage: LinearUse,
         take: impl FnOnce(&Linear<'_>) -> Result<T, ModelError>,
     ) -> Result<T, ModelError> {
-        let linear = load_linear(&self.checkpoint, &request(spec, self.gptq_v2).view())?;
+        let linear = load_linear(&self.checkpoint, &request(spec, self.gptq_v2))?;
         let taken = take(&linear);
         for tensor in linear.tensors() {
             self.checkpoint.release(tensor);
@@ -93,37 +93,25 @@ impl AsRef<[u8]> for MappedTensor {
     }
 }
 
-/// A linear's request with what it borrows.
-pub(crate) struct OwnedRequest<'a> {
-    spec: &'a LinearSpec,
-    gptq_v2: bool,
-}
-
 /// What to ask the files for.
-pub(crate) fn request(spec: &LinearSpec, gptq_v2: bool) -> OwnedRequest<'_> {
-    OwnedRequest { spec, gptq_v2 }
-}
-
-impl OwnedRequest<'_> {
-    pub(crate) fn view(&self) -> LinearRequest<'_> {
-        let fused = self.spec.fused.as_ref().map(|fused| FusedPart {
-            base: &fused.base,
-            total_out: fused.total_out,
-            rows: &fused.rows,
-        });
-        LinearRequest {
-            bases: &self.spec.bases,
-            fused,
-            in_features: self.spec.in_features,
-            out_features: self.spec.out_features,
-            bias: match self.spec.bias {
-                BiasRule::Required => pagella_formats::BiasRule::Required,
-                BiasRule::Forbidden => pagella_formats::BiasRule::Forbidden,
-                BiasRule::IfPresent => pagella_formats::BiasRule::IfPresent,
-            },
-            transposed: self.spec.transposed,
-            gptq_v2: self.gptq_v2,
-        }
+pub(crate) fn request(spec: &LinearSpec, gptq_v2: bool) -> LinearRequest<'_> {
+    let fused = spec.fused.as_ref().map(|fused| FusedPart {
+        base: &fused.base,
+        total_out: fused.total_out,
+        rows: &fused.rows,
+    });
+    LinearRequest {
+        bases: &spec.bases,
+        fused,
+        in_features: spec.in_features,
+        out_features: spec.out_features,
+        bias: match spec.bias {
+            BiasRule::Required => pagella_formats::BiasRule::Required,
+            BiasRule::Forbidden => pagella_formats::BiasRule::Forbidden,
+            BiasRule::IfPresent => pagella_formats::BiasRule::IfPresent,
+        },
+        transposed: spec.transposed,
+        gptq_v2,
     }
 }
 

@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn every_word_is_read_whatever_the_number_of_threads() {
         let words: Vec<u64> = (0..LANES as u64 * 100).collect();
-        assert_eq!(sum(&words), words.iter().sum());
+        assert_eq!(sum(&words), words.iter().sum::<u64>());
         let bandwidth = Bandwidth { words, threads: 3 };
         assert!(bandwidth.measure(2) > 0.0);
     }

@@ -159,8 +159,8 @@ impl ChatStream<'_> {
     }
 
     /// Waits for the end of the answer.
-    pub fn finish(mut self) -> Result<Completion, EngineError> {
-        while let Some(event) = self.next() {
+    pub fn finish(self) -> Result<Completion, EngineError> {
+        for event in self {
             if let Some(completion) = event?.end {
                 return Ok(completion);
             }

@@ -24,7 +24,7 @@ pub enum Device {
 pub enum Math {
     /// Exact weights, f32 arithmetic; what results are compared with.
     Exact,
-    /// 16-bit integer activations: faster, and next to indistinguishable from exact.
+    /// 16-bit integer activations: less work, at a small error.
     #[default]
     Wide,
 }

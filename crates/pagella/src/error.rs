@@ -9,7 +9,7 @@ use pagella_formats::FormatError;
 use pagella_model::ModelError;
 use pagella_text::TextError;
 
-use crate::hub::{HubError, HubId};
+use crate::hub::HubError;
 
 /// Why a model could not be opened or run.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum Error {
     #[error("{id} is not in {}: fetch it with `pagella pull {id}`", cache.display())]
     NotPulled {
         /// The id.
-        id: HubId,
+        id: String,
         /// Where was looked.
         cache: PathBuf,
     },
@@ -88,10 +88,10 @@ pub enum Error {
     },
     /// The configuration is refused.
     #[error(transparent)]
-    Arch(#[from] ArchError),
+    Arch(Box<ArchError>),
     /// The weights are refused.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(Box<ModelError>),
     /// A file of tensors is refused.
     #[error(transparent)]
     Format(#[from] FormatError),
@@ -103,8 +103,28 @@ pub enum Error {
     Backend(#[from] BackendError),
     /// Generating failed.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(Box<EngineError>),
     /// The hub or its cache failed.
     #[error(transparent)]
     Hub(#[from] HubError),
+}
+
+// The three largest are boxed, so that results without an error stay small.
+
+impl From<ArchError> for Error {
+    fn from(error: ArchError) -> Self {
+        Error::Arch(Box::new(error))
+    }
+}
+
+impl From<ModelError> for Error {
+    fn from(error: ModelError) -> Self {
+        Error::Model(Box::new(error))
+    }
+}
+
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Self {
+        Error::Engine(Box::new(error))
+    }
 }

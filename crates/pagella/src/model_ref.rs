@@ -28,8 +28,8 @@ pub fn resolve_model(model: impl AsRef<OsStr>) -> Result<PathBuf, Error> {
     let name = model.to_string_lossy();
     if let Ok(id) = name.parse::<HubId>() {
         let cache = HubCache::from_env()?;
-        let found = cache.find(&id);
-        return found.ok_or_else(|| Error::NotPulled { id, cache: cache.root().to_owned() });
+        let absent = || Error::NotPulled { id: id.to_string(), cache: cache.root().to_owned() };
+        return cache.find(&id).ok_or_else(absent);
     }
     Err(Error::NoSuchModel { model: name.into_owned() })
 }

@@ -33,7 +33,6 @@ impl<B: Backend> MlpBlock<B> {
             MlpSpec::Moe(_) => {
                 return Err(ModelError::UnsupportedBlock {
                     layer: index,
-                    architecture: String::new(),
                     block: "mixture-of-experts",
                 });
             }

@@ -13,22 +13,26 @@ use crate::survey::Survey;
 use crate::weights::LinearUse;
 use crate::workspace::workspace_bytes;
 
-/// Memory of a process with no model: code, threads, tokenizer, allocator. Measured on Linux.
-const BASELINE_BYTES: u64 = 24 << 20;
+/// Memory of a process with no model: code, threads, allocator. Measured on Linux.
+const BASELINE_BYTES: u64 = 8 << 20;
 
-/// Pages that a mapped file keeps around the end of a tensor after its pages were handed back:
-/// half a block of 64 KiB on either side.
+/// Pages of a file that stay mapped around a linear's tensors after they were handed back: half a
+/// block of 64 KiB on either side.
 const UNRELEASED_BYTES: u64 = 64 << 10;
 
-/// What a page fault on a mapped file brings in: Linux maps 16 pages around the address.
-const FAULT_BYTES: u64 = 64 << 10;
+/// What a first touch of a mapped file can bring in: page caches hold files in blocks of up to
+/// 2 MiB and map a block as a whole. Measured on Linux, where 16 random rows brought in 31 MiB.
+const TOUCH_BYTES: u64 = 2 << 20;
+
+/// Bytes per input that a backend keeps of a linear's activations in its own order.
+const INPUT_BYTES: u64 = 4;
 
 /// What a model will need; nothing was read but headers and small tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryPrediction {
-    /// Weights, mapped tables, scratch without logits.
+    /// Weights, mapped tables, and scratch with one row of logits.
     pub report: MemoryReport,
-    /// Bytes of one row of logits.
+    /// Bytes of each further row of logits.
     pub logits_row_bytes: u64,
     /// What the process needs besides.
     pub baseline_bytes: u64,
@@ -37,6 +41,8 @@ pub struct MemoryPrediction {
     /// File pages that stay mapped after loading.
     leftover_bytes: u64,
     embed_row_bytes: u64,
+    /// The backend's copy of a step's activations.
+    input_bytes: u64,
     spec: ModelSpec,
 }
 
@@ -61,17 +67,20 @@ impl MemoryPrediction {
             tally.device_bytes += fact.stored_bytes + fact.bias_bytes;
             let in_files = leftover_bytes + fact.stored_bytes;
             load_peak_bytes = load_peak_bytes.max(tally.device_bytes + in_files);
-            leftover_bytes += fact.stored_bytes.min(UNRELEASED_BYTES * fact.tensors as u64);
+            leftover_bytes += fact.stored_bytes.min(UNRELEASED_BYTES);
         }
         let norms: u64 = spec.norm_specs().map(|(_, norm)| 4 * norm.params()).sum();
         tally.device_bytes += norms;
+        let widest = spec.linear_specs().map(|(_, linear)| linear.in_features).max().unwrap_or(0);
+        let logits_row_bytes = 4 * spec.vocab as u64;
         Self {
-            report: tally.report(workspace_bytes(spec, options.step_tokens_max)),
-            logits_row_bytes: 4 * spec.vocab as u64,
+            report: tally.report(workspace_bytes(spec, options.step_tokens_max) + logits_row_bytes),
+            logits_row_bytes,
             baseline_bytes: BASELINE_BYTES,
             load_peak_bytes: load_peak_bytes + norms,
             leftover_bytes,
             embed_row_bytes: survey.embed_row_bytes,
+            input_bytes: INPUT_BYTES * (options.step_tokens_max * widest) as u64,
             spec: spec.clone(),
         }
     }
@@ -88,13 +97,12 @@ impl MemoryPrediction {
 
     /// Largest memory of a run that fills a cache of `tokens` tokens.
     ///
-    /// One row of logits is counted; of the embedding, the rows that so many different tokens
-    /// would touch.
+    /// Of the embedding, the rows that so many different tokens would touch are counted.
     pub fn peak_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
-        let touched = tokens as u64 * self.embed_row_bytes.max(FAULT_BYTES);
+        let touched = tokens as u64 * self.embed_row_bytes.max(TOUCH_BYTES);
         let running = self.report.weights_bytes
             + self.report.scratch_bytes
-            + self.logits_row_bytes
+            + self.input_bytes
             + self.leftover_bytes
             + self.kv_bytes(format, tokens)
             + touched.min(self.report.mapped_bytes);

@@ -10,7 +10,7 @@ use pagella_model::{LoadOptions, Model, ModelError, predict_memory};
 
 use crate::directory::Tensor;
 use crate::families::{Case, case};
-use crate::reference::{Cache, ReferenceBackend};
+use crate::reference::ReferenceBackend;
 
 /// What loading says; the load must fail before the first module is announced.
 fn error(case: &Case) -> ModelError {
@@ -21,7 +21,7 @@ fn error(case: &Case) -> ModelError {
 
 fn error_of(dir: &Path, spec: &ModelSpec) -> ModelError {
     let announced = Cell::new(0);
-    let backend = ReferenceBackend { cache: Cache::F16 };
+    let backend = ReferenceBackend::ROUNDED;
     let options = LoadOptions::default();
     let loaded = Model::load(dir, spec.clone(), backend, &options, &mut |_| {
         announced.set(announced.get() + 1);
@@ -125,7 +125,7 @@ fn an_unexpected_bias_is_refused_and_a_zero_one_ignored() {
     case.tensors.push(Tensor::filled(name, &[160], 0.25));
     expect(&case, "unexpected_bias", &[name]);
     *case.tensors.last_mut().unwrap() = Tensor::filled(name, &[160], 0.0);
-    assert!(case.difference(ReferenceBackend { cache: Cache::Exact }) < 1e-3);
+    assert!(case.difference(ReferenceBackend::EXACT) < 1e-3);
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn step_tokens_have_a_range() {
     let case = case("llama-gqa");
     for step_tokens_max in [0, usize::MAX] {
         let options = LoadOptions { step_tokens_max };
-        let backend = ReferenceBackend { cache: Cache::F16 };
+        let backend = ReferenceBackend::ROUNDED;
         let loaded = Model::load(Path::new("."), case.spec.clone(), backend, &options, &mut |_| {
             ControlFlow::Continue(())
         });
@@ -229,5 +229,5 @@ fn tensors_that_nobody_asks_for_are_fine() {
     let mut odd = Tensor::filled("model.rotary_emb.inv_freq", &[8], 1.0);
     odd.dtype = Dtype::I32;
     case.tensors.push(odd);
-    assert!(case.difference(ReferenceBackend { cache: Cache::Exact }) < 1e-3);
+    assert!(case.difference(ReferenceBackend::EXACT) < 1e-3);
 }

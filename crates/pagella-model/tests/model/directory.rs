@@ -62,7 +62,6 @@ fn workspace() -> PathBuf {
 }
 
 /// Interop data beside the workspace, which users do not have; says so loudly when missing.
-#[allow(dead_code, reason = "only tests with a real backend need it")]
 pub fn shared(what: &str) -> Option<PathBuf> {
     let root =
         std::env::var_os("PAGELLA_SHARED").map_or(workspace().join("../shared"), PathBuf::from);
@@ -110,7 +109,6 @@ pub fn all_logits<B: Backend>(model: &mut Model<B>, ids: &[u32], chunk: usize) -
 }
 
 /// Index of the largest value, the first of equals.
-#[allow(dead_code, reason = "only tests with a real backend need it")]
 pub fn argmax(row: &[f32]) -> u32 {
     let mut best = 0;
     for (i, value) in row.iter().enumerate() {

@@ -6,14 +6,14 @@ use pagella_model::{Model, Tap};
 
 use crate::directory::{Tensor, all_logits, load_with};
 use crate::families::{Case, case};
-use crate::reference::{Cache, ReferenceBackend};
+use crate::reference::ReferenceBackend;
 
 const IDS: [u32; 5] = [3, 1, 4, 1, 5];
 
 fn model(case: &Case) -> Model<ReferenceBackend> {
     let dir = tempfile::tempdir().unwrap();
     case.write(dir.path());
-    load_with(dir.path(), case.spec.clone(), ReferenceBackend { cache: Cache::Exact }, 16).unwrap()
+    load_with(dir.path(), case.spec.clone(), ReferenceBackend::EXACT, 16).unwrap()
 }
 
 /// Hidden states of [`IDS`] at the taps.
@@ -271,6 +271,24 @@ fn plans_that_cannot_be_run_are_refused() {
     assert_eq!(code(&mut model, &mut kv, &[1], 0, &[Tap::Layer(3)]), "no_such_layer");
     let row = StepRow { ids: &[159; 16], past: 496, pages: &[0, 1], logits_last: 16 };
     model.forward(&StepPlan::new(&[row]).unwrap(), &mut kv).expect("the largest step that fits");
+}
+
+#[test]
+fn weights_that_are_not_finite_are_found_when_loading() {
+    for (name, place) in [
+        ("model.embed_tokens.weight", "in the embedding"),
+        ("model.layers.1.mlp.down_proj.weight", "after layer 1"),
+        ("lm_head.weight", "in the final norm or the head"),
+    ] {
+        let mut case = case("llama-gqa");
+        set(&mut case, name, |value| value * f32::INFINITY);
+        let dir = tempfile::tempdir().unwrap();
+        case.write(dir.path());
+        let backend = ReferenceBackend::ROUNDED;
+        let error = load_with(dir.path(), case.spec, backend, 16).map(drop).unwrap_err();
+        assert_eq!(error.code(), "not_finite");
+        assert!(error.to_string().contains(place), "{error}");
+    }
 }
 
 #[test]

@@ -5,9 +5,12 @@
 #[path = "../reference/mod.rs"]
 mod reference;
 
+mod cpu;
 mod directories;
 mod directory;
 mod families;
 mod forward;
+mod golden;
+mod invariance;
 mod progress;
 mod synthetic;

@@ -6,7 +6,7 @@ use pagella_arch::{BlockOrder, ModelSpec};
 use pagella_model::{LoadOptions, Model, ModelError};
 
 use crate::families::{Case, case};
-use crate::reference::{Cache, ReferenceBackend};
+use crate::reference::ReferenceBackend;
 
 /// One report, owned.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ fn reports(case: &Case, spec: ModelSpec, reports_max: usize) -> (Vec<Report>, Op
     let dir = tempfile::tempdir().unwrap();
     case.write(dir.path());
     let mut reports = Vec::new();
-    let backend = ReferenceBackend { cache: Cache::F16 };
+    let backend = ReferenceBackend::ROUNDED;
     let loaded = Model::load(dir.path(), spec, backend, &LoadOptions::default(), &mut |p| {
         reports.push(Report {
             modules: (p.modules_done, p.modules_total),

@@ -8,9 +8,9 @@ use pagella_formats::LinearKind;
 use pagella_model::{LoadOptions, Model, ModelError, SyntheticWeights, synthetic};
 
 use crate::directory::{all_logits, demo, load};
-use crate::reference::{Cache, ReferenceBackend};
+use crate::reference::ReferenceBackend;
 
-const BACKEND: ReferenceBackend = ReferenceBackend { cache: Cache::F16 };
+const BACKEND: ReferenceBackend = ReferenceBackend::ROUNDED;
 
 /// A small Qwen2: it has biases.
 fn spec(hidden: usize) -> ModelSpec {

@@ -23,10 +23,27 @@ pub enum Cache {
     Exact,
 }
 
+/// What a GPTQ weight is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gptq {
+    /// `f16((code − zero) · scale)`, as the formats crate defines it.
+    Rounded,
+    /// `(code − zero) · scale` in f32, as some programs compute it.
+    Unrounded,
+}
+
 /// The obvious backend.
 #[derive(Clone, Copy, Debug)]
 pub struct ReferenceBackend {
     pub cache: Cache,
+    pub gptq: Gptq,
+}
+
+impl ReferenceBackend {
+    /// Values as the formats and the cache define them.
+    pub const ROUNDED: Self = Self { cache: Cache::F16, gptq: Gptq::Rounded };
+    /// No rounding beyond what is stored, to compare with float32 programs.
+    pub const EXACT: Self = Self { cache: Cache::Exact, gptq: Gptq::Unrounded };
 }
 
 /// Rows of `width` values.
@@ -90,6 +107,17 @@ fn transposed(values: &[f16], in_features: usize, out_features: usize) -> Vec<f3
     (0..out_features).flat_map(column).collect()
 }
 
+/// GPTQ weights `[out, in]` without the rounding to binary16.
+fn unrounded(linear: &pagella_formats::GptqLinear<'_>) -> Vec<f32> {
+    let weight = |col: usize, row: usize| {
+        let group = linear.group_of_row[row] as usize;
+        let centred = f32::from(linear.code(row, col)) - f32::from(linear.zero(group, col));
+        centred * linear.scale(group, col).to_f32()
+    };
+    let rows = 0..linear.in_features;
+    linear.columns.iter().flat_map(|col| rows.clone().map(move |row| weight(col, row))).collect()
+}
+
 /// The position of every new token, with its row.
 fn positions(plan: &StepPlan) -> impl Iterator<Item = (usize, usize)> {
     (0..plan.rows()).flat_map(move |row| {
@@ -127,6 +155,7 @@ impl Backend for ReferenceBackend {
         let (in_features, out_features) = (source.in_features(), source.out_features());
         let rows = match source {
             Linear::Exl2(linear) => transposed(&linear.dequantize(), in_features, out_features),
+            Linear::Gptq(linear) if self.gptq == Gptq::Unrounded => unrounded(linear),
             Linear::Gptq(linear) => transposed(&linear.dequantize(), in_features, out_features),
             Linear::Plain(linear) => linear.rows_f32(),
         };

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::bandwidth::Bandwidth;
 use crate::flags::{ModelFlags, OutputFlags};
-use crate::machine::{Machine, peak_memory_bytes};
+use crate::machine::{Machine, peak_memory_bytes, reset_peak_memory};
 use crate::output::{self, LoadBar};
 use crate::usage::Usage;
 use measure::{Measured, Workload};
@@ -78,6 +78,8 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let machine = Machine::look();
     let threads = args.model_flags.threads.map_or(machine.cores, usize::from);
     let before = Bandwidth::new(&machine, threads)?.measure(BANDWIDTH_PASSES);
+    // The buffer that was just read is no memory of the model.
+    let peak_is_ours = reset_peak_memory();
     let started = Instant::now();
     let mut loaded = load(args)?;
     let load_seconds = started.elapsed().as_secs_f64();
@@ -88,9 +90,10 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         repetitions: args.repetitions as usize,
     };
     let measured = workload.measure(&mut loaded.session)?;
+    let peak_bytes = peak_memory_bytes().filter(|_| peak_is_ours);
     let after = Bandwidth::new(&machine, threads)?.measure(BANDWIDTH_PASSES);
     let bandwidth = before.max(after);
-    report(args, &Run { loaded, measured, bandwidth, threads, load_seconds, machine })
+    report(args, &Run { loaded, measured, bandwidth, threads, load_seconds, peak_bytes, machine })
 }
 
 /// Everything a report needs.
@@ -101,6 +104,8 @@ struct Run {
     bandwidth: f64,
     threads: usize,
     load_seconds: f64,
+    /// Largest memory while loading and measuring, where the system tells.
+    peak_bytes: Option<u64>,
     machine: Machine,
 }
 
@@ -175,7 +180,7 @@ fn report(args: &BenchArgs, run: &Run) -> Result<()> {
             "decode_gb_s": rate / 1e9,
             "bandwidth_share": rate / bandwidth,
             "load_seconds": run.load_seconds,
-            "peak_memory_bytes": peak_memory_bytes(),
+            "peak_memory_bytes": run.peak_bytes,
         }));
     }
     let fits_cache = run.machine.last_cache_bytes.is_some_and(|cache| weight_bytes < 2 * cache);
@@ -207,7 +212,7 @@ fn report(args: &BenchArgs, run: &Run) -> Result<()> {
                 100.0 * rate / bandwidth
             ),
         ),
-        ("peak memory", peak_memory_bytes().map_or("unknown".to_owned(), output::bytes)),
+        ("peak memory", run.peak_bytes.map_or("unknown".to_owned(), output::bytes)),
     ]);
     Ok(output::print(&text)?)
 }

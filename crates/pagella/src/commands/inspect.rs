@@ -244,7 +244,7 @@ impl Findings {
             (
                 "with these flags",
                 format!(
-                    "{} ({} cache of {} tokens)",
+                    "{} and the tokenizer ({} cache of {} tokens)",
                     output::bytes(self.prediction.peak_bytes(self.cache, self.cache_tokens)),
                     self.cache.name(),
                     self.cache_tokens

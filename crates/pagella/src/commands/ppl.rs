@@ -56,19 +56,18 @@ pub struct PplArgs {
 /// Runs the command.
 pub fn run(args: &PplArgs) -> Result<()> {
     let windows = windows(args)?;
-    let mut comparison = None;
+    let longest = windows.iter().map(Vec::len).max().unwrap_or(0);
+    anyhow::ensure!(longest >= 2, "there are fewer than two tokens: give a longer text");
+    let mut session = load(args, longest)?.session;
     let mut scored = Vec::new();
-    if let Some(longest) = windows.iter().map(Vec::len).max() {
-        let mut session = load(args, longest)?.session;
-        for window in &windows {
-            ids::check_vocab(window, session.spec().vocab)?;
-            scored.extend(match (args.prefill, args.steps) {
-                (Some(prefill), Some(steps)) => score_steps(&mut session, window, prefill, steps)?,
-                _ => score(&mut session, window)?,
-            });
-        }
+    for window in &windows {
+        ids::check_vocab(window, session.spec().vocab)?;
+        scored.extend(match (args.prefill, args.steps) {
+            (Some(prefill), Some(steps)) => score_steps(&mut session, window, prefill, steps)?,
+            _ => score(&mut session, window)?,
+        });
     }
-    anyhow::ensure!(!scored.is_empty(), "there are fewer than two tokens: give a longer text");
+    let mut comparison = None;
     if let Some(path) = &args.expect {
         let steps = args.prefill.map(|prefill| (prefill, args.model_flags.cache));
         let reference = Reference::read(path, args.prefix.as_deref(), steps, scored.len())?;
@@ -87,7 +86,8 @@ fn windows(args: &PplArgs) -> Result<Vec<Vec<u32>>> {
     };
     let builder = args.model_flags.builder(&args.model, Math::Exact);
     let dir = builder.dir()?;
-    let capacity = builder.spec(&dir)?.context.min(builder.cache_tokens_for(&builder.spec(&dir)?));
+    let spec = builder.spec(&dir)?;
+    let capacity = spec.context.min(builder.cache_tokens_for(&spec));
     let text_ids = ids::of_text(path, &dir)?;
     // Scoring n tokens needs a context of n - 1.
     Ok(text_ids.chunks(capacity + 1).filter(|w| w.len() > 1).map(<[u32]>::to_vec).collect())
@@ -97,13 +97,17 @@ fn load(args: &PplArgs, longest: usize) -> Result<pagella::LoadedModel> {
     let mut bar = LoadBar::new(args.output.json);
     let mut builder = args.model_flags.builder(&args.model, Math::Exact);
     if args.model_flags.cache_tokens.is_none() {
-        builder = builder.cache_tokens(longest.max(2) - 1);
+        builder = builder.cache_tokens(longest - 1);
     }
     Ok(builder.load(&mut |progress| bar.update(progress))?)
 }
 
 fn report(args: &PplArgs, scored: &[ScoredToken], comparison: Option<&Comparison>) -> Result<()> {
     let nll = -scored.iter().map(|token| token.logprob).sum::<f64>() / scored.len() as f64;
+    anyhow::ensure!(
+        nll.is_finite(),
+        "the model gave values that are not numbers: the weights are damaged or overflow"
+    );
     let ppl = nll.exp();
     if !args.output.json {
         let mut facts = vec![

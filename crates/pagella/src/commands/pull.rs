@@ -22,6 +22,9 @@ pub struct PullArgs {
     /// Address of the hub [default: https://huggingface.co]
     #[arg(long, value_name = "URL", env = "HF_ENDPOINT")]
     endpoint: Option<String>,
+    /// Give up after this many attempts in a row without a new byte
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    attempts: u16,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -29,7 +32,8 @@ pub struct PullArgs {
 /// Runs the command.
 pub fn run(args: &PullArgs) -> Result<()> {
     let cache = HubCache::from_env()?;
-    let mut options = PullOptions::from_env();
+    let mut options =
+        PullOptions { attempts: usize::from(args.attempts), ..PullOptions::from_env() };
     if let Some(endpoint) = &args.endpoint {
         options.endpoint = endpoint.clone();
     }

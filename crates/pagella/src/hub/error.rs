@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::HubId;
-
 /// Why a model could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -38,7 +36,7 @@ pub enum HubError {
     #[error("{id} has no {missing}: it is not a model that Pagella can run{hint}")]
     NotAModel {
         /// The repository.
-        id: HubId,
+        id: String,
         /// What was looked for.
         missing: &'static str,
         /// A likely reason.

@@ -5,8 +5,10 @@
 
 mod cache;
 mod client;
+mod download;
 mod error;
 mod id;
+mod place;
 mod pull;
 
 pub use cache::HubCache;

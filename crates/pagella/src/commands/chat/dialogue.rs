@@ -146,6 +146,7 @@ impl Dialogue {
     }
 
     fn edit(&mut self, text: String, input: &mut Input) -> Result<()> {
+        let before = self.chat.turns().to_vec();
         let Some(question) = self.chat.undo() else {
             self.say("there is no question to change");
             return Ok(());
@@ -157,7 +158,8 @@ impl Dialogue {
                 self.ask(&changed)
             }
             None => {
-                self.say("give the new question: /edit TEXT");
+                self.chat.set_turns(before);
+                self.say("nothing was changed: /edit TEXT gives the new question");
                 Ok(())
             }
         }

@@ -1,0 +1,95 @@
+//! Attention by the textbook, in f64.
+
+use pagella_arch::{RopeSpec, RopeStyle};
+
+use super::super::reference::{norm_head, softcap, widen};
+use super::Scene;
+use super::scene::Output;
+use crate::NormWeights;
+
+/// Rotated queries and attention of one sequence, token by token. `store` is what the cache does
+/// to an element of a key or value.
+pub(in super::super) fn attention(
+    scene: &Scene,
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    store: impl Fn(f64) -> f64,
+) -> Output<f64> {
+    let op = &scene.op;
+    let dim = op.head_dim;
+    let tokens = q.len() / (op.heads * dim);
+    let q_norm = scene.qk_norm.as_ref().map(|(q, _)| q);
+    let k_norm = scene.qk_norm.as_ref().map(|(_, k)| k);
+    let q = prepare(scene, op.heads, q, q_norm, scene.rope.as_ref());
+    let k = prepare(scene, op.kv_heads, k, k_norm, scene.rope.as_ref());
+    let v = prepare(scene, op.kv_heads, v, None, None);
+    let k: Vec<f64> = k.into_iter().map(&store).collect();
+    let v: Vec<f64> = v.into_iter().map(&store).collect();
+
+    let mut out = Vec::with_capacity(q.len());
+    for token in 0..tokens {
+        let first = op.window.map_or(0, |window| (token + 1).saturating_sub(window));
+        for head in 0..op.heads {
+            let kv_head = head / (op.heads / op.kv_heads);
+            let of = |key: usize| (key * op.kv_heads + kv_head) * dim;
+            let query = &q[(token * op.heads + head) * dim..][..dim];
+            let score = |key: usize| {
+                let dot: f64 = query.iter().zip(&k[of(key)..][..dim]).map(|(a, b)| a * b).sum();
+                softcap(f64::from(op.scale) * dot, op.softcap)
+            };
+            let scores: Vec<f64> = (first..=token).map(score).collect();
+            let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = scores.iter().map(|s| (s - top).exp()).sum();
+            let mut average = vec![0.0; dim];
+            for (key, score) in (first..=token).zip(&scores) {
+                let weight = (score - top).exp() / sum;
+                let value = &v[of(key)..][..dim];
+                average.iter_mut().zip(value).for_each(|(a, v)| *a += weight * v);
+            }
+            out.extend(average);
+        }
+    }
+    Output { q, out }
+}
+
+/// Clip, norm and rotation of all heads of all tokens.
+fn prepare(
+    scene: &Scene,
+    heads: usize,
+    x: &[f32],
+    norm: Option<&NormWeights>,
+    rope: Option<&RopeSpec>,
+) -> Vec<f64> {
+    let mut x = widen(x);
+    for (index, head) in x.chunks_mut(scene.op.head_dim).enumerate() {
+        if let Some(limit) = scene.op.clip_qkv.map(f64::from) {
+            head.iter_mut().for_each(|x| *x = x.clamp(-limit, limit));
+        }
+        if let Some(norm) = norm {
+            let normed = norm_head(norm, index % heads, head);
+            head.copy_from_slice(&normed);
+        }
+        if let Some(rope) = rope {
+            rotate(rope, index / heads, head);
+        }
+    }
+    x
+}
+
+/// Angles are products in f32, as models were trained with; all else is f64.
+fn rotate(rope: &RopeSpec, position: usize, head: &mut [f64]) {
+    let pairs = rope.inv_freq.len();
+    let factor = f64::from(rope.attention_factor);
+    for (i, frequency) in rope.inv_freq.iter().enumerate() {
+        let angle = (position as f32 + rope.position_offset as f32) * frequency;
+        let (sin, cos) = f64::from(angle).sin_cos();
+        let (first, second) = match rope.style {
+            RopeStyle::Neox => (i, i + pairs),
+            RopeStyle::GptJ => (2 * i, 2 * i + 1),
+        };
+        let (a, b) = (head[first], head[second]);
+        head[first] = factor * (a * cos - b * sin);
+        head[second] = factor * (b * cos + a * sin);
+    }
+}

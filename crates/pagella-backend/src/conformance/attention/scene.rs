@@ -1,0 +1,230 @@
+//! Sequences that grow step by step in a paged cache, on any backend.
+
+use pagella_arch::RopeSpec;
+
+use super::super::fixture::{download, poisoned, step_of, text, upload};
+use super::super::noise;
+use crate::{
+    AttentionOp, Backend, BackendError, KvFormat, KvLayer, KvSpec, NormWeights, PAGE_TOKENS,
+    StepRow,
+};
+
+/// Pages of every scene's cache.
+const PAGES: usize = 8;
+
+/// Positions that rotary tables are made for.
+const CONTEXT: usize = 1024;
+
+/// An attention layer and what happens in it.
+#[derive(Clone)]
+pub(in super::super) struct Scene {
+    pub(in super::super) op: AttentionOp,
+    /// Norms of query and key heads.
+    pub(in super::super) qk_norm: Option<(NormWeights, NormWeights)>,
+    pub(in super::super) rope: Option<RopeSpec>,
+    pub(in super::super) format: KvFormat,
+    pub(in super::super) sequences: Vec<Sequence>,
+    /// Rows of every step: sequence and number of new tokens.
+    pub(in super::super) steps: Vec<Vec<(usize, usize)>>,
+}
+
+/// A sequence: what it is made of, where it lies.
+#[derive(Clone)]
+pub(in super::super) struct Sequence {
+    pub(in super::super) seed: u64,
+    /// Physical pages, in order.
+    pub(in super::super) pages: Vec<u32>,
+}
+
+/// New tokens of one row, and where they go.
+pub(in super::super) struct Row<'a> {
+    /// `[tokens, heads · head_dim]`.
+    pub(in super::super) q: &'a [f32],
+    /// `[tokens, kv_heads · head_dim]`.
+    pub(in super::super) k: &'a [f32],
+    /// Same shape.
+    pub(in super::super) v: &'a [f32],
+    pub(in super::super) past: usize,
+    pub(in super::super) pages: &'a [u32],
+}
+
+/// What came out for some tokens, `[tokens, heads · head_dim]` each.
+#[derive(Default)]
+pub(in super::super) struct Output<T> {
+    /// Queries after clip, norm and rotation.
+    pub(in super::super) q: Vec<T>,
+    /// Attention.
+    pub(in super::super) out: Vec<T>,
+}
+
+impl Scene {
+    /// Sequences with these pages, in an F16 cache, without norm and rotation.
+    pub(in super::super) fn new(
+        heads: usize,
+        kv_heads: usize,
+        head_dim: usize,
+        pages: Vec<Vec<u32>>,
+        steps: Vec<Vec<(usize, usize)>>,
+    ) -> Self {
+        let op = AttentionOp {
+            layer: 2,
+            heads,
+            kv_heads,
+            head_dim,
+            scale: 1.0 / (head_dim as f32).sqrt(),
+            softcap: None,
+            window: None,
+            clip_qkv: None,
+        };
+        let sequence = |(seed, pages)| Sequence { seed, pages };
+        let sequences = (100..).step_by(10).zip(pages).map(sequence).collect();
+        Scene { op, qk_norm: None, rope: None, format: KvFormat::F16, sequences, steps }
+    }
+
+    /// A cache whose pages are full of NaN, as memory that was used before may be. Layers 0 and 2
+    /// fit the scene, the one between does not.
+    pub(in super::super) fn cache<B: Backend>(&self, backend: &B) -> Result<B::Kv, String> {
+        let mut kv = self.undefined_cache(backend).map_err(text)?;
+        for layer in [0, 2] {
+            let op = AttentionOp { layer, clip_qkv: None, ..self.op.clone() };
+            fill_with_nan(backend, &op, &mut kv)?;
+        }
+        Ok(kv)
+    }
+
+    /// A cache as the backend allocates it; an error where it does not have the format.
+    pub(in super::super) fn undefined_cache<B: Backend>(
+        &self,
+        backend: &B,
+    ) -> Result<B::Kv, BackendError> {
+        let layer = KvLayer { kv_heads: self.op.kv_heads, head_dim: self.op.head_dim };
+        let between = KvLayer { kv_heads: 3, head_dim: 32 };
+        let layers = vec![layer, between, layer];
+        backend.kv(&KvSpec { layers, format: self.format, pages: PAGES })
+    }
+
+    /// The scene's layer on a backend.
+    pub(in super::super) fn layer<B: Backend>(&self, backend: &B) -> Result<Layer<'_, B>, String> {
+        let norm = |weights: &NormWeights| backend.norm(weights.clone()).map_err(text);
+        let norms = self.qk_norm.as_ref().map(|(q, k)| Ok::<_, String>((norm(q)?, norm(k)?)));
+        let rope = self.rope.as_ref().map(|rope| backend.rope(rope, CONTEXT).map_err(text));
+        Ok(Layer { op: &self.op, qk_norm: norms.transpose()?, rope: rope.transpose()? })
+    }
+
+    /// Queries, keys and values of a sequence over all steps. Keys and values have more digits
+    /// than any cache format.
+    pub(in super::super) fn inputs(&self, index: usize) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+        let rows = self.steps.iter().flatten().filter(|(sequence, _)| *sequence == index);
+        let tokens: usize = rows.map(|(_, tokens)| tokens).sum();
+        let seed = self.sequences[index].seed;
+        let width = tokens * self.op.head_dim;
+        (
+            noise::halves(seed, width * self.op.heads, 1.0),
+            noise::gaussian(seed + 1, width * self.op.kv_heads),
+            noise::gaussian(seed + 2, width * self.op.kv_heads),
+        )
+    }
+
+    /// Runs all steps; one output per sequence.
+    pub(in super::super) fn run<B: Backend>(
+        &self,
+        backend: &B,
+        kv: &mut B::Kv,
+    ) -> Result<Vec<Output<f32>>, String> {
+        let inputs: Vec<_> = (0..self.sequences.len()).map(|i| self.inputs(i)).collect();
+        let mut past = vec![0; self.sequences.len()];
+        let mut outputs: Vec<Output<f32>> = past.iter().map(|_| Output::default()).collect();
+        let (q_width, kv_width) =
+            (self.op.heads * self.op.head_dim, self.op.kv_heads * self.op.head_dim);
+        let layer = self.layer(backend)?;
+        for step in &self.steps {
+            let row = |&(index, tokens): &(usize, usize)| {
+                let (q, k, v) = &inputs[index];
+                let span = past[index]..past[index] + tokens;
+                Row {
+                    q: &q[span.start * q_width..span.end * q_width],
+                    k: &k[span.start * kv_width..span.end * kv_width],
+                    v: &v[span.start * kv_width..span.end * kv_width],
+                    past: span.start,
+                    pages: &self.sequences[index].pages,
+                }
+            };
+            let rows: Vec<Row<'_>> = step.iter().map(row).collect();
+            let found = layer.run(backend, &rows, kv)?;
+            for ((index, tokens), found) in step.iter().zip(found) {
+                outputs[*index].q.extend(found.q);
+                outputs[*index].out.extend(found.out);
+                past[*index] += tokens;
+            }
+        }
+        Ok(outputs)
+    }
+}
+
+/// Norms and rotary table of a scene on a backend.
+pub(in super::super) struct Layer<'a, B: Backend> {
+    op: &'a AttentionOp,
+    qk_norm: Option<(B::Norm, B::Norm)>,
+    rope: Option<B::Rope>,
+}
+
+impl<B: Backend> Layer<'_, B> {
+    /// Runs one step of these rows; one output per row.
+    pub(in super::super) fn run(
+        &self,
+        backend: &B,
+        rows: &[Row<'_>],
+        kv: &mut B::Kv,
+    ) -> Result<Vec<Output<f32>>, String> {
+        let op = self.op;
+        let (q_width, kv_width) = (op.heads * op.head_dim, op.kv_heads * op.head_dim);
+        let concat = |part: fn(&Row<'_>) -> Vec<f32>| rows.iter().flat_map(part).collect();
+        let (all_q, all_k, all_v): (Vec<f32>, Vec<f32>, Vec<f32>) = (
+            concat(|row| row.q.to_vec()),
+            concat(|row| row.k.to_vec()),
+            concat(|row| row.v.to_vec()),
+        );
+        let mut q = upload(backend, q_width, &all_q)?;
+        let mut k = upload(backend, kv_width, &all_k)?;
+        let mut v = upload(backend, kv_width, &all_v)?;
+        let tokens = all_q.len() / q_width;
+        let ids = vec![0; tokens];
+        let step_row = |row: &Row<'_>| row.q.len() / q_width;
+        let counts: Vec<usize> = rows.iter().map(step_row).collect();
+        let step_rows: Vec<StepRow<'_>> = rows
+            .iter()
+            .zip(&counts)
+            .map(|(row, &count)| StepRow {
+                ids: &ids[..count],
+                past: row.past,
+                pages: row.pages,
+                logits_last: 0,
+            })
+            .collect();
+        let step = step_of(backend, &step_rows)?;
+        let (norms, rope) = (self.qk_norm.as_ref().map(|(q, k)| (q, k)), self.rope.as_ref());
+        backend.append(&step, op, norms, rope, &mut q, &mut k, &mut v, kv).map_err(text)?;
+        let mut out = poisoned(backend, tokens, q_width)?;
+        backend.attend(&step, op, &q, kv, &mut out).map_err(text)?;
+
+        let mut q = download(backend, &q, tokens)?.into_iter();
+        let mut out = download(backend, &out, tokens)?.into_iter();
+        let mut take = |count: usize| Output {
+            q: q.by_ref().take(count * q_width).collect(),
+            out: out.by_ref().take(count * q_width).collect(),
+        };
+        Ok(counts.into_iter().map(&mut take).collect())
+    }
+}
+
+/// Appends NaN to every page of a layer.
+fn fill_with_nan<B: Backend>(backend: &B, op: &AttentionOp, kv: &mut B::Kv) -> Result<(), String> {
+    let tokens = PAGES * PAGE_TOKENS;
+    let ids = vec![0; tokens];
+    let pages: Vec<u32> = (0..PAGES as u32).collect();
+    let row = StepRow { ids: &ids, past: 0, pages: &pages, logits_last: 0 };
+    let step = step_of(backend, &[row])?;
+    let nan = |heads: usize| poisoned(backend, tokens, heads * op.head_dim);
+    let (mut q, mut k, mut v) = (nan(op.heads)?, nan(op.kv_heads)?, nan(op.kv_heads)?);
+    backend.append(&step, op, None, None, &mut q, &mut k, &mut v, kv).map_err(text)
+}

@@ -1,0 +1,15 @@
+//! The command as a user runs it: the built binary, on the demo model.
+
+// Helpers of tests fail by panicking, like the tests themselves.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+mod bench;
+mod chat;
+mod golden;
+mod hostile;
+mod ppl;
+mod pull;
+mod report;
+mod run;
+mod support;
+mod usage;
