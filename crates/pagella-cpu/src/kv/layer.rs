@@ -1,6 +1,7 @@
 //! The pages of one layer, in any format.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use pagella_backend::{BackendError, KvFormat, KvLayer, PAGE_TOKENS};
 
@@ -8,7 +9,7 @@ use super::code::{Bits, ROTATION, SCALED, UNROTATE, rotate_row};
 use super::f16;
 use super::f32;
 use super::plane::{Order, Plane};
-use super::quantized::{KeyPanel, Slot, ValuePanel, unrotate_keys};
+use super::quantized::{KeyPanel, Panel, Slot, ValuePanel, unrotate_keys};
 use crate::simd::{Isa, LANES};
 
 thread_local! {
@@ -157,13 +158,40 @@ impl LayerPages {
         } else if self.is_f16() {
             self.widen_f16(isa, page, head, tokens, keys, values);
         } else if self.is_rotated() {
-            let step = self.head_dim;
-            isa.run(KeyPanel(self.slot(&self.keys, page, head, tokens), keys));
-            let slot = self.slot(&self.values, page, head, tokens);
-            isa.run(ValuePanel { slot, panel: values, step });
+            self.decode_keys(isa, page, head, 0..tokens, keys, PAGE_TOKENS);
+            self.decode_values(isa, page, head, 0..tokens, values, self.head_dim);
         } else {
             self.decode_pair(isa, page, head, tokens, keys, values);
         }
+    }
+
+    /// Decodes `tokens`, from a multiple of 16 on, of a quantised head and page into
+    /// `[D][step]`, still rotated.
+    pub(crate) fn decode_keys(
+        &self,
+        isa: Isa,
+        page: usize,
+        head: usize,
+        tokens: Range<usize>,
+        panel: &mut [f32],
+        step: usize,
+    ) {
+        let slot = self.slot(&self.keys, page, head, tokens);
+        isa.run(KeyPanel(Panel { slot, panel, step }));
+    }
+
+    /// The same for values, into `[tokens][step]`.
+    pub(crate) fn decode_values(
+        &self,
+        isa: Isa,
+        page: usize,
+        head: usize,
+        tokens: Range<usize>,
+        panel: &mut [f32],
+        step: usize,
+    ) {
+        let slot = self.slot(&self.values, page, head, tokens);
+        isa.run(ValuePanel(Panel { slot, panel, step }));
     }
 
     fn widen_f16(
@@ -194,7 +222,7 @@ impl LayerPages {
     }
 
     /// A slot of a quantised store.
-    fn slot(&self, store: &Store, page: usize, head: usize, tokens: usize) -> Slot {
+    fn slot(&self, store: &Store, page: usize, head: usize, tokens: Range<usize>) -> Slot {
         let (bits, scales) = match &store.code {
             Some((bits, scales)) => (*bits, scales.slot_ptr(page, head)),
             None => unreachable!("binary16 slots have no codes"),
@@ -219,13 +247,13 @@ impl LayerPages {
             pair.resize(pair.len().max(step * PAGE_TOKENS), 0.0);
             let pair = &mut pair[..step * PAGE_TOKENS];
             for (i, half) in pair.chunks_exact_mut(width * PAGE_TOKENS).enumerate() {
-                isa.run(KeyPanel(self.slot(&self.keys, page, first + i, tokens), half));
+                self.decode_keys(isa, page, first + i, 0..tokens, half, PAGE_TOKENS);
             }
             unrotate_keys(pair, tokens);
             keys.copy_from_slice(&pair[odd * width * PAGE_TOKENS..][..width * PAGE_TOKENS]);
             for i in 0..2 {
-                let slot = self.slot(&self.values, page, first + i, tokens);
-                isa.run(ValuePanel { slot, panel: &mut pair[i * width..], step });
+                let half = &mut pair[i * width..];
+                self.decode_values(isa, page, first + i, 0..tokens, half, step);
             }
             for (row, out) in
                 pair.chunks_exact_mut(step).zip(values.chunks_exact_mut(width)).take(tokens)

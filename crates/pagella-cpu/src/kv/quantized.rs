@@ -6,6 +6,8 @@
 //! where byte `i` of 32 elements has element `i` low and element `16 + i` high. Scales are
 //! `[D/32][256]` binary16 in both.
 
+use std::ops::Range;
+
 use pagella_backend::PAGE_TOKENS;
 
 use super::code::{Bits, Encoded, ROTATION, SCALED};
@@ -77,15 +79,23 @@ impl SlotMut {
 }
 
 /// One slot to read.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Slot {
     pub(super) codes: *const u8,
     pub(super) scales: *const u16,
     pub(super) bits: Bits,
     /// Elements per head, a multiple of 32.
     pub(super) width: usize,
-    /// Tokens wanted; a few more may be decoded, whatever they hold.
-    pub(super) tokens: usize,
+    /// Tokens wanted, from a multiple of 16 on; the vector with the last one is decoded as a whole,
+    /// whatever it holds.
+    pub(super) tokens: Range<usize>,
+}
+
+/// Decodes a slot into rows of `step` elements, still rotated.
+pub(super) struct Panel<'a> {
+    pub(super) slot: Slot,
+    pub(super) panel: &'a mut [f32],
+    pub(super) step: usize,
 }
 
 /// `(code − half) · scale`, which is exact: 8 bits times 11.
@@ -98,16 +108,18 @@ unsafe fn value<S: Simd>(code: S::I, scale: S::F, zero: S::F) -> S::F {
     unsafe { S::fma(S::to_f(code), scale, zero) }
 }
 
-/// Decodes keys into `[width][256]`, still rotated.
-pub(super) struct KeyPanel<'a>(pub(super) Slot, pub(super) &'a mut [f32]);
+/// Keys: `[width][step]`, tokens innermost.
+pub(super) struct KeyPanel<'a>(pub(super) Panel<'a>);
 
 impl Kernel for KeyPanel<'_> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let KeyPanel(slot, panel) = self;
-        assert!(panel.len() >= slot.width * PAGE_TOKENS, "the panel holds the keys");
-        let vectors = slot.tokens.div_ceil(LANES);
+        let Panel { slot, panel, step } = self.0;
+        let Range { start, end } = slot.tokens;
+        let fits =
+            panel.len() >= slot.width * step && (end - start).next_multiple_of(LANES) <= step;
+        assert!(fits, "the panel holds the keys");
         let panel = panel.as_mut_ptr();
         // SAFETY: words and scales are in the slot, rows in the panel.
         unsafe {
@@ -116,15 +128,17 @@ impl Kernel for KeyPanel<'_> {
             for word in 0..slot.width / per_word {
                 let words = slot.codes.cast::<u32>().add(word * PAGE_TOKENS);
                 let scales = slot.scales.add(word * per_word / SCALED * PAGE_TOKENS);
-                for lane in (0..vectors * LANES).step_by(LANES) {
+                for lane in (start..end).step_by(LANES) {
+                    // What is decoded next: the tokens after these, or the next row.
+                    S::prefetch(words.wrapping_add(lane + end - start).cast());
                     let scale = S::load_f16(scales.add(lane));
                     let zero = S::mul(scale, S::splat(-slot.bits.half()));
                     let w = S::load_i(words.add(lane));
-                    let row = panel.add(word * per_word * PAGE_TOKENS + lane);
+                    let row = panel.add(word * per_word * step + lane - start);
                     macro_rules! put {
                         ($($element:literal: $code:expr),*) => {
                             $(S::store(
-                                row.add($element * PAGE_TOKENS),
+                                row.add($element * step),
                                 value::<S>(S::and($code, mask), scale, zero),
                             );)*
                         };
@@ -141,34 +155,33 @@ impl Kernel for KeyPanel<'_> {
     }
 }
 
-/// Decodes values into `[256][step]`, still rotated.
-pub(super) struct ValuePanel<'a> {
-    pub(super) slot: Slot,
-    pub(super) panel: &'a mut [f32],
-    pub(super) step: usize,
-}
+/// Values: `[tokens][step]`, elements innermost.
+pub(super) struct ValuePanel<'a>(pub(super) Panel<'a>);
 
 impl Kernel for ValuePanel<'_> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let ValuePanel { slot, panel, step } = self;
-        let end = slot.tokens.saturating_sub(1) * step + slot.width;
-        assert!(panel.len() >= end && step >= slot.width, "the panel holds the values");
+        let Panel { slot, panel, step } = self.0;
+        let Range { start, end } = slot.tokens;
+        let last = (end - start).saturating_sub(1) * step + slot.width;
+        assert!(panel.len() >= last && step >= slot.width, "the panel holds the values");
         let panel = panel.as_mut_ptr();
+        let ahead = slot.bits.bytes((end - start) * slot.width);
         // SAFETY: rows and scales are in the slot, rows in the panel.
         unsafe {
             // Sixteen tokens at a time: their rows stay in the nearest cache.
-            for first in (0..slot.tokens).step_by(LANES) {
+            for first in (start..end).step_by(LANES) {
                 for block in 0..slot.width / SCALED {
                     let mut scales = [0.0f32; LANES];
                     let source = slot.scales.add(block * PAGE_TOKENS + first);
                     S::store(scales.as_mut_ptr(), S::load_f16(source));
-                    for (token, scale) in (first..slot.tokens).zip(scales) {
+                    for (token, scale) in (first..end).zip(scales) {
                         let zero = S::splat(-slot.bits.half() * scale);
                         let scale = S::splat(scale);
                         let codes =
                             slot.codes.add(slot.bits.bytes(token * slot.width + block * SCALED));
+                        S::prefetch(codes.wrapping_add(ahead));
                         let (low, high) = match slot.bits {
                             Bits::Eight => (S::load_u8(codes), S::load_u8(codes.add(LANES))),
                             Bits::Four => {
@@ -176,7 +189,7 @@ impl Kernel for ValuePanel<'_> {
                                 (S::and(both, S::splat_i(0xF)), S::shr::<4>(both))
                             }
                         };
-                        let row = panel.add(token * step + block * SCALED);
+                        let row = panel.add((token - start) * step + block * SCALED);
                         S::store(row, value::<S>(low, scale, zero));
                         S::store(row.add(LANES), value::<S>(high, scale, zero));
                     }

@@ -6,14 +6,17 @@
 //! Spans are merged in ascending order. A masked token is an exact 0 and never moves the maximum;
 //! pages that are masked as a whole are skipped.
 //!
+//! - `shape`: sizes that all of a call shares;
 //! - `tile`: which queries are worked on together, and what they see;
-//! - `span`: one page of one tile, made of the kernels in `product` and `softmax`;
+//! - `span`, `slice`: one page of one tile, made of the kernels in `product` and `softmax`;
 //! - `merge`: spans put together;
 //! - `scratch`: memory that a thread keeps between calls.
 
 mod merge;
 mod product;
 mod scratch;
+mod shape;
+mod slice;
 mod softmax;
 mod span;
 mod tile;
@@ -24,7 +27,8 @@ use pagella_backend::{AttentionOp, BackendError, StepPlan};
 
 use self::merge::{absorb, clear, finish};
 use self::scratch::with_scratch;
-use self::span::{Span, Spans};
+use self::shape::Spans;
+use self::span::Span;
 use self::tile::{Tile, cut};
 use crate::Tensor;
 use crate::kv::code::{UNROTATE, rotate_row};

@@ -62,6 +62,8 @@ pub(super) struct Product<E> {
     pub(super) columns: usize,
     pub(super) out: *mut f32,
     pub(super) out_step: usize,
+    /// Whether the chains go on from what `out` holds.
+    pub(super) resume: bool,
     /// What is needed next; fetched bit by bit, as many bytes as B has.
     pub(super) ahead: *const u8,
 }
@@ -167,6 +169,14 @@ impl<E: Element> Product<E> {
         // SAFETY: indices stay below `depth`, `R` and `columns`.
         unsafe {
             let mut sums = [[S::splat(0.0); C]; R];
+            let out = |r: usize, c: usize| self.out.add(r * self.out_step + (column + c) * LANES);
+            if self.resume {
+                for r in 0..R {
+                    for c in 0..C {
+                        sums[r][c] = S::load(out(r, c));
+                    }
+                }
+            }
             let mut b = self.b.add(column * LANES);
             let mut a = self.a;
             let mut ahead = self.ahead.wrapping_add(column * self.depth * LANES * 2);
@@ -192,7 +202,7 @@ impl<E: Element> Product<E> {
             }
             for r in 0..R {
                 for c in 0..C {
-                    S::store(self.out.add(r * self.out_step + (column + c) * LANES), sums[r][c]);
+                    S::store(out(r, c), sums[r][c]);
                 }
             }
         }

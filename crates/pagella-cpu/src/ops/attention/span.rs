@@ -1,102 +1,34 @@
 //! One page of one tile: scores, softmax, weighted values.
 //!
 //! A few queries read a binary16 page as it is stored. Many first widen it to f32 panels in the
-//! cache: keys `[D][256]`, values `[256][padded D]`. Both ways give the same bits. Quantised pages
-//! are always decoded into panels; where these stay rotated, so are the queries and the output.
+//! cache: keys `[D][256]`, values `[256][padded D]`. Quantised pages are decoded, into such panels
+//! or, for a few queries, in slices. All ways give the same bits. Where decoded pages stay rotated,
+//! so are the queries and the output.
 
 use std::ops::Range;
 
-use pagella_backend::{AttentionOp, PAGE_TOKENS};
+use pagella_backend::PAGE_TOKENS;
 
-use super::merge::STATE_TAIL;
-use super::product::{Element, Left, Product, pass_rows, rows_max};
+use super::Tensor;
+use super::product::{Element, Left, Product, pass_rows};
+use super::shape::{Reading, Spans};
 use super::softmax::Softmax;
-use super::tile::{Tile, seen_in_page};
-use super::{LayerPages, Tensor};
+use super::tile::Tile;
 use crate::kv::code::{ROTATION, UNROTATE, rotate_row};
-use crate::simd::{Isa, LANES};
-
-/// Passes per tile: enough to hide the widening, few enough for queries to stay in the cache.
-const PASSES_PER_TILE: usize = 8;
-/// Passes from which on widening pays.
-const PASSES_TO_WIDEN: usize = 3;
-
-/// What all spans of one call share.
-pub(super) struct Spans<'a> {
-    pub(super) isa: Isa,
-    pub(super) op: &'a AttentionOp,
-    layer: &'a LayerPages,
-    /// Query heads per key/value head.
-    group: usize,
-    /// Head size, rounded up to whole vectors.
-    padded: usize,
-    rows_max: usize,
-}
-
-impl<'a> Spans<'a> {
-    pub(super) fn new(isa: Isa, op: &'a AttentionOp, layer: &'a LayerPages) -> Self {
-        let group = op.heads / op.kv_heads;
-        let padded = op.head_dim.next_multiple_of(LANES);
-        Spans { isa, op, layer, group, padded, rows_max: rows_max(isa) }
-    }
-
-    /// Tokens per tile.
-    pub(super) fn tile_tokens(&self) -> usize {
-        (PASSES_PER_TILE * self.rows_max / self.group).max(1)
-    }
-
-    /// Queries of a tile.
-    pub(super) fn rows(&self, tile: &Tile) -> usize {
-        tile.tokens * self.group
-    }
-
-    /// Elements of one query's state.
-    pub(super) fn state_len(&self) -> usize {
-        self.padded + STATE_TAIL
-    }
-
-    /// What query `row` of a tile sees of a page.
-    pub(super) fn visible(&self, tile: &Tile, row: usize, page: usize) -> Range<usize> {
-        seen_in_page(self.op, tile.position + row / self.group, page)
-    }
-
-    /// Whether keys and values are rotated.
-    pub(super) fn is_rotated(&self) -> bool {
-        self.layer.is_rotated()
-    }
-
-    /// Whether `rows` queries need a panel or are worth one.
-    fn widens(&self, rows: usize) -> bool {
-        !self.layer.is_f16() || rows > (PASSES_TO_WIDEN - 1) * self.rows_max
-    }
-
-    /// Elements of scratch that [`Span::new`] needs for `rows` queries.
-    pub(super) fn scratch_len(&self, rows: usize) -> usize {
-        let panels = if self.widens(rows) { self.panel_lens().iter().sum() } else { 0 };
-        self.queries_len(rows) + self.rows_max * PAGE_TOKENS + panels
-    }
-
-    fn queries_len(&self, rows: usize) -> usize {
-        (rows * self.op.head_dim).next_multiple_of(LANES)
-    }
-
-    /// Keys and values.
-    fn panel_lens(&self) -> [usize; 2] {
-        [self.op.head_dim * PAGE_TOKENS, PAGE_TOKENS * self.padded]
-    }
-}
+use crate::simd::LANES;
 
 /// A tile made ready: queries scaled and packed.
 pub(super) struct Span<'a> {
-    spans: &'a Spans<'a>,
-    tile: &'a Tile,
-    rows: usize,
+    pub(super) spans: &'a Spans<'a>,
+    pub(super) tile: &'a Tile,
+    pub(super) rows: usize,
     /// Per pass of `r` queries `[D][r]`, back to back.
-    queries: &'a mut [f32],
-    /// `[rows_max][PAGE_TOKENS]`.
-    scores: &'a mut [f32],
-    /// Keys and values, empty when the page is read as stored.
-    key_panel: &'a mut [f32],
+    pub(super) queries: &'a mut [f32],
+    /// `[rows_max][PAGE_TOKENS]`, or `[rows][PAGE_TOKENS]` for slices.
+    pub(super) scores: &'a mut [f32],
+    /// Keys; for slices values, too. Empty when the page is read as stored.
+    pub(super) key_panel: &'a mut [f32],
+    /// Values.
     value_panel: &'a mut [f32],
 }
 
@@ -121,17 +53,15 @@ impl<'a> Span<'a> {
     ) -> Self {
         let rows = spans.rows(tile);
         let (queries, scratch) = scratch.split_at_mut(spans.queries_len(rows));
-        let (scores, scratch) = scratch.split_at_mut(spans.rows_max * PAGE_TOKENS);
-        let (key_panel, scratch) =
-            scratch.split_at_mut(if spans.widens(rows) { spans.panel_lens()[0] } else { 0 });
-        let value_panel = scratch;
+        let (scores, scratch) = scratch.split_at_mut(spans.scores_len(rows));
+        let (key_panel, value_panel) = scratch.split_at_mut(spans.panel_lens(rows)[0]);
         let mut span = Span { spans, tile, rows, queries, scores, key_panel, value_panel };
         span.pack(q);
         span
     }
 
     /// Passes as (first query, queries).
-    fn passes(rows: usize, rows_max: usize) -> impl Iterator<Item = (usize, usize)> {
+    pub(super) fn passes(rows: usize, rows_max: usize) -> impl Iterator<Item = (usize, usize)> {
         let mut first = 0;
         std::iter::from_fn(move || {
             let count = (first < rows).then(|| pass_rows(rows - first, rows_max))?;
@@ -164,40 +94,42 @@ impl<'a> Span<'a> {
     /// Writes the states of all queries over page `page` of the sequence, whose pages are `pages`.
     /// States of queries that see nothing there are not meaningful.
     pub(super) fn page(&mut self, pages: &[u32], page: usize, states: &mut [f32]) {
-        let (layer, head) = (self.spans.layer, self.tile.head);
         let physical = pages[page] as usize;
-        let keys = layer.keys.elements.slot_ptr(physical, head);
-        let values = layer.values.elements.slot_ptr(physical, head);
+        match self.spans.reading(self.rows) {
+            Reading::Stored => self.stored_page(pages, page, states),
+            Reading::Slices => self.sliced_page(physical, page, states),
+            Reading::Panels => self.widened_page(physical, page, states),
+        }
+    }
+
+    fn stored_page(&mut self, pages: &[u32], page: usize, states: &mut [f32]) {
+        let (layer, head, physical) = (self.spans.layer, self.tile.head, pages[page] as usize);
+        let keys = layer.keys.elements.slot_ptr(physical, head).cast::<u16>();
+        let values = layer.values.elements.slot_ptr(physical, head).cast::<u16>();
         let next = pages.get(page + 1).map_or(physical, |&p| p as usize);
         let next_keys = layer.keys.elements.slot_ptr(next, head);
-        let head_dim = self.spans.op.head_dim;
-        if self.key_panel.is_empty() {
-            let (keys, values) = (keys.cast::<u16>(), values.cast::<u16>());
-            let source = Source { keys, values, value_step: head_dim, next_keys };
-            // SAFETY: slots of this layer hold `[D][256]` keys and `[256][D]` values, with slack
-            // for a vector behind the last.
-            unsafe { self.run(page, &source, values.cast(), states) };
-            return;
-        }
-        let last = self.tile.position + self.tile.tokens - 1;
-        let tokens = seen_in_page(self.spans.op, last, page).end;
+        let source = Source { keys, values, value_step: layer.head_dim, next_keys };
+        // SAFETY: slots of this layer hold `[D][256]` keys and `[256][D]` values, with slack for a
+        // vector behind the last.
+        unsafe { self.run(page, &source, states) };
+    }
+
+    fn widened_page(&mut self, physical: usize, page: usize, states: &mut [f32]) {
+        let (layer, head) = (self.spans.layer, self.tile.head);
+        let tokens = self.spans.visible(self.tile, self.rows - 1, page).end;
         layer.widen(self.spans.isa, physical, head, tokens, self.key_panel, self.value_panel);
         let (keys, values) = (self.key_panel.as_ptr(), self.value_panel.as_ptr());
+        // Nothing is fetched ahead of panels.
+        let next_keys = std::ptr::null();
         let source = Source { keys, values, value_step: self.spans.padded, next_keys };
         // SAFETY: the panels hold `[D][256]` keys and `[256][padded]` values, filled up to the last
         // token that any query sees.
-        unsafe { self.run(page, &source, values.cast(), states) };
+        unsafe { self.run(page, &source, states) };
     }
 
     /// # Safety
     /// `source` is valid for all tokens that any query of the tile sees in the page.
-    unsafe fn run<E: Element>(
-        &mut self,
-        page: usize,
-        source: &Source<E>,
-        values: *const u8,
-        states: &mut [f32],
-    ) {
+    unsafe fn run<E: Element>(&mut self, page: usize, source: &Source<E>, states: &mut [f32]) {
         let (spans, stride) = (self.spans, self.spans.state_len());
         let (head_dim, padded) = (spans.op.head_dim, spans.padded);
         assert!(states.len() >= self.rows * stride, "a state for every query");
@@ -222,20 +154,13 @@ impl<'a> Span<'a> {
                     columns: computed.len() / LANES,
                     out: scores.add(computed.start),
                     out_step: PAGE_TOKENS,
-                    ahead: values,
+                    resume: false,
+                    ahead: source.values.cast(),
                 };
                 product.run(spans.isa, count);
             }
             for r in 0..count {
-                let softmax = Softmax {
-                    scores: &mut self.scores[r * PAGE_TOKENS..(r + 1) * PAGE_TOKENS],
-                    computed: computed.clone(),
-                    seen: visible(r),
-                    softcap: spans.op.softcap,
-                };
-                let (top, sum) = softmax.run(spans.isa);
-                let tail = (first + r) * stride + padded;
-                (states[tail], states[tail + 1]) = (top, sum);
+                self.softmax(page, first + r, r, computed.clone(), states);
             }
             // SAFETY: as above; states hold `padded` values each.
             unsafe {
@@ -248,10 +173,33 @@ impl<'a> Span<'a> {
                     columns: padded / LANES,
                     out: states.as_mut_ptr().add(first * stride),
                     out_step: stride,
+                    resume: false,
                     ahead: source.next_keys,
                 };
                 product.run(spans.isa, count);
             }
         }
+    }
+
+    /// Turns the scores of query `row`, in score row `r`, into exponentials; puts their maximum and
+    /// sum into its state.
+    pub(super) fn softmax(
+        &mut self,
+        page: usize,
+        row: usize,
+        r: usize,
+        computed: Range<usize>,
+        states: &mut [f32],
+    ) {
+        let spans = self.spans;
+        let softmax = Softmax {
+            scores: &mut self.scores[r * PAGE_TOKENS..(r + 1) * PAGE_TOKENS],
+            computed,
+            seen: spans.visible(self.tile, row, page),
+            softcap: spans.op.softcap,
+        };
+        let (top, sum) = softmax.run(spans.isa);
+        let tail = row * spans.state_len() + spans.padded;
+        (states[tail], states[tail + 1]) = (top, sum);
     }
 }

@@ -1,0 +1,111 @@
+//! Sizes of one call: how many queries go together, how pages are read, and the memory that takes.
+
+use std::ops::Range;
+
+use pagella_backend::{AttentionOp, PAGE_TOKENS};
+
+use super::LayerPages;
+use super::merge::STATE_TAIL;
+use super::product::rows_max;
+use super::tile::{Tile, seen_in_page};
+use crate::simd::{Isa, LANES};
+
+/// Passes per tile: enough to hide the widening, few enough for queries to stay in the cache.
+const PASSES_PER_TILE: usize = 8;
+/// Passes from which on widening a whole page pays.
+const PASSES_TO_WIDEN: usize = 3;
+/// Elements of a slice: half of a small first-level cache.
+const SLICE_ELEMENTS: usize = 4096;
+
+/// What all spans of one call share.
+pub(super) struct Spans<'a> {
+    pub(super) isa: Isa,
+    pub(super) op: &'a AttentionOp,
+    pub(super) layer: &'a LayerPages,
+    /// Query heads per key/value head.
+    pub(super) group: usize,
+    /// Head size, rounded up to whole vectors.
+    pub(super) padded: usize,
+    pub(super) rows_max: usize,
+}
+
+impl<'a> Spans<'a> {
+    pub(super) fn new(isa: Isa, op: &'a AttentionOp, layer: &'a LayerPages) -> Self {
+        let group = op.heads / op.kv_heads;
+        let padded = op.head_dim.next_multiple_of(LANES);
+        Spans { isa, op, layer, group, padded, rows_max: rows_max(isa) }
+    }
+
+    /// Tokens per tile.
+    pub(super) fn tile_tokens(&self) -> usize {
+        (PASSES_PER_TILE * self.rows_max / self.group).max(1)
+    }
+
+    /// Queries of a tile.
+    pub(super) fn rows(&self, tile: &Tile) -> usize {
+        tile.tokens * self.group
+    }
+
+    /// Elements of one query's state.
+    pub(super) fn state_len(&self) -> usize {
+        self.padded + STATE_TAIL
+    }
+
+    /// What query `row` of a tile sees of a page.
+    pub(super) fn visible(&self, tile: &Tile, row: usize, page: usize) -> Range<usize> {
+        seen_in_page(self.op, tile.position + row / self.group, page)
+    }
+
+    /// Whether keys and values are rotated.
+    pub(super) fn is_rotated(&self) -> bool {
+        self.layer.is_rotated()
+    }
+
+    pub(super) fn reading(&self, rows: usize) -> Reading {
+        let few = rows < PASSES_TO_WIDEN * self.rows_max;
+        match (few, self.layer.is_f16(), self.layer.is_rotated()) {
+            (true, true, _) => Reading::Stored,
+            (true, _, true) => Reading::Slices,
+            _ => Reading::Panels,
+        }
+    }
+
+    /// Tokens of a slice.
+    pub(super) fn slice_tokens(&self) -> usize {
+        (SLICE_ELEMENTS / self.op.head_dim / LANES * LANES).clamp(LANES, PAGE_TOKENS)
+    }
+
+    /// Elements of scratch that [`super::span::Span::new`] needs for `rows` queries.
+    pub(super) fn scratch_len(&self, rows: usize) -> usize {
+        let [keys, values] = self.panel_lens(rows);
+        self.queries_len(rows) + self.scores_len(rows) + keys + values
+    }
+
+    pub(super) fn scores_len(&self, rows: usize) -> usize {
+        PAGE_TOKENS * if self.reading(rows) == Reading::Slices { rows } else { self.rows_max }
+    }
+
+    pub(super) fn queries_len(&self, rows: usize) -> usize {
+        (rows * self.op.head_dim).next_multiple_of(LANES)
+    }
+
+    /// Keys and values. Slices of both share one panel.
+    pub(super) fn panel_lens(&self, rows: usize) -> [usize; 2] {
+        match self.reading(rows) {
+            Reading::Stored => [0, 0],
+            Reading::Slices => [self.op.head_dim * self.slice_tokens(), 0],
+            Reading::Panels => [self.op.head_dim * PAGE_TOKENS, PAGE_TOKENS * self.padded],
+        }
+    }
+}
+
+/// How the pages of a tile are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// As they are: binary16, few queries.
+    Stored,
+    /// Decoded a few tokens at a time: quantised, few queries.
+    Slices,
+    /// Widened or decoded as a whole: many queries.
+    Panels,
+}
