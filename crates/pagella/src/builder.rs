@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pagella_arch::{ModelSpec, RopeOverride, SpecOptions, load_spec};
 use pagella_backend::{Backend, KvFormat};
-use pagella_cpu::{CpuBackend, CpuOptions};
+use pagella_cpu::{CpuBackend, CpuOptions, Isa};
 use pagella_engine::{ModelWithCache, Session};
 use pagella_model::{LoadOptions, MemoryReport, Model, ProgressFn, SyntheticWeights, synthetic};
 
@@ -22,6 +22,7 @@ pub struct EngineBuilder {
     model: OsString,
     device: Device,
     threads: Option<usize>,
+    isa: Option<Isa>,
     math: Math,
     cache: KvFormat,
     cache_tokens: Option<usize>,
@@ -50,6 +51,7 @@ impl EngineBuilder {
             model,
             device: Device::default(),
             threads: None,
+            isa: None,
             math: Math::default(),
             cache: KvFormat::F16,
             cache_tokens: None,
@@ -68,6 +70,12 @@ impl EngineBuilder {
     /// Threads on the CPU; one per physical core unless stated.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
+        self
+    }
+
+    /// Vector code on the CPU; the best this machine has unless stated. Results are the same.
+    pub fn isa(mut self, isa: Isa) -> Self {
+        self.isa = Some(isa);
         self
     }
 
@@ -171,8 +179,8 @@ impl EngineBuilder {
 
     fn backend(&self) -> Result<CpuBackend, Error> {
         self.device.check()?;
-        let threads = self.threads;
-        let options = CpuOptions { threads, math: self.math.mode(), ..CpuOptions::default() };
+        let EngineBuilder { threads, isa, math, .. } = *self;
+        let options = CpuOptions { threads, isa, math: math.mode(), ..CpuOptions::default() };
         Ok(CpuBackend::new(options)?)
     }
 

@@ -6,6 +6,8 @@ use pagella::{
     Complete, Device, Engine, EngineBuilder, KvFormat, Math, RopeOverride, SampleOptions,
 };
 
+use pagella_cpu::Isa;
+
 use crate::usage::Usage;
 
 /// How a model is loaded and run.
@@ -18,6 +20,9 @@ pub struct ModelFlags {
     /// Threads on the CPU [default: one per physical core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), env = "PAGELLA_THREADS")]
     pub threads: Option<u16>,
+    /// Vector code on the CPU: portable, avx2, avx512 or neon [default: the best there is]
+    #[arg(long, value_name = "NAME", value_parser = isa, env = "PAGELLA_CPU_ISA")]
+    pub isa: Option<Isa>,
     /// Arithmetic: exact, or wide (16-bit activations, faster)
     #[arg(long, value_name = "MODE", env = "PAGELLA_MATH")]
     pub math: Option<Math>,
@@ -59,6 +64,9 @@ impl ModelFlags {
             .step_tokens(self.step_tokens);
         if let Some(threads) = self.threads {
             builder = builder.threads(usize::from(threads));
+        }
+        if let Some(isa) = self.isa {
+            builder = builder.isa(isa);
         }
         if let Some(tokens) = self.cache_tokens {
             builder = builder.cache_tokens(tokens);
@@ -163,6 +171,11 @@ pub struct OutputFlags {
     /// Print JSON for programs
     #[arg(long)]
     pub json: bool,
+}
+
+fn isa(text: &str) -> Result<Isa, String> {
+    let known: Vec<_> = Isa::available().into_iter().map(Isa::name).collect();
+    Isa::by_name(text).ok_or_else(|| format!("this machine has {}", known.join(", ")))
 }
 
 fn kv_format(text: &str) -> Result<KvFormat, String> {

@@ -109,6 +109,11 @@ pub fn available_bytes() -> Option<u64> {
     limits.chain([system]).min()
 }
 
+/// Memory this process has now, in bytes.
+pub fn memory_bytes() -> Option<u64> {
+    kib_field(&read_to_string("/proc/self/status").ok()?, "VmRSS")
+}
+
 /// Largest memory this process has had, in bytes.
 pub fn peak_memory_bytes() -> Option<u64> {
     kib_field(&read_to_string("/proc/self/status").ok()?, "VmHWM")

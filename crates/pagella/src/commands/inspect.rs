@@ -12,8 +12,11 @@ use pagella_text::ChatTemplate;
 use serde_json::{Value, json};
 
 use crate::flags::{ModelFlags, OutputFlags};
-use crate::machine::available_bytes;
+use crate::machine::{available_bytes, memory_bytes};
 use crate::output::{self, Table};
+
+/// What a run adds to a process with a tokenizer besides the model: stacks, sampler, text. Measured.
+const RUN_BYTES: u64 = 3 << 20;
 
 /// Show what a model is and what it needs
 ///
@@ -49,16 +52,19 @@ pub fn run(args: &InspectArgs) -> Result<()> {
     args.model_flags.device.check()?;
     let dir = builder.dir()?;
     let spec = builder.spec(&dir)?;
-    let prediction = predict_memory(&dir, &spec, &builder.load_options())?;
-    let (tokenizer, template) = text_facts(&dir);
+    let text = TextFacts::of(&dir);
+    let mut prediction = predict_memory(&dir, &spec, &builder.load_options())?;
+    if let Some(bytes) = text.memory_bytes {
+        prediction.baseline_bytes = prediction.baseline_bytes.max(bytes + RUN_BYTES);
+    }
     let findings = Findings {
         cache_tokens: builder.cache_tokens_for(&spec),
         cache: args.model_flags.cache_or(KvFormat::F16),
         spec,
         prediction,
         available_bytes: available_bytes(),
-        tokenizer,
-        template,
+        tokenizer: text.tokenizer,
+        template: text.template,
         files_bytes: weight_file_bytes(&dir),
     };
     if args.output.json {
@@ -68,12 +74,26 @@ pub fn run(args: &InspectArgs) -> Result<()> {
 }
 
 /// Whether text can be used with the model; its absence is a finding, not an error.
-fn text_facts(dir: &Path) -> (String, bool) {
-    let tokenizer = match Tokenizer::from_dir(dir) {
-        Ok(tokenizer) => format!("{} tokens", tokenizer.vocab_size()),
-        Err(error) => error.to_string(),
-    };
-    (tokenizer, ChatTemplate::from_dir(dir).is_ok())
+struct TextFacts {
+    tokenizer: String,
+    template: bool,
+    /// Memory of this process with tokenizer and template loaded: what a run has before the model.
+    memory_bytes: Option<u64>,
+}
+
+impl TextFacts {
+    fn of(dir: &Path) -> Self {
+        let tokenizer = Tokenizer::from_dir(dir);
+        let template = ChatTemplate::from_dir(dir);
+        TextFacts {
+            tokenizer: match &tokenizer {
+                Ok(tokenizer) => format!("{} tokens", tokenizer.vocab_size()),
+                Err(error) => error.to_string(),
+            },
+            template: template.is_ok(),
+            memory_bytes: memory_bytes(),
+        }
+    }
 }
 
 fn weight_file_bytes(dir: &Path) -> u64 {
@@ -244,7 +264,7 @@ impl Findings {
             (
                 "with these flags",
                 format!(
-                    "{} and the tokenizer ({} cache of {} tokens)",
+                    "{} ({} cache of {} tokens)",
                     output::bytes(self.prediction.peak_bytes(self.cache, self.cache_tokens)),
                     self.cache.name(),
                     self.cache_tokens
