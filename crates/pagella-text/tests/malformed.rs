@@ -118,6 +118,24 @@ fn a_sentencepiece_file_cut_anywhere_is_an_error_or_a_tokenizer() {
     assert!(Tokenizer::from_sentencepiece_bytes(b"").is_err());
 }
 
+/// A piece of a SentencePiece file: text, score 0 and the number of its role.
+fn piece(text: &str, role: u8) -> Vec<u8> {
+    let mut message = vec![0x0A, text.len() as u8];
+    message.extend(text.as_bytes());
+    message.extend([0x15, 0, 0, 0, 0, 0x18, role]);
+    [&[0x0A, message.len() as u8][..], &message].concat()
+}
+
+/// Byte fallback would reach the second one from plain text.
+#[test]
+fn a_second_unknown_piece_is_refused() {
+    let one = [piece("<unk>", 2), piece("a", 1), piece("<0x70>", 6)].concat();
+    assert!(Tokenizer::from_sentencepiece_bytes(&one).is_ok());
+    let two = [piece("<unk>", 2), piece("a", 1), piece("<0x70>", 2)].concat();
+    let error = Tokenizer::from_sentencepiece_bytes(&two).unwrap_err().to_string();
+    assert!(error.contains("second unknown piece") && error.contains("<0x70>"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 

@@ -52,7 +52,10 @@ pub(super) fn linear(linear: &Linear<'_>, x: &[f64]) -> Vec<f64> {
 fn matrix(linear: &Linear<'_>) -> Vec<f64> {
     match linear {
         Linear::Exl2(linear) => linear.dequantize().into_iter().map(f64::from).collect(),
-        Linear::Gptq(linear) => linear.dequantize().into_iter().map(f64::from).collect(),
+        Linear::Gptq(linear) => {
+            let row = |k| linear.columns.iter().map(move |n| f64::from(linear.product(k, n)));
+            (0..linear.in_features).flat_map(row).collect()
+        }
         Linear::Plain(linear) => widen(&linear.dequantize()),
     }
 }

@@ -1,44 +1,37 @@
 //! Exact arithmetic: every weight is the format's own value, products are chained in f32.
 //!
 //! `(code − zero)·scale` is formed in registers, and for EXL2 rounded to binary16 by two fused
-//! multiply-adds (see [`round`]); then `acc = fma(x, W, acc)`, packed rows ascending. Plain weights are converted
-//! and chained the same way.
-
-use std::ops::Range;
+//! multiply-adds (see [`round`]); then `acc = fma(x, W, acc)`, packed rows ascending. Plain weights
+//! are converted and chained the same way.
 
 use super::blocks::{BLOCK_ROWS, RowBlock};
+use super::gemv::GemvBlock;
 use super::input::ExactInput;
-use super::output::Output;
 use super::quad::{quad, round};
 use super::weights::{CpuLinear, Packed, Plain, Weights};
 use super::wide::end_segment;
 use crate::simd::{Kernel, LANES, Simd};
 
-/// A few token rows (`M`) times a range of tiles.
+/// Exact arithmetic of a few token rows (`M`).
 pub(crate) struct ExactGemv<'a, const M: usize> {
     pub(crate) linear: &'a CpuLinear,
     pub(crate) input: &'a ExactInput,
-    pub(crate) tiles: Range<usize>,
-    pub(crate) output: &'a Output<'a>,
 }
 
-impl<const M: usize> Kernel for ExactGemv<'_, M> {
-    type Out = ();
-
+impl<const M: usize> GemvBlock<M> for ExactGemv<'_, M> {
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        let mut tile = self.tiles.start;
-        // SAFETY: all tiles of the range exist; the output columns are this task's own.
+    unsafe fn add<S: Simd, const T: usize>(
+        &self,
+        tile: usize,
+        _index: usize,
+        block: &RowBlock,
+        acc: &mut [[S::F; T]; M],
+    ) {
+        // SAFETY: passed on to the caller.
         unsafe {
-            if S::GEMV_TILES >= 4 {
-                while tile + 4 <= self.tiles.end {
-                    self.tiles_at::<S, 4>(tile);
-                    tile += 4;
-                }
-            }
-            while tile < self.tiles.end {
-                self.tiles_at::<S, 1>(tile);
-                tile += 1;
+            match &self.linear.weights {
+                Weights::Packed(packed) => self.packed_block::<S, T>(packed, tile, block, acc),
+                Weights::Plain(plain) => self.plain_block::<S, T>(plain, tile, block, acc),
             }
         }
     }
@@ -46,40 +39,7 @@ impl<const M: usize> Kernel for ExactGemv<'_, M> {
 
 impl<const M: usize> ExactGemv<'_, M> {
     /// # Safety
-    /// As for [`Simd`]; tiles `tile..tile + T` exist and belong to this task.
-    #[inline(always)]
-    unsafe fn tiles_at<S: Simd, const T: usize>(&self, tile: usize) {
-        // SAFETY: block tables were built for these tiles.
-        unsafe {
-            let zero = S::splat(0.0);
-            let mut total = [[zero; T]; M];
-            let mut acc = [[zero; T]; M];
-            for block in &self.linear.input.blocks {
-                match &self.linear.weights {
-                    Weights::Packed(packed) => {
-                        self.packed_block::<S, T>(packed, tile, block, &mut acc)
-                    }
-                    Weights::Plain(plain) => self.plain_block::<S, T>(plain, tile, block, &mut acc),
-                }
-                if block.ends_segment {
-                    for m in 0..M {
-                        for t in 0..T {
-                            total[m][t] = S::add(total[m][t], acc[m][t]);
-                            acc[m][t] = zero;
-                        }
-                    }
-                }
-            }
-            for (m, sums) in total.into_iter().enumerate() {
-                for (t, sum) in sums.into_iter().enumerate() {
-                    self.output.put::<S>(m, tile + t, sum);
-                }
-            }
-        }
-    }
-
-    /// # Safety
-    /// As for [`ExactGemv::tiles_at`].
+    /// As for [`GemvBlock::add`].
     #[inline(always)]
     unsafe fn packed_block<S: Simd, const T: usize>(
         &self,
@@ -102,7 +62,7 @@ impl<const M: usize> ExactGemv<'_, M> {
     }
 
     /// # Safety
-    /// As for [`ExactGemv::tiles_at`]; `B` is the width of the block.
+    /// As for [`GemvBlock::add`]; `B` is the width of the block.
     #[inline(always)]
     unsafe fn packed_block_of<S: Simd, const T: usize, const B: u8>(
         &self,
@@ -147,7 +107,7 @@ impl<const M: usize> ExactGemv<'_, M> {
     }
 
     /// # Safety
-    /// As for [`ExactGemv::tiles_at`].
+    /// As for [`GemvBlock::add`].
     #[inline(always)]
     unsafe fn plain_block<S: Simd, const T: usize>(
         &self,

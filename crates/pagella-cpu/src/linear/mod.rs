@@ -1,10 +1,11 @@
 //! Linears: weights in tiles of 16 columns, activations prepared once per shared input.
 //!
 //! `weights` and `relayout` say what is stored, `input` how activations arrive, `wide` and `exact`
-//! are the arithmetic, `run` cuts the work. `blocks` states the canonical order of the sums.
+//! are the arithmetic, `gemv` and `run` walk and cut the work. `blocks` states the canonical order of the sums.
 
 mod blocks;
 mod exact;
+mod gemv;
 mod input;
 mod output;
 mod pack;

@@ -10,6 +10,7 @@ use pagella_backend::BackendError;
 
 use super::blocks::RowBlock;
 use super::exact::{ExactGemv, ExactPanel, ExactTile};
+use super::gemv::Gemv;
 use super::input::{ExactInput, Shape, WideInput};
 use super::output::Output;
 use super::weights::{CpuLinear, Packed, Weights};
@@ -118,16 +119,18 @@ pub(crate) fn run(isa: Isa, pool: &Pool, jobs: &[Job<'_>]) -> Result<(), Backend
 }
 
 fn gemv(isa: Isa, job: &Job<'_>, tiles: Range<usize>) {
-    let (linear, output) = (job.linear, &job.output);
+    let (linear, output, blocks) = (job.linear, &job.output, &job.linear.input.blocks[..]);
     macro_rules! rows {
         ($($m:literal)*) => {
             match (job.input, &linear.weights, job.input.shape().m) {
                 $(
                     (Prepared::Wide(input), Weights::Packed(packed), $m) => {
-                        isa.run(WideGemv::<$m> { linear, packed, input, tiles, output })
+                        let arithmetic = WideGemv::<$m> { packed, input };
+                        isa.run(Gemv { arithmetic, blocks, tiles, output })
                     }
                     (Prepared::Exact(input), _, $m) => {
-                        isa.run(ExactGemv::<$m> { linear, input, tiles, output })
+                        let arithmetic = ExactGemv::<$m> { linear, input };
+                        isa.run(Gemv { arithmetic, blocks, tiles, output })
                     }
                 )*
                 _ => unreachable!("at most two rows; plain weights take exact inputs"),

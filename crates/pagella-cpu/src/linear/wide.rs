@@ -5,13 +5,11 @@
 //! GEMM: a panel of 64 columns is unpacked once to pairs and multiplied with all token rows.
 //! Both follow the canonical order, so a token row has the same bits either way.
 
-use std::ops::Range;
-
 use super::blocks::{BLOCK_ROWS, RowBlock};
+use super::gemv::GemvBlock;
 use super::input::WideInput;
-use super::output::Output;
 use super::quad::{ScaleView, quad};
-use super::weights::{CpuLinear, Packed};
+use super::weights::Packed;
 use crate::simd::{Kernel, LANES, Simd};
 
 /// How far ahead of the reading position lines are fetched, in bytes.
@@ -19,79 +17,42 @@ const PREFETCH_BYTES: usize = 4096;
 /// Pair products per 32 rows.
 const PAIRS: usize = BLOCK_ROWS / 2;
 
-/// A few token rows (`M`) times a range of tiles.
+/// Wide arithmetic of a few token rows (`M`).
 pub(crate) struct WideGemv<'a, const M: usize> {
-    pub(crate) linear: &'a CpuLinear,
     pub(crate) packed: &'a Packed,
     pub(crate) input: &'a WideInput,
-    pub(crate) tiles: Range<usize>,
-    pub(crate) output: &'a Output<'a>,
 }
 
-impl<const M: usize> Kernel for WideGemv<'_, M> {
-    type Out = ();
-
+impl<const M: usize> GemvBlock<M> for WideGemv<'_, M> {
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        let mut tile = self.tiles.start;
-        // SAFETY: all tiles of the range exist; the output columns are this task's own.
+    unsafe fn add<S: Simd, const T: usize>(
+        &self,
+        tile: usize,
+        index: usize,
+        block: &RowBlock,
+        acc: &mut [[S::F; T]; M],
+    ) {
+        // SAFETY: the tiles and the block exist, so every pointer below stays inside.
         unsafe {
-            if S::GEMV_TILES >= 4 {
-                while tile + 4 <= self.tiles.end {
-                    self.tiles_at::<S, 4>(tile);
-                    tile += 4;
+            let base = self.packed.words.as_ptr().add(tile * self.packed.tile_words);
+            let isum = self.block_sum::<S, T>(base, block);
+            let scales = self.packed.scales.view();
+            for t in 0..T {
+                let (scale, zero) =
+                    scales.load::<S>(tile + t, block.group, self.packed.groups, block.bits);
+                for m in 0..M {
+                    let at = index * M + m;
+                    let xs = *self.input.scales.as_ptr().add(at);
+                    let xsum = *self.input.sums.as_ptr().add(at);
+                    let v = S::sub_i(isum[m][t], S::mul_i(zero, S::splat_i(xsum)));
+                    acc[m][t] = S::fma(S::to_f(v), S::mul(scale, S::splat(xs)), acc[m][t]);
                 }
-            }
-            while tile < self.tiles.end {
-                self.tiles_at::<S, 1>(tile);
-                tile += 1;
             }
         }
     }
 }
 
 impl<const M: usize> WideGemv<'_, M> {
-    /// # Safety
-    /// As for [`Simd`]; tiles `tile..tile + T` exist and belong to this task.
-    #[inline(always)]
-    unsafe fn tiles_at<S: Simd, const T: usize>(&self, tile: usize) {
-        // SAFETY: block tables were built for these tiles, so every pointer below stays inside.
-        unsafe {
-            let zero = S::splat(0.0);
-            let mut total = [[zero; T]; M];
-            let mut acc = [[zero; T]; M];
-            let base = self.packed.words.as_ptr().add(tile * self.packed.tile_words);
-            let scales = self.packed.scales.view();
-            for (index, block) in self.linear.input.blocks.iter().enumerate() {
-                let isum = self.block_sum::<S, T>(base, block);
-                for t in 0..T {
-                    let (scale, zero) =
-                        scales.load::<S>(tile + t, block.group, self.packed.groups, block.bits);
-                    for m in 0..M {
-                        let at = index * M + m;
-                        let xs = *self.input.scales.as_ptr().add(at);
-                        let xsum = *self.input.sums.as_ptr().add(at);
-                        let v = S::sub_i(isum[m][t], S::mul_i(zero, S::splat_i(xsum)));
-                        acc[m][t] = S::fma(S::to_f(v), S::mul(scale, S::splat(xs)), acc[m][t]);
-                    }
-                }
-                if block.ends_segment {
-                    for m in 0..M {
-                        for t in 0..T {
-                            total[m][t] = S::add(total[m][t], acc[m][t]);
-                            acc[m][t] = zero;
-                        }
-                    }
-                }
-            }
-            for (m, sums) in total.into_iter().enumerate() {
-                for (t, sum) in sums.into_iter().enumerate() {
-                    self.output.put::<S>(m, tile + t, sum);
-                }
-            }
-        }
-    }
-
     /// # Safety
     /// As for [`Simd`]; `base` is the start of tile 0 of `T` tiles.
     #[inline(always)]

@@ -97,8 +97,18 @@ pub fn load_with<B: Backend>(
 /// Logits of every id, fed in chunks of at most `chunk` through pages `0..` of a cache that rounds
 /// nothing.
 pub fn all_logits<B: Backend>(model: &mut Model<B>, ids: &[u32], chunk: usize) -> Vec<f32> {
+    all_logits_in(KvFormat::F32, model, ids, chunk)
+}
+
+/// [`all_logits`] with a cache of any format.
+pub fn all_logits_in<B: Backend>(
+    format: KvFormat,
+    model: &mut Model<B>,
+    ids: &[u32],
+    chunk: usize,
+) -> Vec<f32> {
     let pages: Vec<u32> = (0..ids.len().div_ceil(PAGE_TOKENS) as u32).collect();
-    let mut kv = model.new_kv(KvFormat::F32, ids.len()).unwrap();
+    let mut kv = model.new_kv(format, ids.len()).unwrap();
     let (mut logits, mut part) = (Vec::new(), Vec::new());
     for (i, ids) in ids.chunks(chunk).enumerate() {
         let row = StepRow { ids, past: i * chunk, pages: &pages, logits_last: ids.len() };

@@ -19,7 +19,7 @@ fn model(case: &Case) -> Model<ReferenceBackend> {
 /// Hidden states of [`IDS`] at the taps.
 fn tapped(case: &Case, taps: &[Tap]) -> Vec<Vec<f32>> {
     let mut model = model(case);
-    let mut kv = model.new_kv(KvFormat::F16, 256).unwrap();
+    let mut kv = model.new_kv(KvFormat::F32, 256).unwrap();
     let row = StepRow { ids: &IDS, past: 0, pages: &[0], logits_last: 0 };
     model.forward_tapped(&StepPlan::new(&[row]).unwrap(), &mut kv, taps).unwrap()
 }
@@ -237,7 +237,7 @@ fn a_prompt_fed_without_logits_leaves_the_same_cache() {
         let case = case(name);
         let mut model = model(&case);
         let want = all_logits(&mut model, &IDS, 16);
-        let mut kv = model.new_kv(KvFormat::F16, 256).unwrap();
+        let mut kv = model.new_kv(KvFormat::F32, 256).unwrap();
         let (prompt, last) = IDS.split_at(4);
         let step = |ids, past, logits_last| {
             StepPlan::new(&[StepRow { ids, past, pages: &[0], logits_last }]).unwrap()

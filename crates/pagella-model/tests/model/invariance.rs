@@ -6,7 +6,7 @@ use pagella_cpu::MathMode;
 use pagella_model::Model;
 
 use crate::cpu::{cpu, ids};
-use crate::directory::{all_logits, argmax, demo, load};
+use crate::directory::{all_logits_in, argmax, demo, load};
 
 const MODES: [MathMode; 2] = [MathMode::Exact, MathMode::Wide];
 
@@ -102,7 +102,8 @@ fn a_row_of_a_ragged_batch_equals_the_row_alone() {
         let together = step(&mut model, &mut kv, &batch);
         let vocab = model.spec().vocab;
         for (r, (past, new)) in rows.iter().enumerate() {
-            let alone = all_logits(&mut model, own(r, 0, past + new), 1024);
+            let ids = own(r, 0, past + new);
+            let alone = all_logits_in(KvFormat::F16, &mut model, ids, 1024);
             let want = &alone[alone.len() - vocab..];
             assert!(&together[r * vocab..(r + 1) * vocab] == want, "{math:?}: row {r}");
         }

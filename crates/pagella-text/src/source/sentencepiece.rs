@@ -50,10 +50,15 @@ struct Settings {
 pub(crate) fn parse(file: &str, data: &[u8]) -> Result<Parts, TextError> {
     let (pieces, settings) = read_model(file, data)?;
     check_id(file, "(last)", pieces.len() as u64)?;
-    let unk = pieces.iter().position(|p| p.role == Role::Unknown);
-    let Some(unk) = unk else {
+    let mut unknown = pieces.iter().enumerate().filter(|(_, p)| p.role == Role::Unknown);
+    let Some((unk, _)) = unknown.next() else {
         return Err(TextError::field(file, "pieces", "has no unknown piece"));
     };
+    if let Some((_, second)) = unknown.next() {
+        // Text reaches the unknown piece; a second one would be a special id that text can reach.
+        let problem = format!("has a second unknown piece, {:?}", second.text);
+        return Err(TextError::field(file, "pieces", problem));
+    }
     if let Some(p) = pieces.iter().find(|p| p.text.len() > PIECE_BYTES_MAX) {
         let problem = format!("has {} bytes, more than {PIECE_BYTES_MAX}", p.text.len());
         return Err(TextError::field(file, "a piece", problem));
