@@ -7,6 +7,7 @@ make of a list of texts. Needs the packages tokenizers and sentencepiece. Run fr
     python generate.py
 """
 
+import os
 import io
 import json
 import pathlib
@@ -263,7 +264,7 @@ def main():
     ))
     nfkc = train_sentencepiece(
         "spm-unigram-rules", model_type="unigram", vocab_size=600,
-        normalization_rule_tsv=str(rules),
+        normalization_rule_tsv=os.path.relpath(rules),  # the file keeps it: no path of one machine
     )
     rules.unlink()
     unigram_json("unigram-rules", nfkc, charsmap_of(HERE / "spm-unigram-rules" / "tokenizer.model"))
