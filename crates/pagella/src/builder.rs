@@ -29,6 +29,7 @@ pub struct EngineBuilder {
     context: Option<usize>,
     step_tokens: usize,
     rope: Option<RopeOverride>,
+    assume_llama: bool,
 }
 
 /// A model with an empty sequence, before a tokenizer comes in.
@@ -58,6 +59,7 @@ impl EngineBuilder {
             context: None,
             step_tokens: LoadOptions::default().step_tokens_max,
             rope: None,
+            assume_llama: false,
         }
     }
 
@@ -122,8 +124,16 @@ impl EngineBuilder {
 
     /// The model as data, with these choices applied; reads the configuration only.
     pub fn spec(&self, dir: &Path) -> Result<ModelSpec, Error> {
-        let options = SpecOptions { context: self.context, rope: self.rope, assume_llama: false };
+        let EngineBuilder { context, rope, assume_llama, .. } = *self;
+        let options = SpecOptions { context, rope, assume_llama };
         Ok(load_spec(dir, &options)?)
+    }
+
+    /// Load an unknown architecture as if it were Llama, instead of refusing it. What comes out is
+    /// right only if the model is Llama in all but name.
+    pub fn assume_llama(mut self) -> Self {
+        self.assume_llama = true;
+        self
     }
 
     /// Tokens the cache of this spec will hold.

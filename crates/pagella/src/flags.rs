@@ -38,6 +38,9 @@ pub struct ModelFlags {
     /// Most prompt tokens computed at once; more need more memory
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = step_count)]
     pub step_tokens: usize,
+    /// Load an unknown architecture as Llama instead of refusing it
+    #[arg(long)]
+    pub assume_llama: bool,
     /// Divide positions by this factor (linear scaling)
     #[arg(long, value_name = "F", group = "rope")]
     pub rope_scale: Option<f32>,
@@ -64,6 +67,9 @@ impl ModelFlags {
             .step_tokens(self.step_tokens);
         if let Some(threads) = self.threads {
             builder = builder.threads(usize::from(threads));
+        }
+        if self.assume_llama {
+            builder = builder.assume_llama();
         }
         if let Some(isa) = self.isa {
             builder = builder.isa(isa);

@@ -137,3 +137,16 @@ fn a_directory_of_directories() {
     })
     .error(1);
 }
+
+#[test]
+fn an_unknown_architecture_is_refused_unless_taken_for_llama() {
+    let dir = demo_copy();
+    replace(dir.path(), "config.json", "LlamaForCausalLM", "NovelForCausalLM");
+    let args = ["run", "Hi", "--greedy", "--max-new-tokens", "4", "--json", "-m", text(dir.path())];
+    let said = pagella(&args);
+    assert!(said.error(1).contains("NovelForCausalLM"), "{}", said.err);
+    assert!(said.err.contains("--assume-llama"), "{}", said.err);
+    let taken = pagella(&[&args[..], &["--assume-llama"]].concat()).json();
+    let demo = pagella(&["run", "Hi", "--greedy", "--max-new-tokens", "4", "--json"]).json();
+    assert_eq!(taken["token_ids"], demo["token_ids"]);
+}
