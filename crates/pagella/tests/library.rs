@@ -83,7 +83,7 @@ fn wide_arithmetic_is_close_to_exact() {
 fn choices_are_visible_and_checked() {
     let engine = Engine::builder("demo").cache(KvFormat::F16).context(100).open().unwrap();
     assert_eq!(engine.facts().capacity, 100);
-    assert_eq!(engine.default_sampling().temperature, 0.7);
+    assert_eq!(engine.default_sampling().temperature, 0.3);
     let full = engine.complete("CSS").greedy().min_tokens(500).run().unwrap();
     assert_eq!(full.eos_reason, EosReason::ContextFull);
     assert!(engine.complete("CSS").temperature(-1.0).text().is_err());
