@@ -156,6 +156,12 @@ pub enum TextError {
         /// What is wrong with them.
         problem: String,
     },
+    /// A banned string is empty or cannot be searched for in a stream, or there are too many.
+    #[error("banned strings: {problem}")]
+    BanRule {
+        /// What is wrong with them.
+        problem: String,
+    },
     /// The model directory has no chat template.
     #[error("no chat template in {}: pass one, or choose a built-in one ({builtin})", dir.display())]
     NoTemplate {

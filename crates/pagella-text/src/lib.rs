@@ -2,7 +2,8 @@
 //!
 //! A prompt goes through this crate twice. On the way in, messages become [`Span`]s
 //! ([`ChatTemplate`]) and spans become ids ([`Tokenizer::encode`]). On the way out, ids become text
-//! ([`StreamDecoder`]) and text is searched for stop strings ([`StopMatcher`]).
+//! ([`StreamDecoder`]) and text is searched for stop strings ([`StopMatcher`]) and banned ones
+//! ([`BanMatcher`]).
 //!
 //! What always holds:
 //! - Plain text never becomes a control token. Only a [`Span::Special`] can name one, and the spans
@@ -33,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod added;
+mod ban;
 mod byte_alphabet;
 mod control;
 mod decode;
@@ -49,6 +51,7 @@ mod tokenizer;
 mod utf8;
 mod vocab;
 
+pub use ban::{BanMatch, BanMatcher, BanPattern, BanRule, BanStep};
 pub use control::{PadSource, PadToken};
 pub use decode::{StreamDecoder, StreamStart};
 pub use error::TextError;
