@@ -195,6 +195,18 @@ pub trait Backend: Send + Sync + 'static {
         tokens: usize,
     ) -> Result<(), BackendError>;
 
+    /// Bytes of one page over all layers: the length of what [`Backend::read_page`] gives.
+    fn page_bytes(&self, kv: &Self::Kv) -> usize;
+
+    /// Replaces `out` by the raw bytes of one page, waiting for pending work. Layer by layer:
+    /// keys, their scales, values, their scales (scales in quantised formats only). Inside these
+    /// the layout is the backend's own, so the bytes mean something only to a cache of the same
+    /// backend, format and layers.
+    fn read_page(&self, kv: &Self::Kv, page: u32, out: &mut Vec<u8>) -> Result<(), BackendError>;
+
+    /// Overwrites one page by what [`Backend::read_page`] gave.
+    fn write_page(&self, kv: &mut Self::Kv, page: u32, bytes: &[u8]) -> Result<(), BackendError>;
+
     /// Uploads rows, `[rows, width]`; for tests and embeddings from elsewhere.
     fn write(
         &self,

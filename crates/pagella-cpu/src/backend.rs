@@ -307,6 +307,18 @@ impl Backend for CpuBackend {
         kv.copy_page_prefix(from, to, tokens)
     }
 
+    fn page_bytes(&self, kv: &KvPages) -> usize {
+        kv.page_bytes()
+    }
+
+    fn read_page(&self, kv: &KvPages, page: u32, out: &mut Vec<u8>) -> Result<(), BackendError> {
+        kv.read_page(page, out)
+    }
+
+    fn write_page(&self, kv: &mut KvPages, page: u32, bytes: &[u8]) -> Result<(), BackendError> {
+        kv.write_page(page, bytes)
+    }
+
     fn write(&self, rows: usize, width: usize, values: &[f32]) -> Result<Tensor, BackendError> {
         let mut tensor = Tensor::new(rows, width)?;
         if values.len() != tensor.data.len() {

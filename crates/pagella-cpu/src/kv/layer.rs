@@ -58,7 +58,11 @@ impl Store {
         Ok(Store { elements, code: Some((bits, scales)) })
     }
 
-    fn planes(&mut self) -> impl Iterator<Item = &mut Plane> {
+    fn planes(&self) -> impl Iterator<Item = &Plane> {
+        std::iter::once(&self.elements).chain(self.code.as_ref().map(|(_, scales)| scales))
+    }
+
+    fn planes_mut(&mut self) -> impl Iterator<Item = &mut Plane> {
         std::iter::once(&mut self.elements).chain(self.code.as_mut().map(|(_, scales)| scales))
     }
 }
@@ -112,9 +116,14 @@ impl LayerPages {
         })
     }
 
-    /// Every plane, for copies.
-    pub(crate) fn planes(&mut self) -> impl Iterator<Item = &mut Plane> {
+    /// Every plane, in the order in which a page is read and written.
+    pub(crate) fn planes(&self) -> impl Iterator<Item = &Plane> {
         self.keys.planes().chain(self.values.planes())
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn planes_mut(&mut self) -> impl Iterator<Item = &mut Plane> {
+        self.keys.planes_mut().chain(self.values.planes_mut())
     }
 
     /// Whether slots hold plain binary16.

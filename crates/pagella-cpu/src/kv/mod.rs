@@ -25,6 +25,7 @@ pub(crate) use append::{append, expect_groups};
 pub(crate) use layer::Element;
 pub(crate) use layer::LayerPages;
 use pagella_backend::{BackendError, KvSpec, PAGE_TOKENS, StepPlan};
+use plane::Plane;
 
 /// The cache of all layers.
 pub struct KvPages {
@@ -104,7 +105,7 @@ impl KvPages {
         for &(from, to) in moves {
             self.expect_page(from.max(to))?;
         }
-        for plane in self.layers.iter_mut().flat_map(LayerPages::planes) {
+        for plane in self.layers.iter_mut().flat_map(LayerPages::planes_mut) {
             for &(from, to) in moves {
                 plane.copy_page(from as usize, to as usize);
             }
@@ -124,8 +125,40 @@ impl KvPages {
             let (expected, found) = (PAGE_TOKENS, tokens);
             return Err(BackendError::Size { what: "tokens of a page", expected, found });
         }
-        for plane in self.layers.iter_mut().flat_map(LayerPages::planes) {
+        for plane in self.layers.iter_mut().flat_map(LayerPages::planes_mut) {
             plane.copy_prefix(from as usize, to as usize, tokens);
+        }
+        Ok(())
+    }
+
+    /// Bytes of one page in all layers.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.layers.iter().flat_map(LayerPages::planes).map(Plane::page_bytes).sum()
+    }
+
+    /// Replaces `out` by the bytes of one page, plane by plane.
+    pub(crate) fn read_page(&self, page: u32, out: &mut Vec<u8>) -> Result<(), BackendError> {
+        self.expect_page(page)?;
+        out.clear();
+        out.reserve_exact(self.page_bytes());
+        for plane in self.layers.iter().flat_map(LayerPages::planes) {
+            out.extend_from_slice(plane.page(page as usize));
+        }
+        Ok(())
+    }
+
+    /// Overwrites one page by what was read.
+    pub(crate) fn write_page(&mut self, page: u32, bytes: &[u8]) -> Result<(), BackendError> {
+        self.expect_page(page)?;
+        let (expected, found) = (self.page_bytes(), bytes.len());
+        if expected != found {
+            return Err(BackendError::Size { what: "bytes of a page", expected, found });
+        }
+        let mut rest = bytes;
+        for plane in self.layers.iter_mut().flat_map(LayerPages::planes_mut) {
+            let (part, after) = rest.split_at(plane.page_bytes());
+            plane.page_mut(page as usize).copy_from_slice(part);
+            rest = after;
         }
         Ok(())
     }

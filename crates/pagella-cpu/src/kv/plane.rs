@@ -55,9 +55,25 @@ impl Plane {
         self.bytes.start().wrapping_add(slot.start)
     }
 
+    /// Bytes of one page.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.heads * self.slot_bytes
+    }
+
+    /// All slots of one page, which must exist.
+    pub(crate) fn page(&self, page: usize) -> &[u8] {
+        &self.bytes[page * self.page_bytes()..][..self.page_bytes()]
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn page_mut(&mut self, page: usize) -> &mut [u8] {
+        let page_bytes = self.page_bytes();
+        &mut self.bytes[page * page_bytes..][..page_bytes]
+    }
+
     /// Copies a whole page.
     pub(crate) fn copy_page(&mut self, from: usize, to: usize) {
-        let page_bytes = self.heads * self.slot_bytes;
+        let page_bytes = self.page_bytes();
         self.bytes.copy_within(from * page_bytes..(from + 1) * page_bytes, to * page_bytes);
     }
 

@@ -73,6 +73,16 @@ pub struct Kv {
     format: KvFormat,
 }
 
+impl Kv {
+    fn expect_page(&self, page: u32) -> Result<(), BackendError> {
+        if (page as usize) < self.pages {
+            return Ok(());
+        }
+        let expected = page as usize + 1;
+        Err(BackendError::Size { what: "cache pages", expected, found: self.pages })
+    }
+}
+
 /// `[in, out]` to `[out, in]`.
 fn transposed(values: &[f16], in_features: usize, out_features: usize) -> Vec<f32> {
     let column =
@@ -388,6 +398,36 @@ impl Backend for ReferenceBackend {
             let begin = from as usize * page;
             let source = begin..begin + tokens * matrix.width;
             matrix.data.copy_within(source, to as usize * page);
+        }
+        Ok(())
+    }
+
+    fn page_bytes(&self, kv: &Kv) -> usize {
+        kv.layers.iter().flatten().map(|matrix| 4 * PAGE_TOKENS * matrix.width).sum()
+    }
+
+    fn read_page(&self, kv: &Kv, page: u32, out: &mut Vec<u8>) -> Result<(), BackendError> {
+        kv.expect_page(page)?;
+        out.clear();
+        for matrix in kv.layers.iter().flatten() {
+            let values = &matrix.data[page as usize * PAGE_TOKENS * matrix.width..];
+            let values = &values[..PAGE_TOKENS * matrix.width];
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        }
+        Ok(())
+    }
+
+    fn write_page(&self, kv: &mut Kv, page: u32, bytes: &[u8]) -> Result<(), BackendError> {
+        kv.expect_page(page)?;
+        let (expected, found) = (self.page_bytes(kv), bytes.len());
+        if expected != found {
+            return Err(BackendError::Size { what: "bytes of a page", expected, found });
+        }
+        let mut values = bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes);
+        for matrix in kv.layers.iter_mut().flatten() {
+            let room = &mut matrix.data[page as usize * PAGE_TOKENS * matrix.width..];
+            let room = room.iter_mut().take(PAGE_TOKENS * matrix.width);
+            room.zip(&mut values).for_each(|(stored, value)| *stored = value);
         }
         Ok(())
     }
