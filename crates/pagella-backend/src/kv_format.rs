@@ -12,6 +12,8 @@ pub enum KvFormat {
     F16,
     /// 8-bit codes with a binary16 scale per 32 rotated elements.
     Q8,
+    /// The upper byte of binary16: 5 bits of exponent and 2 of mantissa, rounded toward zero.
+    Fp8,
     /// 8-bit keys and 4-bit values, known as Q6 by its average width.
     K8V4,
     /// 4-bit codes with a binary16 scale per 32 rotated elements.
@@ -20,8 +22,8 @@ pub enum KvFormat {
 
 impl KvFormat {
     /// Every format, widest first.
-    pub const ALL: [KvFormat; 5] =
-        [KvFormat::F32, KvFormat::F16, KvFormat::Q8, KvFormat::K8V4, KvFormat::Q4];
+    pub const ALL: [KvFormat; 6] =
+        [KvFormat::F32, KvFormat::F16, KvFormat::Q8, KvFormat::Fp8, KvFormat::K8V4, KvFormat::Q4];
 
     /// Name on the command line and in reports.
     pub fn name(self) -> &'static str {
@@ -29,6 +31,7 @@ impl KvFormat {
             KvFormat::F32 => "fp32",
             KvFormat::F16 => "fp16",
             KvFormat::Q8 => "q8",
+            KvFormat::Fp8 => "fp8",
             KvFormat::K8V4 => "q6",
             KvFormat::Q4 => "q4",
         }
@@ -46,6 +49,7 @@ impl KvFormat {
             KvFormat::F32 => 8 * elements,
             KvFormat::F16 => 4 * elements,
             KvFormat::Q8 => 2 * elements + scales,
+            KvFormat::Fp8 => 2 * elements,
             KvFormat::K8V4 => elements + elements.div_ceil(2) + scales,
             KvFormat::Q4 => 2 * elements.div_ceil(2) + scales,
         }
@@ -95,7 +99,7 @@ mod tests {
             format,
             pages: 1,
         };
-        let expected = [262_144, 131_072, 69_632, 53_248, 36_864];
+        let expected = [262_144, 131_072, 69_632, 65_536, 53_248, 36_864];
         for (format, bytes) in KvFormat::ALL.into_iter().zip(expected) {
             assert_eq!(spec(format).bytes_per_token(), bytes, "{}", format.name());
         }

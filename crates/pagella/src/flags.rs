@@ -26,7 +26,7 @@ pub struct ModelFlags {
     /// Arithmetic: exact, or wide (16-bit activations, faster)
     #[arg(long, value_name = "MODE", env = "PAGELLA_MATH")]
     pub math: Option<Math>,
-    /// How keys and values are stored: fp32, fp16, q8, q6 or q4 [default: fp16]
+    /// How keys and values are stored: fp32, fp16, q8, fp8, q6 or q4 [default: fp16]
     #[arg(long, value_name = "FORMAT", value_parser = kv_format, env = "PAGELLA_CACHE")]
     cache: Option<KvFormat>,
     /// Tokens in the cache [default: the context, at most 8192]

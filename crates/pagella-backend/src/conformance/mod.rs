@@ -30,6 +30,7 @@ mod linears;
 mod logits;
 mod noise;
 mod norm_add;
+mod page_bytes;
 mod pages;
 mod project;
 mod project_add;
@@ -60,6 +61,7 @@ pub fn cases<B: Backend>() -> Vec<Case<B>> {
     cases.extend(activate::cases());
     cases.extend(logits::cases());
     cases.extend(pages::cases());
+    cases.extend(page_bytes::cases());
     cases.extend(formats::cases());
     cases.extend(invariance::cases());
     cases.extend(sizes::cases());

@@ -21,12 +21,12 @@ pub(super) fn cases<B: Backend>() -> Vec<Case<B>> {
 }
 
 /// Grouped queries, a plain layer.
-fn scene() -> Scene {
+pub(super) fn scene() -> Scene {
     Scene::new(4, 2, 64, Vec::new(), Vec::new())
 }
 
 /// The same scene in another layer of the cache.
-fn in_layer(scene: &Scene, layer: usize) -> Scene {
+pub(super) fn in_layer(scene: &Scene, layer: usize) -> Scene {
     let mut scene = scene.clone();
     scene.op.layer = layer;
     scene
@@ -34,7 +34,7 @@ fn in_layer(scene: &Scene, layer: usize) -> Scene {
 
 /// Tokens: queries, keys and values, back to back.
 #[derive(Clone)]
-struct Tokens {
+pub(super) struct Tokens {
     q: Vec<f32>,
     k: Vec<f32>,
     v: Vec<f32>,
@@ -42,7 +42,7 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn new(scene: &Scene, seed: u64, count: usize) -> Self {
+    pub(super) fn new(scene: &Scene, seed: u64, count: usize) -> Self {
         let (q_len, kv_len) = (
             count * scene.op.heads * scene.op.head_dim,
             count * scene.op.kv_heads * scene.op.head_dim,
@@ -80,7 +80,7 @@ impl Tokens {
 }
 
 /// Appends tokens of one sequence; their attention.
-fn append<B: Backend>(
+pub(super) fn append<B: Backend>(
     backend: &B,
     scene: &Scene,
     tokens: &Tokens,
@@ -93,7 +93,7 @@ fn append<B: Backend>(
 }
 
 /// Attention of `last` after `past`, in a fresh cache where nothing was ever copied.
-fn untouched<B: Backend>(
+pub(super) fn untouched<B: Backend>(
     backend: &B,
     scene: &Scene,
     past: &Tokens,

@@ -316,5 +316,14 @@ fn pages<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
     refused_size("a prefix from beyond", backend.copy_page_prefix(&mut kv, 2, 0, 1))?;
     refused_size("a prefix to beyond", backend.copy_page_prefix(&mut kv, 0, 2, 1))?;
     let result = backend.copy_page_prefix(&mut kv, 0, 1, PAGE_TOKENS + 1);
-    refused_size("a prefix longer than a page", result)
+    refused_size("a prefix longer than a page", result)?;
+    let mut bytes = Vec::new();
+    refused_size("reading beyond", backend.read_page(&kv, 2, &mut bytes))?;
+    backend.read_page(&kv, 1, &mut bytes).map_err(text)?;
+    refused_size("writing beyond", backend.write_page(&mut kv, 2, &bytes))?;
+    for wrong in [0, bytes.len() - 1, bytes.len() + 1] {
+        let result = backend.write_page(&mut kv, 1, &vec![0; wrong]);
+        refused_size(&format!("{wrong} bytes for a page of {}", bytes.len()), result)?;
+    }
+    Ok(())
 }

@@ -9,6 +9,9 @@ use crate::KvFormat;
 const CODE_ERROR_8BIT: f64 = 0.0060;
 /// RMS error of 4-bit cache codes on unit Gaussian data, a property of the encoding.
 const CODE_ERROR_4BIT: f64 = 0.093;
+/// RMS error of keeping 2 bits of mantissa on unit Gaussian data: the lost part is spread evenly
+/// over a quarter of the leading bit.
+const TRUNCATION_ERROR_2BIT: f64 = 0.0981;
 /// Room above an expected error: data of finite size scatters around it.
 const MARGIN: f64 = 1.5;
 
@@ -79,6 +82,7 @@ impl Tolerances {
             // Rounding to 11 bits costs 2e-4 RMS for each.
             KvFormat::F16 => return Self::HALF.attention,
             KvFormat::Q8 => (CODE_ERROR_8BIT, CODE_ERROR_8BIT),
+            KvFormat::Fp8 => (TRUNCATION_ERROR_2BIT, TRUNCATION_ERROR_2BIT),
             KvFormat::K8V4 => (CODE_ERROR_8BIT, CODE_ERROR_4BIT),
             KvFormat::Q4 => (CODE_ERROR_4BIT, CODE_ERROR_4BIT),
         };

@@ -12,7 +12,7 @@ use super::layer::Element;
 use super::prepare::{head_of, prepare_head};
 use super::quantized::SlotMut;
 use super::shares::StoreShares;
-use super::{KvPages, f16, f32};
+use super::{KvPages, f32, narrow};
 use crate::Tensor;
 use crate::ops::norm::CpuNorm;
 use crate::ops::rope::{CpuRope, RopeTable};
@@ -155,7 +155,7 @@ impl Kernel for HeadTask<'_> {
                 self.prepare::<S>(head);
             }
             match self.shared.element {
-                Element::F32 | Element::F16 => self.store_floats::<S>(),
+                Element::F32 | Element::F16 | Element::F8 => self.store_floats::<S>(),
                 Element::Code(_) => self.store_codes::<S>(),
             }
         }
@@ -197,7 +197,7 @@ impl HeadTask<'_> {
     unsafe fn store_floats<S: Simd>(&self) {
         let HeadTask { shared, segment, heads } = self;
         let (op, width, head) = (shared.op, shared.op.head_dim, heads.start);
-        let rows = f16::Rows {
+        let rows = narrow::Rows {
             first: segment.position % PAGE_TOKENS,
             tokens: segment.tokens,
             width,
@@ -209,12 +209,19 @@ impl HeadTask<'_> {
             let v = head_of(shared.v, segment.token, op.kv_heads, head, width);
             let keys = shared.keys.elements.slot(segment.page, head);
             let values = shared.values.elements.slot(segment.page, head);
-            if shared.element == Element::F32 {
-                f32::store_keys(&rows, k, keys.cast());
-                f32::store_values(&rows, v, values.cast());
-            } else {
-                f16::store_keys::<S>(&rows, k, keys.cast());
-                f16::store_values::<S>(&rows, v, values.cast());
+            match shared.element {
+                Element::F32 => {
+                    f32::store_keys(&rows, k, keys.cast());
+                    f32::store_values(&rows, v, values.cast());
+                }
+                Element::F8 => {
+                    narrow::store_keys::<S, u8>(&rows, k, keys);
+                    narrow::store_values::<S, u8>(&rows, v, values);
+                }
+                _ => {
+                    narrow::store_keys::<S, u16>(&rows, k, keys.cast());
+                    narrow::store_values::<S, u16>(&rows, v, values.cast());
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use pagella_backend::PAGE_TOKENS;
 
-use super::f16::Rows;
+use super::narrow::Rows;
 use crate::simd::LANES;
 
 /// Writes keys in columns.

@@ -6,8 +6,8 @@ use std::ops::Range;
 use pagella_backend::{BackendError, KvFormat, KvLayer, PAGE_TOKENS};
 
 use super::code::{Bits, ROTATION, SCALED, UNROTATE, rotate_row};
-use super::f16;
 use super::f32;
+use super::narrow::{Narrow, Widen};
 use super::plane::{Order, Plane};
 use super::quantized::{KeyPanel, Panel, Slot, ValuePanel, unrotate_keys};
 use crate::simd::{Isa, LANES};
@@ -22,6 +22,7 @@ thread_local! {
 pub(crate) enum Element {
     F32,
     F16,
+    F8,
     Code(Bits),
 }
 
@@ -51,6 +52,7 @@ impl Store {
         let bits = match element {
             Element::F32 => return float(4),
             Element::F16 => return float(2),
+            Element::F8 => return float(1),
             Element::Code(bits) => bits,
         };
         let scales = plane(2 * head_dim / SCALED, Order::TokenInner { unit_bytes: 2 })?;
@@ -87,6 +89,7 @@ impl LayerPages {
         let (keys, values) = match format {
             KvFormat::F32 => (Element::F32, Element::F32),
             KvFormat::F16 => (Element::F16, Element::F16),
+            KvFormat::Fp8 => (Element::F8, Element::F8),
             KvFormat::Q8 => (Element::Code(Bits::Eight), Element::Code(Bits::Eight)),
             KvFormat::K8V4 => (Element::Code(Bits::Eight), Element::Code(Bits::Four)),
             KvFormat::Q4 => (Element::Code(Bits::Four), Element::Code(Bits::Four)),
@@ -159,18 +162,20 @@ impl LayerPages {
         keys: &mut [f32],
         values: &mut [f32],
     ) {
-        if self.element == Element::F32 {
-            let key_slot = self.keys.elements.slot_ptr(page, head).cast();
-            let value_slot = self.values.elements.slot_ptr(page, head).cast();
-            f32::copy_keys(key_slot, self.head_dim, tokens, keys);
-            f32::copy_values(value_slot, self.head_dim, tokens, values);
-        } else if self.is_f16() {
-            self.widen_f16(isa, page, head, tokens, keys, values);
-        } else if self.is_rotated() {
-            self.decode_keys(isa, page, head, 0..tokens, keys, PAGE_TOKENS);
-            self.decode_values(isa, page, head, 0..tokens, values, self.head_dim);
-        } else {
-            self.decode_pair(isa, page, head, tokens, keys, values);
+        match self.element {
+            Element::F32 => {
+                let key_slot = self.keys.elements.slot_ptr(page, head).cast();
+                let value_slot = self.values.elements.slot_ptr(page, head).cast();
+                f32::copy_keys(key_slot, self.head_dim, tokens, keys);
+                f32::copy_values(value_slot, self.head_dim, tokens, values);
+            }
+            Element::F16 => self.widen_floats::<u16>(isa, page, head, tokens, keys, values),
+            Element::F8 => self.widen_floats::<u8>(isa, page, head, tokens, keys, values),
+            Element::Code(_) if self.is_rotated() => {
+                self.decode_keys(isa, page, head, 0..tokens, keys, PAGE_TOKENS);
+                self.decode_values(isa, page, head, 0..tokens, values, self.head_dim);
+            }
+            Element::Code(_) => self.decode_pair(isa, page, head, tokens, keys, values),
         }
     }
 
@@ -203,7 +208,8 @@ impl LayerPages {
         isa.run(ValuePanel(Panel { slot, panel, step }));
     }
 
-    fn widen_f16(
+    /// Widens floating-point slots with elements of type `E`.
+    fn widen_floats<E: Narrow>(
         &self,
         isa: Isa,
         page: usize,
@@ -212,7 +218,7 @@ impl LayerPages {
         keys: &mut [f32],
         values: &mut [f32],
     ) {
-        isa.run(f16::Widen {
+        isa.run(Widen::<E> {
             source: self.keys.elements.slot_ptr(page, head).cast(),
             source_step: PAGE_TOKENS,
             target: keys,
@@ -220,7 +226,7 @@ impl LayerPages {
             rows: self.head_dim,
             width: tokens,
         });
-        isa.run(f16::Widen {
+        isa.run(Widen::<E> {
             source: self.values.elements.slot_ptr(page, head).cast(),
             source_step: self.head_dim,
             target: values,
@@ -234,7 +240,7 @@ impl LayerPages {
     fn slot(&self, store: &Store, page: usize, head: usize, tokens: Range<usize>) -> Slot {
         let (bits, scales) = match &store.code {
             Some((bits, scales)) => (*bits, scales.slot_ptr(page, head)),
-            None => unreachable!("binary16 slots have no codes"),
+            None => unreachable!("floating-point slots have no codes"),
         };
         let codes = store.elements.slot_ptr(page, head);
         Slot { codes, scales: scales.cast(), bits, width: self.head_dim, tokens }

@@ -6,15 +6,18 @@
 //!
 //! - `plane`, `memory`: slots of equal size, and the memory behind them;
 //! - `layer`: which planes a format needs, and f32 panels made of a slot;
-//! - `f16`, `f32`: floating-point slots; `code`, `quantized`: the 4- and 8-bit codes and their slots;
+//! - `f32`, `narrow`: floating-point slots, with the narrow elements `f16` and `f8`;
+//! - `code`, `quantized`: the 4- and 8-bit codes and their slots;
 //! - `append`, `prepare`, `shares`: new tokens on their way in.
 
 mod append;
 pub(crate) mod code;
 mod f16;
 mod f32;
+mod f8;
 mod layer;
 mod memory;
+mod narrow;
 mod plane;
 mod prepare;
 mod quantized;

@@ -133,7 +133,7 @@ fn text_for_people_is_the_text_of_the_json() {
 
 #[test]
 fn every_cache_format_is_accepted_or_clearly_refused() {
-    for cache in ["fp16", "q8", "q6", "q4"] {
+    for cache in ["fp16", "q8", "fp8", "q6", "q4"] {
         let said = pagella(&["run", "Hi", "--json", "--cache", cache, "--max-new-tokens", "2"]);
         match said.code {
             0 => assert_eq!(said.json()["new_tokens"].as_u64().map(|n| n <= 2), Some(true)),

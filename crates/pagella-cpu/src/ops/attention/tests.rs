@@ -69,7 +69,7 @@ fn cache(case: &Case, pages: usize) -> KvPages {
     let layer = KvLayer { kv_heads: case.op.kv_heads, head_dim: case.op.head_dim };
     let spec = KvSpec { layers: vec![layer], format: case.format, pages };
     let mut kv = KvPages::new(&spec).unwrap();
-    for plane in kv.layers.iter_mut().flat_map(|l| l.planes()) {
+    for plane in kv.layers.iter_mut().flat_map(|l| l.planes_mut()) {
         plane.bytes.fill(0xFF);
     }
     kv
@@ -125,6 +125,10 @@ fn stored(x: &[f32], element: Element) -> Vec<f64> {
     match element {
         Element::F32 => x.iter().map(|&x| x.into()).collect(),
         Element::F16 => x.iter().map(|&x| half::f16::from_f32(x).to_f64()).collect(),
+        Element::F8 => {
+            let upper = |x: &f32| half::f16::from_f32(*x).to_bits() & 0xFF00;
+            x.iter().map(|x| half::f16::from_bits(upper(x)).to_f64()).collect()
+        }
         Element::Code(bits) => {
             x.chunks(ROTATION).flat_map(|b| scalar_round_trip(b, bits)).collect()
         }
@@ -137,6 +141,7 @@ fn reference(case: &Case) -> Vec<f64> {
     let (key_kind, value_kind) = match case.format {
         KvFormat::F32 => (Element::F32, Element::F32),
         KvFormat::F16 => (Element::F16, Element::F16),
+        KvFormat::Fp8 => (Element::F8, Element::F8),
         KvFormat::Q8 => (Element::Code(Bits::Eight), Element::Code(Bits::Eight)),
         KvFormat::K8V4 => (Element::Code(Bits::Eight), Element::Code(Bits::Four)),
         KvFormat::Q4 => (Element::Code(Bits::Four), Element::Code(Bits::Four)),
@@ -273,7 +278,8 @@ fn levels_do_not_change_a_bit() {
 }
 
 /// Formats that are always read through panels.
-const PANELLED: [KvFormat; 4] = [KvFormat::F32, KvFormat::Q8, KvFormat::K8V4, KvFormat::Q4];
+const PANELLED: [KvFormat; 5] =
+    [KvFormat::F32, KvFormat::Q8, KvFormat::Fp8, KvFormat::K8V4, KvFormat::Q4];
 
 #[test]
 fn other_formats_match_the_textbook() {
