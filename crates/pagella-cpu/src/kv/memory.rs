@@ -1,5 +1,9 @@
 //! Zeroed memory that the system backs only where it is touched: a cache is reserved for the
 //! longest context and mostly stays unused.
+//!
+//! An allocator gives such memory only for its natural alignment. Asked for more, it takes any
+//! memory and fills it with zeros, which touches every byte. So a few bytes more are taken, and the
+//! aligned part of them is used.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -12,11 +16,17 @@ const ALIGN_BYTES: usize = 64;
 /// Readable zero bytes behind the last one, so that a vector may start at any element.
 const SLACK_BYTES: usize = 64;
 
+/// Alignment for which zeroed memory comes straight from the system.
+const NATURAL_ALIGN_BYTES: usize = 8;
+
 /// A fixed number of bytes, zero at first, aligned to a cache line.
 pub(crate) struct LazyBytes {
+    /// What was allocated, by this layout.
+    allocation: NonNull<u8>,
+    layout: Layout,
+    /// The aligned part of it.
     start: NonNull<u8>,
     len: usize,
-    layout: Layout,
 }
 
 // SAFETY: the memory is owned and plain; access follows the borrow of the struct.
@@ -27,13 +37,16 @@ unsafe impl Sync for LazyBytes {}
 impl LazyBytes {
     pub(crate) fn zeroed(len: usize, what: &'static str) -> Result<Self, BackendError> {
         let failed = BackendError::OutOfMemory { what, bytes: len };
-        let total = len.saturating_add(SLACK_BYTES);
-        let Ok(layout) = Layout::from_size_align(total, ALIGN_BYTES) else {
+        let total = len.saturating_add(SLACK_BYTES + ALIGN_BYTES);
+        let Ok(layout) = Layout::from_size_align(total, NATURAL_ALIGN_BYTES) else {
             return Err(failed);
         };
         // SAFETY: the layout is not empty, it has the slack.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(failed)?;
-        Ok(LazyBytes { start, len, layout })
+        let allocation = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(failed)?;
+        let skip = allocation.as_ptr().addr().wrapping_neg() % ALIGN_BYTES;
+        // SAFETY: less than `ALIGN_BYTES` are skipped, and so many more were taken.
+        let start = unsafe { allocation.add(skip) };
+        Ok(LazyBytes { allocation, layout, start, len })
     }
 
     /// The first byte; readable to [`SLACK_BYTES`] beyond the last one.
@@ -45,7 +58,7 @@ impl LazyBytes {
 impl Drop for LazyBytes {
     fn drop(&mut self) {
         // SAFETY: allocated in `zeroed` with this layout, freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        unsafe { dealloc(self.allocation.as_ptr(), self.layout) };
     }
 }
 
