@@ -1,4 +1,6 @@
-//! Appending, copying and the size of the cache.
+//! Appending, copying and the size of the cache; what comes out of it is in `round_trip`.
+
+mod round_trip;
 
 use pagella_arch::{NormKind, RopeSpec, RopeStyle};
 use pagella_backend::{AttentionOp, KvFormat, KvLayer, NormWeights, StepRow};
