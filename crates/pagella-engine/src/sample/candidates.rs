@@ -1,4 +1,10 @@
 //! The working set of sampling: ids that may still be chosen, with their probabilities.
+//!
+//! Canonical order is probability descending, id ascending among equals. It is established only as
+//! far as somebody asks: `ordered` entries at the front are in place, and nothing behind them
+//! belongs before them. Long lists are thus never sorted whole unless a step needs that.
+
+use std::cmp::Ordering;
 
 /// An id that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,31 +15,42 @@ pub struct Candidate {
     pub p: f64,
 }
 
-/// Candidates in canonical order: probability descending, id ascending among equals.
+/// How many candidates are put in order at first; eight times more whenever that is not enough.
+const FIRST_ORDERED: usize = 128;
+
+/// Candidates, never empty, every probability above zero.
 ///
-/// Invariant: never empty, every probability is above zero, and they sum to 1 up to rounding.
+/// They sum to 1 up to rounding, or to less where the unlikely rest of a row was left out because
+/// the next step cannot keep any of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidates {
     list: Vec<Candidate>,
+    ordered: usize,
+}
+
+/// Canonical order.
+pub fn canonical(a: &Candidate, b: &Candidate) -> Ordering {
+    b.p.total_cmp(&a.p).then(a.id.cmp(&b.id))
 }
 
 impl Candidates {
-    /// Orders and normalises `list`; entries without probability are left out. `None` when nothing
-    /// remains.
-    pub fn new(mut list: Vec<Candidate>) -> Option<Self> {
-        list.retain(|c| c.p > 0.0 && c.p.is_finite());
-        if list.is_empty() {
-            return None;
-        }
-        list.sort_unstable_by(|a, b| b.p.total_cmp(&a.p).then(a.id.cmp(&b.id)));
-        let mut candidates = Candidates { list };
-        candidates.normalize();
-        Some(candidates)
+    /// Normalises `list`; entries without probability are left out. `None` when nothing remains.
+    pub fn new(list: Vec<Candidate>) -> Option<Self> {
+        let sum = list.iter().map(|c| c.p).filter(|p| *p > 0.0).sum();
+        Candidates::part_of(list, sum)
     }
 
-    /// The candidates, most likely first.
-    pub fn as_slice(&self) -> &[Candidate] {
-        &self.list
+    /// Like [`Candidates::new`] for weights of which `list` is the likely part and `total` the sum
+    /// over all.
+    pub fn part_of(mut list: Vec<Candidate>, total: f64) -> Option<Self> {
+        list.iter_mut().for_each(|c| c.p /= total);
+        list.retain(|c| c.p > 0.0 && c.p.is_finite());
+        (!list.is_empty()).then_some(Candidates { list, ordered: 0 })
+    }
+
+    /// The memory, for the next row.
+    pub fn into_list(self) -> Vec<Candidate> {
+        self.list
     }
 
     /// How many there are.
@@ -42,25 +59,103 @@ impl Candidates {
         self.list.len()
     }
 
+    /// The candidates in no particular order.
+    pub fn unordered(&self) -> &[Candidate] {
+        &self.list
+    }
+
+    /// All of them in canonical order.
+    pub fn as_slice(&mut self) -> &[Candidate] {
+        self.first(self.list.len())
+    }
+
+    /// The first `n` in canonical order, or all if there are fewer.
+    pub fn first(&mut self, n: usize) -> &[Candidate] {
+        let n = n.min(self.list.len());
+        if n > self.ordered {
+            let rest = &mut self.list[self.ordered..];
+            let wanted = n - self.ordered;
+            if wanted < rest.len() {
+                rest.select_nth_unstable_by(wanted, canonical);
+            }
+            rest[..wanted].sort_unstable_by(canonical);
+            self.ordered = n;
+        }
+        &self.list[..n]
+    }
+
+    /// The highest probability.
+    pub fn max_p(&mut self) -> f64 {
+        self.first(1)[0].p
+    }
+
     /// Keeps the `n` most likely, at least one, and renormalises.
     pub fn keep(&mut self, n: usize) {
-        self.list.truncate(n.max(1));
+        let n = n.clamp(1, self.list.len());
+        self.first(n);
+        self.list.truncate(n);
         self.normalize();
     }
 
-    /// The candidate that the draw `r` in `[0, 1)` falls on: the first whose cumulative probability
-    /// exceeds `r` times the sum.
-    pub fn pick(&self, r: f64) -> Candidate {
-        let sum: f64 = self.list.iter().map(|c| c.p).sum();
-        let target = r * sum;
-        let mut cumulative = 0.0;
-        for candidate in &self.list {
-            cumulative += candidate.p;
-            if cumulative > target {
-                return *candidate;
+    /// Keeps candidates with `p ≥ threshold`, at least the `min_keep` most likely and at least one,
+    /// and renormalises.
+    pub fn keep_reaching(&mut self, threshold: f64, min_keep: usize) {
+        let kept = self.list.iter().filter(|c| c.p >= threshold).count();
+        self.keep(kept.max(min_keep));
+    }
+
+    /// How many of the most likely are needed for their sum to satisfy `enough`; all if none do.
+    pub fn count_until(&mut self, enough: impl Fn(f64) -> bool) -> usize {
+        let mut sum = 0.0;
+        let mut done = 0;
+        let mut in_order = FIRST_ORDERED;
+        loop {
+            let head = self.first(in_order);
+            for (i, candidate) in head.iter().enumerate().skip(done) {
+                sum += candidate.p;
+                if enough(sum) {
+                    return i + 1;
+                }
             }
+            done = head.len();
+            if done == self.list.len() {
+                return done;
+            }
+            in_order = in_order.saturating_mul(8);
         }
-        self.list[self.list.len() - 1]
+    }
+
+    /// Replaces the list by some of its members and renormalises. `kept` is not empty.
+    pub fn replace(&mut self, kept: impl Iterator<Item = Candidate>) {
+        self.list.clear();
+        self.list.extend(kept);
+        self.ordered = 0;
+        self.normalize();
+    }
+
+    /// Gives every candidate a new weight and renormalises; weights of zero leave the set, unless
+    /// that would empty it.
+    pub fn reweigh(&mut self, weight: impl Fn(&Candidate) -> f64) {
+        let best = self.first(1)[0];
+        self.list.iter_mut().for_each(|c| c.p = weight(c));
+        self.list.retain(|c| c.p > 0.0 && c.p.is_finite());
+        if self.list.is_empty() {
+            self.list.push(Candidate { p: 1.0, ..best });
+        }
+        self.ordered = 0;
+        self.normalize();
+    }
+
+    /// Entropy in nats.
+    pub fn entropy(&self) -> f64 {
+        -self.list.iter().map(|c| c.p * c.p.ln()).sum::<f64>()
+    }
+
+    /// The candidate that the draw `r` in `[0, 1]` falls on: the first whose cumulative probability
+    /// exceeds `r`, else the last.
+    pub fn pick(&mut self, r: f64) -> Candidate {
+        let n = self.count_until(|sum| sum > r);
+        self.first(n)[n - 1]
     }
 
     fn normalize(&mut self) {
@@ -88,9 +183,26 @@ mod tests {
 
     #[test]
     fn the_draw_walks_the_cumulative_sums() {
-        let c = of(&[0.5, 0.3, 0.2]);
-        let id = |r: f64| c.pick(r).id;
+        let mut c = of(&[0.5, 0.3, 0.2]);
+        let mut id = |r: f64| c.pick(r).id;
         assert_eq!([id(0.0), id(0.499), id(0.501), id(0.799), id(0.801)], [0, 0, 1, 1, 2]);
-        assert_eq!(id(1.0 - f64::EPSILON / 2.0), 2);
+        assert_eq!([id(1.0 - f64::EPSILON / 2.0), id(1.0)], [2, 2]);
+    }
+
+    #[test]
+    fn order_by_parts_is_the_order_of_a_full_sort() {
+        let ps: Vec<f64> = (0..5000u64).map(|i| (i * 7919 % 997 + 1) as f64).collect();
+        let mut whole: Vec<Candidate> = of(&ps).list;
+        whole.sort_by(canonical);
+        let mut parts = of(&ps);
+        for n in [1, 2, 100, 100, 4000, 5000, 9999] {
+            assert_eq!(parts.first(n), &whole[..n.min(5000)]);
+        }
+        let mut sum = 0.0;
+        let needed = whole.iter().position(|c| {
+            sum += c.p;
+            sum >= 0.9
+        });
+        assert_eq!(of(&ps).count_until(|sum| sum >= 0.9), needed.unwrap() + 1);
     }
 }

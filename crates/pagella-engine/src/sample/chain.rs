@@ -1,94 +1,176 @@
-//! The order of the steps: penalties, temperature, top-k, top-p, min-p, draw.
+//! The chain from a row to a choice: logits, masks, softmax, probabilities, draw.
 //!
 //! A row with NaN is an error that names position and count, never a silent choice. +∞ wins
 //! outright. Greedy choices never look at the draw.
 
-use super::steps::{min_p, penalty, temperature, top_k, top_p};
-use super::{SampleOptions, uniform};
+mod logits;
+mod probabilities;
 
-/// The chosen id.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pick {
+use std::sync::Arc;
+
+use super::{
+    Bitmask, Breaker, Draws, NanPolicy, OptionsError, SampleError, SampleOptions, SamplerState,
+    Scratch, Step, VocabSets, draws, scan,
+};
+
+/// What a choice is made from.
+#[derive(Debug)]
+pub struct Row<'a> {
+    /// Logits, shape `[vocab]`. Changed in place to what entered the softmax.
+    pub logits: &'a mut [f32],
+    /// Prompt and output; the choice is made for the position behind it.
+    pub history: &'a [u32],
+    /// How many ids of the history are the prompt.
+    pub prompt_len: usize,
+    /// The only ids that may be chosen; `None` means all.
+    pub mask: Option<&'a Bitmask>,
+    /// Ids that may not be chosen here: ends that come too early, beginnings of banned strings.
+    pub denied: &'a [u32],
+    /// How often this position was tried before; another attempt is another draw.
+    pub attempt: u32,
+    /// How many of the final candidates to report.
+    pub top: usize,
+}
+
+/// A chosen id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
     /// Token id.
     pub id: u32,
-    /// Its probability after every step; 1 for greedy choices.
-    pub p: f64,
+    /// Its probability after every step; 1 for greedy and forced choices.
+    pub p: f32,
+    /// The most likely final candidates with their probabilities, at most as many as asked for.
+    pub top: Vec<(u32, f32)>,
+    /// The probability that the denied ids would have had otherwise, masks and temperature applied
+    /// (temperature 1 where the choice is greedy); 0 without denied ids.
+    pub denied_share: f32,
 }
 
-/// Why no id could be chosen.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SampleError {
-    /// The model computed something that is not a number.
-    #[error(
-        "the model gave {count} NaN logits of {vocab} at position {position}: the weights are damaged or overflow, download them again"
-    )]
-    NotANumber {
-        /// Position of the token that was to be chosen.
-        position: usize,
-        /// NaN entries.
-        count: usize,
-        /// Entries.
-        vocab: usize,
-    },
-    /// Every id is masked.
-    #[error("no id can be chosen at position {position}: all {vocab} are masked")]
-    NoCandidates {
-        /// Position of the token that was to be chosen.
-        position: usize,
-        /// Entries.
-        vocab: usize,
-    },
-}
-
-/// Applies [`SampleOptions`] to rows of logits. Keeps only scratch between calls.
+/// Options checked and resolved against a vocabulary. Immutable, so any number of jobs and threads
+/// may use one.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     options: SampleOptions,
-    seen: Vec<bool>,
+    sets: Arc<VocabSets>,
+    /// Steps on logits and on probabilities that do something, in their order.
+    logit_steps: Vec<Step>,
+    probability_steps: Vec<Step>,
+    /// Ids that no row may choose: unused and denied ones.
+    never: Vec<u32>,
+    /// The options' own list of allowed ids.
+    allowed: Option<Bitmask>,
+    /// What replaces the vocabulary's own sets.
+    dry_breakers: Option<Bitmask>,
+    xtc_ignored: Option<Bitmask>,
 }
 
 impl Sampler {
-    /// A sampler for these options.
-    pub fn new(options: SampleOptions) -> Self {
-        Sampler { options, seen: Vec::new() }
+    /// Checks the options and looks up what they name in the vocabulary.
+    pub fn new(options: &SampleOptions, sets: Arc<VocabSets>) -> Result<Self, OptionsError> {
+        options.validate()?;
+        let vocab = sets.vocab;
+        let set = |ids: &Vec<u32>| {
+            let mut mask = Bitmask::new_none(vocab);
+            ids.iter().for_each(|id| mask.allow(*id));
+            mask
+        };
+        let steps = options.sampler_order.steps().iter().copied().filter(|s| options.uses(*s));
+        let (logit_steps, probability_steps) = steps.partition(|step| step.is_on_logits());
+        let denied = options.logit_bias.iter().filter(|(_, bias)| **bias == f32::NEG_INFINITY);
+        let mut never = sets.unused.clone();
+        never.extend(options.deny.iter().chain(denied.map(|(id, _)| id)));
+        Ok(Sampler {
+            logit_steps,
+            probability_steps,
+            never,
+            allowed: options.allow.as_ref().map(set),
+            dry_breakers: breakers(options, &sets)?,
+            xtc_ignored: options.xtc_ignore.as_ref().map(set),
+            options: options.clone(),
+            sets,
+        })
     }
 
-    /// Chooses the id at position `history.len()`. `history` is prompt and output so far; `logits`
-    /// is changed in place. Shape `[vocab]`.
-    pub fn pick(&mut self, logits: &mut [f32], history: &[u32]) -> Result<Pick, SampleError> {
-        let (position, vocab) = (history.len(), logits.len());
-        let count = logits.iter().filter(|l| l.is_nan()).count();
-        if count > 0 {
-            return Err(SampleError::NotANumber { position, count, vocab });
+    /// The options.
+    pub fn options(&self) -> &SampleOptions {
+        &self.options
+    }
+
+    /// Chooses the id at position `row.history.len()`.
+    ///
+    /// With denied ids, [`SampleError::NoCandidates`] means that nothing but those is left.
+    pub fn pick(
+        &self,
+        state: &mut SamplerState,
+        scratch: &mut Scratch,
+        row: Row<'_>,
+    ) -> Result<Choice, SampleError> {
+        let draws = self.draw(state, &row);
+        self.check_numbers(&row)?;
+        self.change_logits(row.history, row.prompt_len, row.logits, scratch);
+        self.mask(row.mask, row.logits);
+        let denied = self.deny(row.denied, row.logits, scratch);
+        let max = scan::maxima(row.logits, scratch);
+        let (position, vocab) = (row.history.len(), row.logits.len());
+        if max == f32::NEG_INFINITY {
+            return Err(SampleError::NoCandidates { position, vocab });
         }
-        penalty::apply(&self.options.penalties(), history, logits, &mut self.seen);
-        let best = argmax(logits).ok_or(SampleError::NoCandidates { position, vocab })?;
-        let certain = logits[best as usize] == f32::INFINITY;
-        let greedy = self.options.temperature < temperature::GREEDY_BELOW;
-        if certain || greedy || self.options.top_k == 1 {
-            return Ok(Pick { id: best, p: 1.0 });
+        let denied_share = if denied { self.denied_share(row.logits, max, scratch) } else { 0.0 };
+        let first = scan::first_of(row.logits, scratch, max);
+        let sure = max == f32::INFINITY || self.is_greedy();
+        if sure {
+            let top = if row.top > 0 { vec![(first, 1.0)] } else { Vec::new() };
+            return Ok(Choice { id: first, p: 1.0, top, denied_share });
         }
-        let mut candidates = temperature::softmax(logits, self.options.temperature)
+        let mut candidates = self
+            .candidates(row.logits, max, row.top, draws, state, scratch)
             .ok_or(SampleError::NoCandidates { position, vocab })?;
-        top_k::apply(self.options.top_k, &mut candidates);
-        top_p::apply(self.options.top_p, &mut candidates);
-        min_p::apply(self.options.min_p, &mut candidates);
-        let chosen = candidates.pick(uniform(self.options.seed, position as u64));
-        Ok(Pick { id: chosen.id, p: chosen.p })
+        let several = candidates.len() > 1;
+        let r = self.change_probabilities(&mut candidates, state, draws);
+        let chosen = candidates.pick(r);
+        if several {
+            self.learn(state, chosen.p);
+        }
+        let top = candidates.first(row.top).iter().map(|c| (c.id, c.p as f32)).collect();
+        scratch.list = candidates.into_list();
+        Ok(Choice { id: chosen.id, p: chosen.p as f32, top, denied_share })
     }
-}
 
-/// The lowest id with the highest logit; `None` when all are −∞ or there are none.
-fn argmax(logits: &[f32]) -> Option<u32> {
-    let mut best: Option<(u32, f32)> = None;
-    for (&l, id) in logits.iter().zip(0u32..) {
-        if l > best.map_or(f32::NEG_INFINITY, |(_, max)| max) {
-            best = Some((id, l));
+    /// One draw per position, needed or not, so that the Mersenne Twister stays in step.
+    fn draw(&self, state: &mut SamplerState, row: &Row<'_>) -> Draws {
+        let keyed = draws(self.options.seed, row.history.len() as u64, row.attempt);
+        match &mut state.mt19937 {
+            Some(generator) => Draws { id: generator.draw(), ..keyed },
+            None => keyed,
         }
     }
-    best.map(|(id, _)| id)
+
+    fn check_numbers(&self, row: &Row<'_>) -> Result<(), SampleError> {
+        let count = scan::count_nan(row.logits);
+        if count == 0 || self.options.nan_policy == NanPolicy::Mask {
+            return Ok(());
+        }
+        let (position, vocab) = (row.history.len(), row.logits.len());
+        Err(SampleError::NotANumber { position, count, vocab })
+    }
 }
 
-#[cfg(test)]
-mod tests;
+/// The breakers that the options name; `None` for the vocabulary's own.
+fn breakers(options: &SampleOptions, sets: &VocabSets) -> Result<Option<Bitmask>, OptionsError> {
+    let Some(listed) = &options.dry_breakers else { return Ok(None) };
+    let mut mask = Bitmask::new_none(sets.vocab);
+    for breaker in listed {
+        match breaker {
+            Breaker::Id(id) => mask.allow(*id),
+            Breaker::Text(text) => {
+                let ids = sets.ids_containing(text).ok_or_else(|| OptionsError {
+                    name: "dry_breakers",
+                    value: format!("{text:?}"),
+                    allowed: "ids, because no tokenizer is loaded",
+                })?;
+                ids.iter().for_each(|id| mask.allow(*id));
+            }
+        }
+    }
+    Ok(Some(mask))
+}

@@ -1,9 +1,9 @@
 //! Counter-based random numbers: Philox-4x32 with ten rounds.
 //!
 //! A block of four words is a function of key and counter alone. The key is the seed, the counter
-//! is the position of the token in its sequence; nothing is stored between draws, so the same seed
-//! gives the same text on any schedule. Constants and test vectors: Salmon et al., "Parallel random
-//! numbers: as easy as 1, 2, 3" (2011), and its Random123 library.
+//! is the position of the token in its sequence and the attempt at that position; nothing is stored
+//! between draws, so the same seed gives the same text on any schedule. Constants and test vectors:
+//! Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011), and its Random123 library.
 
 const MULTIPLIER_0: u32 = 0xD251_1F53;
 const MULTIPLIER_1: u32 = 0xCD9E_8D57;
@@ -12,11 +12,29 @@ const WEYL_0: u32 = 0x9E37_79B9;
 const WEYL_1: u32 = 0xBB67_AE85;
 const ROUNDS: usize = 10;
 
-/// The draw in `[0, 1)` for the token at `position`, with 53 random bits.
+/// What one position may draw, each in `[0, 1)` with 53 random bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draws {
+    /// Picks the id.
+    pub id: f64,
+    /// Decides whether XTC acts, where that is drawn.
+    pub xtc: f64,
+}
+
+/// The draws for the token at `position`; `attempt` counts retries there.
+pub fn draws(seed: u64, position: u64, attempt: u32) -> Draws {
+    let counter = [position as u32, (position >> 32) as u32, attempt, 0];
+    let [a, b, c, d] = philox(counter, [seed as u32, (seed >> 32) as u32]);
+    Draws { id: unit(a, b), xtc: unit(c, d) }
+}
+
+/// The draw in `[0, 1)` that picks the token at `position` at the first attempt.
 pub fn uniform(seed: u64, position: u64) -> f64 {
-    let counter = [position as u32, (position >> 32) as u32, 0, 0];
-    let [a, b, ..] = philox(counter, [seed as u32, (seed >> 32) as u32]);
-    let bits = (u64::from(a) << 32 | u64::from(b)) >> 11;
+    draws(seed, position, 0).id
+}
+
+fn unit(high: u32, low: u32) -> f64 {
+    let bits = (u64::from(high) << 32 | u64::from(low)) >> 11;
     bits as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
@@ -56,13 +74,15 @@ mod tests {
     }
 
     #[test]
-    fn draws_are_in_range_spread_out_and_keyed_by_seed_and_position() {
-        let draws: Vec<f64> = (0..10_000).map(|p| uniform(7, p)).collect();
-        assert!(draws.iter().all(|r| (0.0..1.0).contains(r)));
-        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+    fn draws_are_in_range_spread_out_and_keyed_by_seed_position_and_attempt() {
+        let ids: Vec<f64> = (0..10_000).map(|p| uniform(7, p)).collect();
+        assert!(ids.iter().all(|r| (0.0..1.0).contains(r)));
+        let mean = ids.iter().sum::<f64>() / ids.len() as f64;
         assert!((mean - 0.5).abs() < 0.015, "mean {mean}");
         assert_ne!(uniform(7, 3), uniform(8, 3));
         assert_ne!(uniform(7, 3), uniform(7, 3 + (1 << 32)));
-        assert_eq!(uniform(7, 3), draws[3]);
+        assert_ne!(draws(7, 3, 0), draws(7, 3, 1));
+        assert_ne!(draws(7, 3, 0).id, draws(7, 3, 0).xtc);
+        assert_eq!(uniform(7, 3), ids[3]);
     }
 }

@@ -1,49 +1,61 @@
-//! Temperature and softmax: logits become candidates.
+//! Temperature on candidates: `ln p` is bent by a [`Shape`], and the result renormalised.
 //!
-//! `p ∝ exp((l − l_max) / T)`, in f64. Ids whose logit is −∞ are no candidates.
+//! Where the step stands first the softmax does the same with the logits. Dynamic temperature
+//! follows the entropy (S16: it replaces the ordinary one, and the count is of candidates).
 
-use crate::sample::{Candidate, Candidates};
+use crate::sample::{Candidates, Shape};
 
 /// Below this the distribution is a single point: the most likely id is taken, without a draw.
 pub const GREEDY_BELOW: f32 = 0.01;
 
-/// Softmax of `logits / temperature`. The logits are free of NaN and +∞. `None` when every id is
-/// masked.
-pub fn softmax(logits: &[f32], temperature: f32) -> Option<Candidates> {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    if max == f32::NEG_INFINITY {
-        return None;
+/// Bends the probabilities.
+pub fn apply(shape: Shape, candidates: &mut Candidates) {
+    if shape == Shape::UNCHANGED {
+        return;
     }
-    let scale = 1.0 / f64::from(temperature);
-    let weight = |l: f32| ((f64::from(l) - f64::from(max)) * scale).exp();
-    let list = logits.iter().zip(0..).map(|(&l, id)| Candidate { id, p: weight(l) }).collect();
-    Candidates::new(list)
+    let max = candidates.max_p().ln();
+    candidates.reweigh(|c| shape.log_weight(c.p.ln() - max).exp());
+}
+
+/// `p^(1 / temperature)`, or only the most likely below [`GREEDY_BELOW`].
+pub fn apply_post(temperature: f64, candidates: &mut Candidates) {
+    if temperature < f64::from(GREEDY_BELOW) {
+        candidates.keep(1);
+    } else {
+        apply(Shape::Linear { scale: 1.0 / temperature }, candidates);
+    }
+}
+
+/// The temperature between `min` and `max` that the entropy of the candidates asks for.
+pub fn dynamic(min: f32, max: f32, exponent: f32, candidates: &Candidates) -> f64 {
+    let full = (candidates.len() as f64).ln();
+    let share = if full == 0.0 { 0.0 } else { (candidates.entropy() / full).clamp(0.0, 1.0) };
+    f64::from(min) + f64::from(max - min) * share.powf(f64::from(exponent))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::steps::check::{candidates, probabilities};
 
-    fn check(temperature: f32, expected: [f64; 4]) {
-        let candidates = softmax(&[2.0, 1.0, 0.0, -1.0], temperature).unwrap();
-        for (candidate, p) in candidates.as_slice().iter().zip(expected) {
-            assert!((candidate.p - p).abs() < 5e-7, "{candidate:?} {p}");
-        }
+    const PS: [f64; 4] = [0.5, 0.3, 0.15, 0.05];
+
+    #[test]
+    fn a_late_temperature_bends_probabilities() {
+        probabilities(&PS, |c| apply_post(0.7, c), &[0.588797, 0.283817, 0.105438, 0.021948]);
+        probabilities(&PS, |c| apply_post(1.0, c), &PS);
+        probabilities(&PS, |c| apply_post(0.0, c), &[1.0, 0.0, 0.0, 0.0]);
     }
 
     #[test]
-    fn probabilities_follow_the_formula() {
-        check(1.0, [0.643914, 0.236883, 0.087144, 0.032059]);
-        check(0.5, [0.864955, 0.117059, 0.015842, 0.002144]);
-    }
-
-    #[test]
-    fn masked_ids_are_no_candidates() {
-        let inf = f32::NEG_INFINITY;
-        let ids: Vec<u32> =
-            softmax(&[inf, 0.0, inf], 1.0).unwrap().as_slice().iter().map(|c| c.id).collect();
-        assert_eq!(ids, [1]);
-        assert_eq!(softmax(&[inf, inf], 1.0), None);
-        assert_eq!(softmax(&[], 1.0), None);
+    fn s16_the_dynamic_temperature_follows_the_entropy() {
+        assert!((candidates(&PS).entropy() - 1.142120).abs() < 1e-6);
+        let t = dynamic(0.5, 1.5, 1.0, &candidates(&PS));
+        assert!((t - 1.323865).abs() < 1e-6, "{t}");
+        probabilities(&PS, |c| apply_post(t, c), &[0.442818, 0.301057, 0.178345, 0.077779]);
+        let t = dynamic(0.5, 1.5, 2.0, &candidates(&PS));
+        assert!((t - 1.178754).abs() < 1e-6, "{t}");
+        probabilities(&PS, |c| apply_post(t, c), &[0.465071, 0.301518, 0.167469, 0.065943]);
+        assert_eq!(dynamic(0.0, 2.0, 1.0, &candidates(&[1.0])), 0.0);
     }
 }

@@ -1,10 +1,10 @@
-//! Top-k: keeps the k most likely candidates; ties at the cut go to the lowest ids.
+//! Top-k: keeps the k most likely candidates; ties at the cut go to the lowest ids (S11).
 
 use crate::sample::Candidates;
 
 /// Keeps the `k` most likely; 0 is off.
 pub fn apply(k: usize, candidates: &mut Candidates) {
-    if k > 0 && k < candidates.len() {
+    if k > 0 {
         candidates.keep(k);
     }
 }
@@ -17,8 +17,13 @@ mod tests {
     #[test]
     fn the_k_most_likely_survive() {
         survivors(&[0.1, 0.4, 0.3, 0.2], |c| apply(2, c), &[1, 2]);
-        survivors(&[0.25, 0.25, 0.25, 0.25], |c| apply(3, c), &[0, 1, 2]);
         survivors(&[0.6, 0.4], |c| apply(0, c), &[0, 1]);
         survivors(&[0.6, 0.4], |c| apply(9, c), &[0, 1]);
+    }
+
+    #[test]
+    fn s11_ties_at_the_cut_go_to_the_lowest_ids() {
+        survivors(&[0.25, 0.25, 0.25, 0.25], |c| apply(3, c), &[0, 1, 2]);
+        survivors(&[0.2, 0.1, 0.2, 0.3, 0.2], |c| apply(3, c), &[3, 0, 2]);
     }
 }

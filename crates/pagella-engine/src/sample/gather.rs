@@ -1,0 +1,146 @@
+//! From a row of logits to candidates: only those that the first shortening step can keep.
+//!
+//! What is left out is less likely than everything that is in, and is known not to matter, so the
+//! steps give the same result as on the whole row. Thresholds are taken a little low; the steps
+//! decide exactly.
+
+use super::scan;
+use super::{Candidate, Candidates, Scratch, Shape};
+
+/// How much of the row is needed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reach {
+    /// The so many most likely; the sum over the row is not needed.
+    Count(usize),
+    /// Those with at least this share of the highest probability; the sum is not needed.
+    Share(f64),
+    /// Those with at least this probability.
+    Probability(f64),
+    /// Those with at least this factor times the square of the highest probability.
+    SquareOfMax(f64),
+    /// The most likely that together have this probability.
+    Mass(f64),
+    /// Everything.
+    All,
+}
+
+/// A row that entered the softmax: free of NaN, with a finite maximum.
+#[derive(Clone, Copy, Debug)]
+pub struct Softmax<'a> {
+    /// Logits; −∞ for masked ids.
+    pub logits: &'a [f32],
+    /// The highest of them.
+    pub max: f32,
+    /// What the distance from it is worth.
+    pub shape: Shape,
+}
+
+/// A guard for sums in f32; see the precision stated in [`super`].
+const SUM_MARGIN: f64 = 1e-5;
+/// Halvings of the distance in which the threshold for a mass is searched.
+const MASS_HALVINGS: usize = 6;
+
+impl Softmax<'_> {
+    /// Sum of the weights over the row, relative to the maximum. Fills `scratch.weights`.
+    pub fn total(&self, scratch: &mut Scratch) -> f64 {
+        scratch.weights.resize(self.logits.len(), 0.0);
+        self.shape.weights(self.logits, self.max, &mut scratch.weights);
+        scan::sum(&scratch.weights)
+    }
+
+    /// The candidates that `reach` asks for and at least the `at_least` most likely. `None` only
+    /// for a row without finite logits. `scratch.chunk_max` belongs to this row.
+    pub fn gather(
+        &self,
+        reach: Reach,
+        at_least: usize,
+        scratch: &mut Scratch,
+    ) -> Option<Candidates> {
+        let (threshold, total) = match reach {
+            Reach::Count(n) => return self.most_likely(n.max(at_least), scratch),
+            Reach::All => (f32::MIN, None),
+            Reach::Share(share) => (self.threshold(share), None),
+            Reach::Probability(p) => {
+                let total = self.total(scratch);
+                (self.threshold(p * total), Some(total))
+            }
+            Reach::SquareOfMax(factor) => {
+                let total = self.total(scratch);
+                (self.threshold(factor / total), Some(total))
+            }
+            Reach::Mass(p) => {
+                let total = self.total(scratch);
+                match self.mass_threshold(p, total, scratch) {
+                    Some(threshold) => (threshold, Some(total)),
+                    None => (f32::MIN, None),
+                }
+            }
+        };
+        let floor = scan::reached_by(at_least, scratch).max(f32::MIN);
+        self.find(threshold.min(floor), scratch);
+        let list = self.weigh(scratch);
+        match total {
+            Some(total) => Candidates::part_of(list, total),
+            None => Candidates::new(list),
+        }
+    }
+
+    fn most_likely(&self, n: usize, scratch: &mut Scratch) -> Option<Candidates> {
+        let threshold = scan::reached_by(n, scratch).max(f32::MIN);
+        self.find(threshold, scratch);
+        if n < scratch.found.len() {
+            let order = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+            scratch.found.select_nth_unstable_by(n, order);
+            scratch.found.truncate(n);
+        }
+        Candidates::new(self.weigh(scratch))
+    }
+
+    /// The logit at which a weight falls below `weight`, with a margin for rounding.
+    fn threshold(&self, weight: f64) -> f32 {
+        let deepest = f64::from(self.max) - f64::from(f32::MIN);
+        let depth = self.shape.depth(weight.min(1.0).ln(), deepest);
+        let margin = 1e-6 * (f64::from(self.max).abs() - depth + 1.0);
+        ((f64::from(self.max) + depth - margin) as f32).max(f32::MIN)
+    }
+
+    /// A logit such that those at or above it have at least the probability `p`; `None` when that
+    /// may take all of them.
+    fn mass_threshold(&self, p: f64, total: f64, scratch: &Scratch) -> Option<f32> {
+        let wanted = p * total + SUM_MARGIN * total;
+        let to_spare = total - wanted;
+        if to_spare <= 0.0 {
+            return None;
+        }
+        // Even if every id lay right below this depth, together they would not be missed.
+        let mut enough = self.threshold(to_spare / self.logits.len() as f64);
+        let mut short = self.max;
+        for _ in 0..MASS_HALVINGS {
+            let middle = (short + 0.5 * (enough - short)).max(f32::MIN);
+            let mass =
+                scan::sum_reaching(self.logits, &scratch.weights, &scratch.chunk_max, middle);
+            *(if mass >= wanted { &mut enough } else { &mut short }) = middle;
+        }
+        Some(enough)
+    }
+
+    fn find(&self, threshold: f32, scratch: &mut Scratch) {
+        scratch.found.clear();
+        for (start, chunk) in scan::chunks_reaching(self.logits, &scratch.chunk_max, threshold) {
+            let ids = (start as u32)..;
+            let reaching = chunk.iter().zip(ids).filter(|(l, _)| **l >= threshold);
+            scratch.found.extend(reaching.map(|(&l, id)| (l, id)));
+        }
+    }
+
+    fn weigh(&self, scratch: &mut Scratch) -> Vec<Candidate> {
+        let mut list = std::mem::take(&mut scratch.list);
+        list.clear();
+        let max = f64::from(self.max);
+        list.extend(scratch.found.iter().map(|&(l, id)| {
+            let p = self.shape.log_weight(f64::from(l) - max).exp();
+            Candidate { id, p }
+        }));
+        list
+    }
+}

@@ -1,0 +1,28 @@
+//! What a job carries from one token to the next (S1: never part of the options).
+//!
+//! Everything else a step needs is computed from the history, so going back to an earlier token
+//! means no more than taking back a copy of this.
+
+use super::{Mt19937, Rng, SampleOptions};
+
+/// The sampler's memory within one job. A clone is a fork.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SamplerState {
+    /// Mirostat's μ, once a token was chosen with it.
+    pub(super) mirostat_mu: Option<f64>,
+    /// Only with that generator.
+    pub(super) mt19937: Option<Mt19937>,
+}
+
+impl SamplerState {
+    /// The state before the first token.
+    pub fn new(options: &SampleOptions) -> Self {
+        let mt19937 = (options.rng == Rng::Mt19937).then(|| Mt19937::new(options.seed));
+        SamplerState { mirostat_mu: None, mt19937 }
+    }
+
+    /// Mirostat's μ; `None` before the first token that changed it.
+    pub fn mirostat_mu(&self) -> Option<f64> {
+        self.mirostat_mu
+    }
+}
