@@ -60,6 +60,27 @@ fn g08_growing_a_sequence_keeps_its_head_young() {
 }
 
 #[test]
+fn g08_sealing_keeps_the_head_as_young_as_what_follows() {
+    let mut table = PageTable::new(6);
+    let ids = pages_of(1, 2);
+    let stamp = |table: &PageTable, page: PageIdx| table.describe()[page as usize].stamp;
+    let (a, b) = (table.grow(ROOT).unwrap(), table.grow(Parent::Detached).unwrap());
+    table.write(a, &ids[..256]);
+    table.seal(a, Some(b));
+    assert_eq!(stamp(&table, a), stamp(&table, b));
+    table.write(b, &ids[256..]);
+    table.seal(b, None);
+
+    // A second sequence seals the same second page, and shares it.
+    let parent = table.parent(b);
+    let twin = table.grow(parent).unwrap();
+    table.write(twin, &ids[256..]);
+    assert_eq!(table.seal(twin, None).page, b);
+    assert_eq!(stamp(&table, a), stamp(&table, b));
+    assert_eq!(stamp(&table, b), table.access_serial());
+}
+
+#[test]
 fn a_page_named_only_by_a_page_in_use_is_given_up_last() {
     let mut table = PageTable::new(4);
     let ids = pages_of(1, 1);

@@ -80,6 +80,24 @@ fn a_full_page_that_nobody_sealed_is_sealed_on_release() {
 }
 
 #[test]
+fn the_longest_match_wins_then_the_lowest_index_and_never_the_page_itself() {
+    let mut table = PageTable::new(5);
+    let ids = story(1, 60);
+    for n in [20, 40, 40] {
+        let page = table.grow(ROOT).unwrap();
+        table.write(page, &[&ids[..n], &story(2, 9)].concat());
+    }
+    let own = table.grow(ROOT).unwrap();
+    assert_eq!(table.partial_match(own, &ids), Some((1, 40)));
+    assert_eq!(table.partial_match(own, &ids[..30]), Some((1, 30)));
+    assert_eq!(table.partial_match(own, &story(3, 9)), None);
+    table.write(own, &ids);
+    assert_eq!(table.partial_match(own, &ids), Some((1, 40)));
+    table.detach(own);
+    assert_eq!(table.partial_match(own, &ids), None);
+}
+
+#[test]
 fn ids_are_taken_back_from_a_unique_page() {
     let mut table = PageTable::new(2);
     let list = generated(&mut table, &story(1, 50));
@@ -103,6 +121,16 @@ fn a_sealed_page_is_copied_for_its_writer_and_stays_cached() {
     table.write(to, &[1, 2, 3]);
     table.check().unwrap();
     assert_eq!(table.ids(list[0]), ids);
+}
+
+#[test]
+fn a_sealed_page_is_copied_even_if_all_of_it_is_kept() {
+    let mut table = PageTable::new(2);
+    let list = generated(&mut table, &pages_of(1, 1));
+    table.seal(list[0], None);
+    let Some(Writable::Copy { to }) = table.make_writable(list[0], 256) else { panic!("no copy") };
+    table.truncate(to, 255);
+    table.check().unwrap();
 }
 
 #[test]
