@@ -1,0 +1,222 @@
+//! From what a request asks for to a constraint.
+
+use std::sync::Arc;
+
+use llguidance::api::TopLevelGrammar;
+use llguidance::regex_to_lark;
+use pagella_text::Tokenizer;
+use serde_json::{Value, json};
+
+use super::all::AllConstraint;
+use super::compiler::{Compiler, Refusal};
+use super::error::short_reason;
+use super::grammar::GrammarConstraint;
+use super::lazy::LazyConstraint;
+use super::prefix::PrefixConstraint;
+use super::vocab::Vocab;
+use super::{Constraint, ConstraintError, ConstraintLimits, ConstraintSpec, gbnf, regex, schema};
+
+/// Compiles constraints for one tokenizer. Cheap to clone, shared between threads.
+#[derive(Clone)]
+pub struct ConstraintFactory {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    vocab: Vocab,
+    limits: ConstraintLimits,
+    compiler: Compiler,
+}
+
+impl ConstraintFactory {
+    /// Indexes the tokenizer's vocabulary; takes a fraction of a second for a large one.
+    /// `model_vocab` is the number of logits, and the size of every mask.
+    pub fn new(
+        tokenizer: &Tokenizer,
+        model_vocab: usize,
+        limits: ConstraintLimits,
+    ) -> Result<Self, ConstraintError> {
+        let vocab = Vocab::new(tokenizer, model_vocab);
+        let compiler = Compiler::new(&vocab, &limits)?;
+        Ok(Self { inner: Arc::new(Inner { vocab, limits, compiler }) })
+    }
+
+    /// The limits everything is compiled under.
+    pub fn limits(&self) -> &ConstraintLimits {
+        &self.inner.limits
+    }
+
+    /// Compiles a constraint; returns within about [`ConstraintLimits::compile_time`] for each of
+    /// its parts.
+    pub fn compile(&self, spec: &ConstraintSpec) -> Result<Box<dyn Constraint>, ConstraintError> {
+        check_parts(spec, self.inner.limits.parts_max)?;
+        self.compile_part(spec)
+    }
+
+    fn compile_part(&self, spec: &ConstraintSpec) -> Result<Box<dyn Constraint>, ConstraintError> {
+        let Inner { vocab, limits, .. } = &*self.inner;
+        let what = spec.what();
+        let grammar = match spec {
+            ConstraintSpec::JsonSchema(schema) => json_grammar(schema::prepare(schema, limits)?),
+            ConstraintSpec::JsonObject => {
+                json_grammar(schema::prepare(&json!({"type": "object"}), limits)?)
+            }
+            ConstraintSpec::Regex(pattern) => regex_grammar(&regex::whole_output(pattern, limits)?),
+            ConstraintSpec::Lark(text) => lark_grammar(text, limits)?,
+            ConstraintSpec::Gbnf(text) => {
+                check_text(what, text, limits)?;
+                TopLevelGrammar::from_lark(gbnf::to_lark(text, limits)?)
+            }
+            ConstraintSpec::Choice { options, case_insensitive } => {
+                check_strings(what, options, limits)?;
+                regex_grammar(&choice_pattern(options, *case_insensitive))
+            }
+            ConstraintSpec::Prefix(strings) => {
+                check_strings(what, strings, limits)?;
+                return Ok(Box::new(PrefixConstraint::new(vocab.clone(), strings)?));
+            }
+            ConstraintSpec::Lazy { trigger, then } => {
+                check_strings("lazy constraint's trigger", std::slice::from_ref(trigger), limits)?;
+                let then = self.compile_part(then)?;
+                return Ok(Box::new(LazyConstraint::new(vocab.clone(), trigger, then)));
+            }
+            ConstraintSpec::All(specs) => {
+                if specs.is_empty() {
+                    return Err(ConstraintError::Impossible { what, reason: "it is empty".into() });
+                }
+                let parts: Result<_, _> =
+                    specs.iter().map(|spec| self.compile_part(spec)).collect();
+                return Ok(Box::new(AllConstraint::new(vocab.clone(), parts?)));
+            }
+        };
+        let compiled = self.inner.compiler.compile(grammar, what);
+        let matcher = compiled.map_err(|refusal| explain(refusal, spec))?;
+        Ok(Box::new(GrammarConstraint::new(matcher, vocab.clone(), what)))
+    }
+}
+
+fn explain(refusal: Refusal, spec: &ConstraintSpec) -> ConstraintError {
+    match (refusal, spec) {
+        (Refusal::Error(error), _) => error,
+        (Refusal::Impossible(reason), _) => {
+            ConstraintError::Impossible { what: spec.what(), reason }
+        }
+        (Refusal::Invalid(reason), ConstraintSpec::JsonSchema(_)) => {
+            ConstraintError::InvalidSchema { pointer: String::new(), reason }
+        }
+        (Refusal::Invalid(reason), ConstraintSpec::Regex(_)) => {
+            ConstraintError::InvalidRegex { reason }
+        }
+        (Refusal::Invalid(reason), ConstraintSpec::Lark(_)) => {
+            ConstraintError::InvalidLark { reason }
+        }
+        (Refusal::Invalid(reason), ConstraintSpec::Gbnf(_)) => {
+            ConstraintError::InvalidGbnf { line: 1, reason }
+        }
+        // Everything else is a grammar of our own making.
+        (Refusal::Invalid(reason), _) => ConstraintError::Internal { reason },
+    }
+}
+
+fn json_grammar(schema: Value) -> TopLevelGrammar {
+    TopLevelGrammar::from_json_schema(schema)
+}
+
+fn regex_grammar(pattern: &str) -> TopLevelGrammar {
+    TopLevelGrammar::from_lark(format!("start: /{}/", regex_to_lark(pattern, "")))
+}
+
+fn lark_grammar(text: &str, limits: &ConstraintLimits) -> Result<TopLevelGrammar, ConstraintError> {
+    check_text("Lark grammar", text, limits)?;
+    // The grammar engine recurses along terminals that refer to each other.
+    check_rules("Lark grammar", text.lines().filter(|line| is_definition(line)).count(), limits)?;
+    // Schemas and token ids inside a grammar would go around the checks of this module.
+    for refused in ["%json", "<["] {
+        if text.contains(refused) {
+            let reason = format!(
+                "{} is not supported in a grammar: use a constraint of its own",
+                short_reason(refused)
+            );
+            return Err(ConstraintError::InvalidLark { reason });
+        }
+    }
+    Ok(TopLevelGrammar::from_lark(text.to_owned()))
+}
+
+/// Whether a line can be the first of a rule or terminal; some others look the same.
+fn is_definition(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with(|c: char| c.is_alphanumeric() || "_?!".contains(c)) && line.contains(':')
+}
+
+/// Compares the number of rules with the limit.
+pub(super) fn check_rules(
+    what: &'static str,
+    found: usize,
+    limits: &ConstraintLimits,
+) -> Result<(), ConstraintError> {
+    let limit = limits.rules_max;
+    if found > limit {
+        return Err(ConstraintError::TooLarge { what, found, limit, unit: "rules" });
+    }
+    Ok(())
+}
+
+fn choice_pattern(options: &[String], case_insensitive: bool) -> String {
+    let quoted: Vec<String> = options.iter().map(|option| regex::quote(option)).collect();
+    let flag = if case_insensitive { "(?i:" } else { "(?:" };
+    format!("{flag}{})", quoted.join("|"))
+}
+
+fn check_text(
+    what: &'static str,
+    text: &str,
+    limits: &ConstraintLimits,
+) -> Result<(), ConstraintError> {
+    let (found, limit) = (text.len(), limits.text_bytes_max);
+    if found > limit {
+        return Err(ConstraintError::TooLarge { what, found, limit, unit: "bytes" });
+    }
+    Ok(())
+}
+
+fn check_strings(
+    what: &'static str,
+    strings: &[String],
+    limits: &ConstraintLimits,
+) -> Result<(), ConstraintError> {
+    let (found, limit) = (strings.len(), limits.strings_max);
+    if found > limit {
+        return Err(ConstraintError::TooLarge { what, found, limit, unit: "strings" });
+    }
+    let (found, limit) = (strings.iter().map(String::len).sum(), limits.text_bytes_max);
+    if found > limit {
+        return Err(ConstraintError::TooLarge { what, found, limit, unit: "bytes" });
+    }
+    if strings.is_empty() {
+        return Err(ConstraintError::InvalidStrings { what, problem: "no strings" });
+    }
+    if strings.iter().any(String::is_empty) {
+        return Err(ConstraintError::InvalidStrings { what, problem: "an empty string" });
+    }
+    Ok(())
+}
+
+/// Counts all parts without recursion: a specification may be nested at will.
+fn check_parts(spec: &ConstraintSpec, limit: usize) -> Result<(), ConstraintError> {
+    let mut pending = vec![spec];
+    let mut found = 0;
+    while let Some(spec) = pending.pop() {
+        found += 1;
+        if found > limit {
+            let what = "combination of constraints";
+            return Err(ConstraintError::TooLarge { what, found, limit, unit: "parts" });
+        }
+        match spec {
+            ConstraintSpec::Lazy { then, .. } => pending.push(then),
+            ConstraintSpec::All(parts) => pending.extend(parts.iter().take(limit + 1)),
+            _ => {}
+        }
+    }
+    Ok(())
+}

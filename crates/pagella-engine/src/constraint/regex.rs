@@ -1,0 +1,83 @@
+//! Regular expressions: what is checked before the grammar engine sees them, and quoting.
+
+use super::ConstraintError;
+use super::spec::ConstraintLimits;
+
+/// Checks a regular expression that the whole output must match, and writes it as the grammar engine
+/// wants it: without the anchors around it, which say nothing new.
+pub(super) fn whole_output(
+    pattern: &str,
+    limits: &ConstraintLimits,
+) -> Result<String, ConstraintError> {
+    check(pattern, limits)?;
+    let body = pattern.strip_prefix('^').unwrap_or(pattern);
+    let body = match body.strip_suffix('$') {
+        Some(rest) if !ends_in_escape(rest) => rest,
+        _ => body,
+    };
+    Ok(body.to_owned())
+}
+
+/// Checks size, nesting and that no escape is left open.
+pub(super) fn check(pattern: &str, limits: &ConstraintLimits) -> Result<(), ConstraintError> {
+    if pattern.len() > limits.regex_bytes_max {
+        return Err(ConstraintError::TooLarge {
+            what: "regular expression",
+            found: pattern.len(),
+            limit: limits.regex_bytes_max,
+            unit: "bytes",
+        });
+    }
+    if ends_in_escape(pattern) {
+        return Err(ConstraintError::InvalidRegex {
+            reason: "it ends in a lone backslash: write \\\\ for a backslash".into(),
+        });
+    }
+    check_nesting(pattern, limits)
+}
+
+/// Compares the deepest nesting of groups and classes with the limit.
+fn check_nesting(pattern: &str, limits: &ConstraintLimits) -> Result<(), ConstraintError> {
+    let (mut groups, mut classes, mut deepest, mut escaped) = (0usize, 0usize, 0, false);
+    for byte in pattern.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'[' => classes += 1,
+            b']' => classes = classes.saturating_sub(1),
+            b'(' if classes == 0 => groups += 1,
+            b')' if classes == 0 => groups = groups.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(groups + classes);
+    }
+    if deepest > limits.nesting_max {
+        return Err(ConstraintError::TooLarge {
+            what: "regular expression",
+            found: deepest,
+            limit: limits.nesting_max,
+            unit: "nested brackets",
+        });
+    }
+    Ok(())
+}
+
+fn ends_in_escape(text: &str) -> bool {
+    text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
+}
+
+/// A regular expression that matches exactly `text`.
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_ascii_punctuation() {
+            quoted.push('\\');
+            quoted.push(character);
+        } else if character.is_ascii_control() {
+            quoted.push_str(&format!("\\x{:02x}", character as u32));
+        } else {
+            quoted.push(character);
+        }
+    }
+    quoted
+}

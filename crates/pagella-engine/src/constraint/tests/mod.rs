@@ -1,0 +1,1 @@
+//! Tests over whole constraints; what they share is in `support`.
