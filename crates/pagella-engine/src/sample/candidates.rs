@@ -2,7 +2,8 @@
 //!
 //! Canonical order is probability descending, id ascending among equals. It is established only as
 //! far as somebody asks: `ordered` entries at the front are in place, and nothing behind them
-//! belongs before them. Long lists are thus never sorted whole unless a step needs that.
+//! belongs before them. Questions about cumulative probability are answered by partitioning, in
+//! time proportional to the list. Long lists are thus never sorted whole unless a step needs that.
 
 use std::cmp::Ordering;
 
@@ -15,8 +16,8 @@ pub struct Candidate {
     pub p: f64,
 }
 
-/// How many candidates are put in order at first; eight times more whenever that is not enough.
-const FIRST_ORDERED: usize = 128;
+/// Lists up to this length are sorted rather than partitioned.
+const SORTED_LEN: usize = 128;
 
 /// Candidates, never empty, every probability above zero.
 ///
@@ -91,9 +92,14 @@ impl Candidates {
 
     /// Keeps the `n` most likely, at least one, and renormalises.
     pub fn keep(&mut self, n: usize) {
-        let n = n.clamp(1, self.list.len());
-        self.first(n);
-        self.list.truncate(n);
+        let n = n.max(1);
+        if n < self.list.len() {
+            if n > self.ordered {
+                self.list[self.ordered..].select_nth_unstable_by(n - self.ordered, canonical);
+            }
+            self.list.truncate(n);
+            self.ordered = self.ordered.min(n);
+        }
         self.normalize();
     }
 
@@ -105,24 +111,17 @@ impl Candidates {
     }
 
     /// How many of the most likely are needed for their sum to satisfy `enough`; all if none do.
+    /// Afterwards the last of them is in its place.
     pub fn count_until(&mut self, enough: impl Fn(f64) -> bool) -> usize {
         let mut sum = 0.0;
-        let mut done = 0;
-        let mut in_order = FIRST_ORDERED;
-        loop {
-            let head = self.first(in_order);
-            for (i, candidate) in head.iter().enumerate().skip(done) {
-                sum += candidate.p;
-                if enough(sum) {
-                    return i + 1;
-                }
+        for (i, candidate) in self.list[..self.ordered].iter().enumerate() {
+            sum += candidate.p;
+            if enough(sum) {
+                return i + 1;
             }
-            done = head.len();
-            if done == self.list.len() {
-                return done;
-            }
-            in_order = in_order.saturating_mul(8);
         }
+        let rest = &mut self.list[self.ordered..];
+        self.ordered + prefix_until(rest, |c| c.p, canonical, |more| enough(sum + more))
     }
 
     /// Replaces the list by some of its members and renormalises. `kept` is not empty.
@@ -155,13 +154,45 @@ impl Candidates {
     /// exceeds `r`, else the last.
     pub fn pick(&mut self, r: f64) -> Candidate {
         let n = self.count_until(|sum| sum > r);
-        self.first(n)[n - 1]
+        self.list[n - 1]
     }
 
     fn normalize(&mut self) {
         let sum: f64 = self.list.iter().map(|c| c.p).sum();
         self.list.iter_mut().for_each(|c| c.p /= sum);
     }
+}
+
+/// How many of the first entries in the order `compare` are needed for the sum of their `mass` to
+/// satisfy `enough`; all if none do. Partitions `list` such that these come first, the last of them
+/// in its place. Linear in the length.
+pub fn prefix_until<T>(
+    list: &mut [T],
+    mass: impl Fn(&T) -> f64,
+    compare: impl Fn(&T, &T) -> Ordering,
+    enough: impl Fn(f64) -> bool,
+) -> usize {
+    // The answer lies within `start..end`; the entries before `start` sum to `sum`.
+    let (mut start, mut end, mut sum) = (0, list.len(), 0.0);
+    while end - start > SORTED_LEN {
+        // Likely entries are few: a quarter finds the answer sooner than a half.
+        let cut = (end - start) / 4;
+        let window = &mut list[start..end];
+        window.select_nth_unstable_by(cut, &compare);
+        let more: f64 = window[..cut].iter().map(&mass).sum();
+        if enough(sum + more) {
+            end = start + cut;
+        } else {
+            sum += more;
+            start += cut;
+        }
+    }
+    list[start..end].sort_unstable_by(&compare);
+    let crossing = list[start..end].iter().position(|entry| {
+        sum += mass(entry);
+        enough(sum)
+    });
+    crossing.map_or(end, |at| start + at + 1)
 }
 
 #[cfg(test)]
@@ -203,6 +234,13 @@ mod tests {
             sum += c.p;
             sum >= 0.9
         });
-        assert_eq!(of(&ps).count_until(|sum| sum >= 0.9), needed.unwrap() + 1);
+        let needed = needed.unwrap();
+        let mut c = of(&ps);
+        assert_eq!(c.count_until(|sum| sum >= 0.9), needed + 1);
+        assert_eq!(c.list[needed], whole[needed]);
+        assert_eq!(parts.count_until(|sum| sum >= 0.9), needed + 1);
+        assert_eq!(c.count_until(|sum| sum > 2.0), 5000);
+        c.keep(needed);
+        assert_eq!((c.len(), c.as_slice()[needed - 1].id), (needed, whole[needed - 1].id));
     }
 }

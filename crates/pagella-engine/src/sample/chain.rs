@@ -9,8 +9,8 @@ mod probabilities;
 use std::sync::Arc;
 
 use super::{
-    Bitmask, Breaker, Draws, NanPolicy, OptionsError, SampleError, SampleOptions, SamplerState,
-    Scratch, Step, VocabSets, draws, scan,
+    Bitmask, Breaker, Draws, Mt19937, NanPolicy, OptionsError, Rng, SampleError, SampleOptions,
+    SamplerState, Scratch, Step, VocabSets, draws, scan,
 };
 
 /// What a choice is made from.
@@ -139,9 +139,12 @@ impl Sampler {
     /// One draw per position, needed or not, so that the Mersenne Twister stays in step.
     fn draw(&self, state: &mut SamplerState, row: &Row<'_>) -> Draws {
         let keyed = draws(self.options.seed, row.history.len() as u64, row.attempt);
-        match &mut state.mt19937 {
-            Some(generator) => Draws { id: generator.draw(), ..keyed },
-            None => keyed,
+        match self.options.rng {
+            Rng::Philox => keyed,
+            Rng::Mt19937 => {
+                let new = || Mt19937::new(self.options.seed);
+                Draws { id: state.mt19937.get_or_insert_with(new).draw(), ..keyed }
+            }
         }
     }
 

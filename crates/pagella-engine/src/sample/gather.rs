@@ -37,6 +37,8 @@ pub struct Softmax<'a> {
 
 /// A guard for sums in f32; see the precision stated in [`super`].
 const SUM_MARGIN: f64 = 1e-5;
+/// Logits whose weights are summed while they are in the first-level cache.
+const PART: usize = 16 * scan::CHUNK;
 /// Halvings of the distance in which the threshold for a mass is searched.
 const MASS_HALVINGS: usize = 6;
 
@@ -44,8 +46,13 @@ impl Softmax<'_> {
     /// Sum of the weights over the row, relative to the maximum. Fills `scratch.weights`.
     pub fn total(&self, scratch: &mut Scratch) -> f64 {
         scratch.weights.resize(self.logits.len(), 0.0);
-        self.shape.weights(self.logits, self.max, &mut scratch.weights);
-        scan::sum(&scratch.weights)
+        let parts = self.logits.chunks(PART).zip(scratch.weights.chunks_mut(PART));
+        parts
+            .map(|(logits, weights)| {
+                self.shape.weights(logits, self.max, weights);
+                scan::sum(weights)
+            })
+            .sum()
     }
 
     /// The candidates that `reach` asks for and at least the `at_least` most likely. `None` only

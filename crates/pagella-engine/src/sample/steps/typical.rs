@@ -3,6 +3,7 @@
 //! The candidate that crosses the mass is kept, and surprise is `−ln p` (S14). The most likely
 //! candidate need not survive.
 
+use crate::sample::candidates::{canonical, prefix_until};
 use crate::sample::{Candidate, Candidates};
 
 /// Keeps the shortest list, closest surprise first, with at least the mass; values outside (0, 1)
@@ -12,17 +13,16 @@ pub fn apply(mass: f32, min_keep: usize, candidates: &mut Candidates) {
         return;
     }
     let entropy = candidates.entropy();
-    let mut by_deviation: Vec<(f64, Candidate)> =
-        candidates.as_slice().iter().map(|c| ((-c.p.ln() - entropy).abs(), *c)).collect();
-    // Stable: candidates with equal deviation stay in canonical order.
-    by_deviation.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut sum = 0.0;
-    let crossing = by_deviation.iter().position(|(_, c)| {
-        sum += c.p;
-        sum >= f64::from(mass)
-    });
-    let kept = crossing.map_or(by_deviation.len(), |at| at + 1).max(min_keep);
-    candidates.replace(by_deviation.into_iter().take(kept).map(|(_, c)| c));
+    let deviation = |c: &Candidate| ((-c.p.ln() - entropy).abs(), *c);
+    let mut closest: Vec<(f64, Candidate)> = candidates.unordered().iter().map(deviation).collect();
+    let order = |a: &(f64, Candidate), b: &(f64, Candidate)| {
+        a.0.total_cmp(&b.0).then_with(|| canonical(&a.1, &b.1))
+    };
+    let kept = prefix_until(&mut closest, |(_, c)| c.p, order, |sum| sum >= f64::from(mass));
+    if kept < min_keep {
+        closest.sort_unstable_by(order);
+    }
+    candidates.replace(closest.into_iter().take(kept.max(min_keep)).map(|(_, c)| c));
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ fn the_matching_equals_a_plain_search() {
         let n = 1 + (seed * 7 % 60) as usize;
         let history: Vec<u32> =
             (0..n as u64).map(|i| (crate::sample::uniform(seed, i) * 3.0) as u32).collect();
-        let mut expected = vec![None::<usize>; 3];
+        let mut expected = [None::<usize>; 3];
         for i in 0..n {
             let m = (0..=i).take_while(|m| history[i - m..i] == history[n - m..]).count() - 1;
             let longest = &mut expected[history[i] as usize];
