@@ -4,6 +4,10 @@ use pagella_backend::PlanError;
 use pagella_model::ModelError;
 use pagella_text::TextError;
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::constraint::ConstraintError;
 use crate::sample::{OptionsError, SampleError};
 
 /// Why a sequence could not be started or continued.
@@ -22,6 +26,56 @@ pub enum EngineError {
         prompt: usize,
         /// Tokens that fit, reply included.
         capacity: usize,
+    },
+    /// Prompt and reply together do not fit.
+    #[error(
+        "{prompt} prompt tokens and {new} new ones were asked for, the context holds {capacity} and the cache {cache_tokens}: shorten the prompt, ask for fewer tokens, or raise the cache and context size if the model allows"
+    )]
+    TooLong {
+        /// Tokens of the longest prompt.
+        prompt: usize,
+        /// Tokens to be written.
+        new: usize,
+        /// Tokens of the longest sequence.
+        capacity: usize,
+        /// Tokens of the cache, for all prompts of the job together.
+        cache_tokens: usize,
+    },
+    /// A prompt id that the model does not have.
+    #[error("the prompt has id {id} and the model only ids below {vocab}: use its own tokenizer")]
+    IdOutOfRange {
+        /// The id.
+        id: u32,
+        /// Entries of the model's vocabulary.
+        vocab: usize,
+    },
+    /// More prompts in one job than a step has rows.
+    #[error("the job mixes {prompts} prompts and a step has {batch_max} rows: use fewer prompts")]
+    TooManyPrompts {
+        /// Prompts of the job.
+        prompts: usize,
+        /// Sequences in a step.
+        batch_max: usize,
+    },
+    /// The weights of mixed prompts do not sum to 1.
+    #[error("the weights of the prompts sum to {sum}, not 1: correct them")]
+    PromptWeights {
+        /// Their sum.
+        sum: f32,
+    },
+    /// A guidance scale for something other than a pair of prompts.
+    #[error("cfg_scale mixes two prompts and the job has {prompts}: give a positive and a negative prompt")]
+    GuidanceWithoutPair {
+        /// Prompts of the job.
+        prompts: usize,
+    },
+    /// The queue is full.
+    #[error("{queued} jobs are waiting and {queue_max} may: try again later")]
+    Busy {
+        /// Waiting jobs.
+        queued: usize,
+        /// Most jobs that may wait.
+        queue_max: usize,
     },
     /// One more token was asked for than the cache holds.
     #[error("the context of {capacity} tokens is full: start over or raise the cache size")]
@@ -52,6 +106,23 @@ pub enum EngineError {
     /// Tokenizer, stop strings or template failed.
     #[error(transparent)]
     Text(#[from] TextError),
+    /// A constraint was refused or failed.
+    #[error(transparent)]
+    Constraint(#[from] ConstraintError),
+    /// A step failed; all its jobs share the error.
+    #[error(transparent)]
+    Failed(Arc<EngineError>),
+    /// A defect ended all jobs; the engine goes on with an empty cache.
+    #[error("internal error: the engine panicked and has dropped its jobs: please report it")]
+    Panicked,
+    /// A saved sequence cannot be read or written.
+    #[error("{}: {problem}", path.display())]
+    Saved {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
     /// The engine's thread could not be started.
     #[error("cannot start a thread: {0}: free some memory or raise the process limit")]
     Thread(#[source] std::io::Error),

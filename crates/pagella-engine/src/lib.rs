@@ -1,39 +1,64 @@
-//! State over time: a sequence and its place in the cache, sampling, released text.
+//! State over time: jobs, pages, sampling, released text.
 //!
 //! The way of a token through this crate:
 //!
-//! 1. [`Session::prefill`] compares the prompt's ids with what the cache already holds and feeds
-//!    only what is new, in chunks;
-//! 2. [`Sampler`] turns the logits of the last token into one id;
-//! 3. [`Generation`] turns ids into text, holding back what may be half a character or the start of
-//!    a stop string, and decides when to end;
-//! 4. [`Session::decode`] feeds the id, and so on.
+//! 1. a [`JobSpec`] is checked and becomes a job in the queue (`job`, `schedule`);
+//! 2. the page table finds what the cache already holds of its prompt and finds room for the rest
+//!    ([`pages`]);
+//! 3. every step feeds one token of each job that writes and chunks of prompts, in one plan
+//!    (`schedule`, `step`);
+//! 4. each row of logits becomes one id ([`sample`]), within what a [`constraint`] allows;
+//! 5. the id becomes text, held back while it may be half a character, the start of a stop string or
+//!    of a banned string (`job`);
+//! 6. a [`Record`] says so to whoever asked.
 //!
-//! [`Worker`] does this on a thread of its own and is what programs talk to. [`Forward`] is the one thing the engine needs of a model: run a plan, give logits. It hides the
-//! backend, so nothing here or above is generic over it. [`score`] measures text instead of writing
-//! it.
+//! [`Generator`] does this one step at a time for whoever pumps it; [`Worker`] does it on a thread and
+//! is what programs talk to: it hands out [`JobStream`]s. [`Forward`] is the one thing the engine
+//! needs of a model: run a plan, give logits. It hides the backend, so nothing here or above is
+//! generic over it. [`Session`] is a single sequence without any of this, for measuring; [`score`]
+//! measures text instead of writing it.
 //!
-//! Invariants: a session's ids are exactly those whose keys and values are in its cache; output does
-//! not depend on chunk sizes, on what the cache held before, or on the hash order of anything.
+//! Invariants: each job's output is what it would be alone, whatever else runs, in whatever chunks,
+//! whatever the cache held before, and however often it was preempted; only pages of one owner are
+//! written; nothing depends on the hash order of anything.
 
 #![forbid(unsafe_code)]
 
+pub mod constraint;
+mod defragment;
 mod error;
-mod event;
 mod forward;
-mod generate;
+mod generator;
+mod host;
+mod job;
+pub mod pages;
 pub mod sample;
+mod schedule;
 mod score;
 mod session;
 #[cfg(test)]
 mod stand_in;
+mod stats;
+mod step;
+mod store;
+mod stream;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 pub use error::EngineError;
-pub use event::{Completion, EosReason, Event};
 pub use forward::{Forward, ModelWithCache};
-pub use generate::{Generation, Request};
+pub use generator::Generator;
+pub use job::{
+    Backpressure, BanExhausted, BoxedConstraint, Completion, EosReason, Healing, Held, JobSpec,
+    JobState, JobView, LengthPolicy, LogitsHook, Record, SampleHook, Stage, StreamGranularity,
+    TokenLogprobs, WeightedPrompt,
+};
 pub use sample::{OptionsError, SampleError, SampleOptions, Sampler};
+pub use schedule::{GeneratorOptions, Reserve};
 pub use score::{ScoredToken, log_prob_and_argmax, score, score_steps};
 pub use session::{Prefill, Session};
-pub use worker::{EventStream, Worker};
+pub use stats::{QueueStats, Stats, StepTrace};
+pub use store::Stored;
+pub use stream::{Canceller, JobStream};
+pub use worker::Worker;

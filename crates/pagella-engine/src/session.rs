@@ -40,6 +40,11 @@ impl Session {
         Session { forward, ids: Vec::new(), pages, capacity, logits: Vec::new() }
     }
 
+    /// Gives the model and its cache back.
+    pub fn into_forward(self) -> Box<dyn Forward> {
+        self.forward
+    }
+
     /// The model as data.
     pub fn spec(&self) -> &ModelSpec {
         self.forward.spec()
@@ -63,11 +68,6 @@ impl Session {
     /// Logits of the newest token; empty before the first step. Shape `[vocab]`.
     pub fn logits(&self) -> &[f32] {
         &self.logits
-    }
-
-    /// Logits of the newest token, to be changed by a sampler, and all ids up to it.
-    pub(crate) fn logits_mut(&mut self) -> (&mut [f32], &[u32]) {
-        (&mut self.logits, &self.ids)
     }
 
     /// Forgets everything.

@@ -1,19 +1,24 @@
-//! A model for tests of scheduling and text: logits are a checksum of the ids the cache holds.
+//! A model for tests of scheduling and text: what follows is a checksum of the ids in the cache.
 //!
-//! It stores ids where a real cache stores keys and values, page by page, so a wrong position, a
-//! stale page or a forgotten chunk changes the logits. It serves these tests only; everything about
-//! the quality of text is tested on the demo model.
+//! Where a real cache stores keys and values it stores the running checksum of every position, read
+//! through the plan's page lists. Any wrong reuse, copy, rotation or rollback changes what follows.
+//! It serves tests only; everything about the quality of text is tested on the demo model.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use pagella_arch::{ModelSpec, SpecOptions, spec_from_json};
-use pagella_backend::{PAGE_TOKENS, StepPlan};
+use pagella_backend::{KvFormat, PAGE_TOKENS, StepPlan};
 use pagella_text::Tokenizer;
 
 use crate::{EngineError, Forward};
 
 /// Size of the stand-in's vocabulary.
 pub const VOCAB: usize = 64;
+/// Ids below have a token.
+pub const TOKENS: usize = 58;
+/// The control token.
+pub const END: u32 = 57;
 
 /// A tokenizer for it: ids 0–51 are the letters a–z and A–Z, 52 is a space, 53–55 are the three
 /// bytes of `€`, 56 is `END`, 57 a control token. Ids above have no token.
@@ -34,34 +39,85 @@ pub fn tokenizer() -> Tokenizer {
     Tokenizer::from_json_bytes(json.as_bytes()).unwrap()
 }
 
-/// The stand-in; clones share their record of steps.
+/// The checksum after one more id.
+fn next_sum(sum: u64, id: u32) -> u64 {
+    (sum * 1_000_003 + u64::from(id) * 7919 + 12345) % ((1 << 31) - 1)
+}
+
+/// Logits that belong to a checksum: one clear winner, and a fixed order among the others.
+fn logits_of(sum: u64) -> impl Iterator<Item = f32> {
+    let winner = sum / 7 % VOCAB as u64;
+    (0..VOCAB as u64).map(move |id| {
+        let mixed = (sum ^ (id << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let other = (mixed >> 40) as f32 / (1u64 << 24) as f32 * 3.0;
+        if id == winner { 4.0 } else { other }
+    })
+}
+
+/// What follows `prompt` when the most likely id with a token is always taken.
+pub fn greedy_ids(prompt: &[u32], n: usize) -> Vec<u32> {
+    let mut sum = prompt.iter().fold(1, |sum, &id| next_sum(sum, id));
+    let mut ids = Vec::new();
+    for _ in 0..n {
+        let mut best = (0, f32::MIN);
+        for (id, logit) in logits_of(sum).enumerate().take(TOKENS) {
+            if logit > best.1 {
+                best = (id as u32, logit);
+            }
+        }
+        ids.push(best.0);
+        sum = next_sum(sum, best.0);
+    }
+    ids
+}
+
+/// One row of a recorded step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepRecord {
+    /// Tokens in the cache before.
+    pub past: usize,
+    /// New tokens.
+    pub tokens: usize,
+    /// Rows of logits.
+    pub logits: usize,
+}
+
+/// The stand-in; clones share their record of steps, not their cache.
 #[derive(Clone)]
 pub struct StandIn {
     spec: ModelSpec,
     step_tokens_max: usize,
-    pages: Vec<[u32; PAGE_TOKENS]>,
+    pages: Vec<[u64; PAGE_TOKENS]>,
     record: Arc<Mutex<Record>>,
 }
 
 #[derive(Default)]
 struct Record {
-    /// `(past, new tokens, logits)` of every step.
-    steps: Vec<(usize, usize, usize)>,
+    /// Rows of every step.
+    steps: Vec<Vec<StepRecord>>,
+    copied_tokens: usize,
     fail_at: Option<usize>,
+    panic_at: Option<usize>,
+    delay: Duration,
     /// Ids that win, by the position of the token they follow, instead of the checksum.
     script: Vec<(usize, u32)>,
 }
 
 impl StandIn {
-    /// A stand-in with this context, in tokens.
+    /// A stand-in with this context and a cache of the same size, in tokens.
     pub fn new(context: usize, step_tokens_max: usize) -> Self {
+        Self::with_cache(context, context.div_ceil(PAGE_TOKENS), step_tokens_max)
+    }
+
+    /// A stand-in with this context in tokens and a cache of `n_pages`.
+    pub fn with_cache(context: usize, n_pages: usize, step_tokens_max: usize) -> Self {
         let config = format!(
             r#"{{"architectures": ["LlamaForCausalLM"], "vocab_size": {VOCAB}, "hidden_size": 64,
                 "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 64,
                 "rms_norm_eps": 1e-5, "max_position_embeddings": {context}}}"#
         );
         let spec = spec_from_json(config.as_bytes(), None, &SpecOptions::default()).unwrap();
-        let pages = vec![[u32::MAX; PAGE_TOKENS]; context.div_ceil(PAGE_TOKENS)];
+        let pages = vec![[u64::MAX >> 16; PAGE_TOKENS]; n_pages];
         StandIn { spec, step_tokens_max, pages, record: Arc::default() }
     }
 
@@ -71,9 +127,19 @@ impl StandIn {
         record.script = (position..).zip(ids.iter().copied()).collect();
     }
 
-    /// Every step so far: `(past, new tokens, logits)`.
-    pub fn steps(&self) -> Vec<(usize, usize, usize)> {
+    /// Every step so far.
+    pub fn steps(&self) -> Vec<Vec<StepRecord>> {
         self.record.lock().unwrap().steps.clone()
+    }
+
+    /// Ids computed so far.
+    pub fn forwarded(&self) -> usize {
+        self.steps().iter().flatten().map(|row| row.tokens).sum()
+    }
+
+    /// Tokens copied between pages so far.
+    pub fn copied(&self) -> usize {
+        self.record.lock().unwrap().copied_tokens
     }
 
     /// Makes the step with this index fail, once.
@@ -81,21 +147,42 @@ impl StandIn {
         self.record.lock().unwrap().fail_at = Some(step);
     }
 
-    /// A hash of all ids up to `position`, spread over the vocabulary.
-    fn logits_at(&self, plan: &StepPlan, position: usize) -> Vec<f32> {
-        let script = &self.record.lock().unwrap().script;
-        if let Some(&(_, id)) = script.iter().find(|(p, _)| *p == position) {
-            return (0..VOCAB).map(|i| f32::from(u8::from(i == id as usize))).collect();
+    /// Makes the step with this index panic, once.
+    pub fn panic_at_step(&self, step: usize) {
+        self.record.lock().unwrap().panic_at = Some(step);
+    }
+
+    /// Makes every step take this long.
+    pub fn delay(&self, delay: Duration) {
+        self.record.lock().unwrap().delay = delay;
+    }
+
+    /// Notes a step; an error or a panic if one was ordered.
+    fn note(&self, plan: &StepPlan) -> Result<(), EngineError> {
+        let mut record = self.record.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let step = record.steps.len();
+        std::thread::sleep(record.delay);
+        let rows = (0..plan.rows()).map(|row| {
+            let range = plan.token_range(row);
+            let wanted = |token: &&u32| range.contains(&(**token as usize));
+            let logits = plan.logit_tokens().iter().filter(wanted).count();
+            StepRecord { past: plan.past(row), tokens: range.len(), logits }
+        });
+        let rows = rows.collect();
+        record.steps.push(rows);
+        if record.panic_at.take_if(|at| *at == step).is_some() {
+            drop(record);
+            panic!("ordered by a test");
         }
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        for at in 0..=position {
-            let page = plan.pages(0)[at / PAGE_TOKENS] as usize;
-            hash = (hash ^ u64::from(self.pages[page][at % PAGE_TOKENS]))
-                .wrapping_mul(0x100_0000_01b3);
+        match record.fail_at.take_if(|at| *at == step) {
+            Some(_) => Err(EngineError::LogitsShape { expected: 1, found: 0 }),
+            None => Ok(()),
         }
-        (0..VOCAB as u64)
-            .map(|i| ((hash >> (i % 56)) & 0xff) as f32 / 64.0 + i as f32 * 1e-3)
-            .collect()
+    }
+
+    fn scripted(&self, position: usize) -> Option<u32> {
+        let record = self.record.lock().unwrap();
+        record.script.iter().find(|(at, _)| *at == position).map(|(_, id)| *id)
     }
 }
 
@@ -112,22 +199,76 @@ impl Forward for StandIn {
         self.pages.len() * PAGE_TOKENS
     }
 
+    fn kv_format(&self) -> KvFormat {
+        KvFormat::F32
+    }
+
     fn forward(&mut self, plan: &StepPlan, logits: &mut Vec<f32>) -> Result<(), EngineError> {
         assert!(plan.tokens() <= self.step_tokens_max);
-        let mut record = self.record.lock().unwrap();
-        if record.fail_at == Some(record.steps.len()) {
-            record.fail_at = None;
-            return Err(EngineError::LogitsShape { expected: 1, found: 0 });
-        }
-        record.steps.push((plan.past(0), plan.tokens(), plan.logit_tokens().len()));
-        drop(record);
-        for (offset, &id) in plan.ids().iter().enumerate() {
-            let at = plan.past(0) + offset;
-            self.pages[plan.pages(0)[at / PAGE_TOKENS] as usize][at % PAGE_TOKENS] = id;
-        }
+        let result = self.note(plan);
         logits.clear();
-        for &token in plan.logit_tokens() {
-            logits.extend(self.logits_at(plan, plan.past(0) + token as usize));
+        let mut written = Vec::new();
+        for row in 0..plan.rows() {
+            let (pages, past) = (plan.pages(row), plan.past(row));
+            let range = plan.token_range(row);
+            let first_page = past / PAGE_TOKENS;
+            written.extend_from_slice(&pages[first_page..]);
+            for (offset, token) in range.enumerate() {
+                let at = past + offset;
+                let slot = |at: usize| (pages[at / PAGE_TOKENS] as usize, at % PAGE_TOKENS);
+                let before = match at {
+                    0 => 1,
+                    _ => {
+                        let (page, at) = slot(at - 1);
+                        self.pages[page][at]
+                    }
+                };
+                let sum = next_sum(before, plan.ids()[token]);
+                let (page, in_page) = slot(at);
+                self.pages[page][in_page] = sum;
+                if !plan.logit_tokens().contains(&(token as u32)) {
+                    continue;
+                }
+                match self.scripted(at) {
+                    Some(id) => logits.extend((0..VOCAB).map(|i| f32::from(u8::from(i == id as usize)))),
+                    None => logits.extend(logits_of(sum)),
+                }
+            }
+        }
+        let n = written.len();
+        written.sort_unstable();
+        written.dedup();
+        assert_eq!(written.len(), n, "two rows write one page");
+        result
+    }
+
+    fn copy_pages(&mut self, moves: &[(u32, u32)]) -> Result<(), EngineError> {
+        for &(from, to) in moves {
+            self.pages[to as usize] = self.pages[from as usize];
+        }
+        Ok(())
+    }
+
+    fn copy_page_prefix(&mut self, from: u32, to: u32, tokens: usize) -> Result<(), EngineError> {
+        let source = self.pages[from as usize];
+        self.pages[to as usize][..tokens].copy_from_slice(&source[..tokens]);
+        self.record.lock().unwrap().copied_tokens += tokens;
+        Ok(())
+    }
+
+    fn page_bytes(&self) -> usize {
+        PAGE_TOKENS * 8
+    }
+
+    fn read_page(&mut self, page: u32, out: &mut Vec<u8>) -> Result<(), EngineError> {
+        out.clear();
+        out.extend(self.pages[page as usize].iter().flat_map(|sum| sum.to_le_bytes()));
+        Ok(())
+    }
+
+    fn write_page(&mut self, page: u32, bytes: &[u8]) -> Result<(), EngineError> {
+        for (slot, bytes) in self.pages[page as usize].iter_mut().zip(bytes.chunks_exact(8)) {
+            *slot = u64::from_le_bytes(bytes.try_into().unwrap());
         }
         Ok(())
     }

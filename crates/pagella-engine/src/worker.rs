@@ -1,176 +1,225 @@
-//! The thread that owns the session, and the handle that talks to it.
+//! The thread that owns the generator, and the handle that talks to it.
 //!
-//! One thread owns model, cache and sequence by value; everyone else holds channels. Requests wait
-//! their turn and run one after another. Dropping an [`EventStream`] cancels its generation before
-//! the next step. When the last handle is gone the thread ends.
+//! Everything the thread is told comes through one channel, and it sleeps only on that channel: so
+//! nothing can be missed. When the last handle and the last stream are gone, the thread ends.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::time::Instant;
 
-use pagella_text::Tokenizer;
+use crate::job::{Facts, Job, JobSpec, Record, Stage, prepare};
+use crate::stats::Stats;
+use crate::stream::{JobStream, Mailbox};
+use crate::{EngineError, Generator};
 
-use crate::{Completion, EngineError, Event, Generation, Request, Session};
-
-/// A request on its way to the thread.
-struct Job {
-    request: Request,
-    events: Sender<Result<Event, EngineError>>,
+/// What the thread is told.
+enum Command {
+    Submit(Vec<(Job, Arc<Mailbox>)>),
+    Cancel(u64),
+    /// Someone has read the records of a resting job.
+    Wake(u64),
+    /// Something to do between two steps.
+    Call(Box<dyn FnOnce(&mut Generator) + Send>),
 }
 
-/// Handle of the thread; clones share it.
+/// The way to the thread.
+#[derive(Clone)]
+pub(crate) struct Commands(Sender<Command>);
+
+impl Commands {
+    pub fn cancel(&self, serial: u64) {
+        // A thread that is gone has no jobs.
+        let _ = self.0.send(Command::Cancel(serial));
+    }
+
+    pub fn wake(&self, serial: u64) {
+        let _ = self.0.send(Command::Wake(serial));
+    }
+}
+
+/// Handle of the thread; clones share it. `Send + Sync`.
 #[derive(Clone)]
 pub struct Worker {
-    jobs: Sender<Job>,
+    commands: Commands,
+    facts: Arc<Facts>,
+    serials: Arc<AtomicU64>,
+    /// Jobs that were submitted and have not started.
+    waiting: Arc<AtomicUsize>,
+    queue_max: usize,
 }
 
 impl Worker {
     /// Starts the thread.
-    pub fn spawn(session: Session, tokenizer: Tokenizer) -> Result<Self, EngineError> {
-        let (jobs, queue) = channel();
+    pub fn spawn(generator: Generator) -> Result<Self, EngineError> {
+        let (sender, receiver) = channel();
+        let facts = generator.facts.clone();
+        let serials = generator.serials.clone();
+        let queue_max = generator.options.queue_max;
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let served = Served { readers: HashMap::new(), waiting: waiting.clone() };
         std::thread::Builder::new()
             .name("pagella-engine".to_owned())
-            .spawn(move || serve(session, &tokenizer, &queue))
+            .spawn(move || serve(generator, served, &receiver))
             .map_err(EngineError::Thread)?;
-        Ok(Worker { jobs })
+        Ok(Worker { commands: Commands(sender), facts, serials, waiting, queue_max })
     }
 
-    /// Queues a request. Errors of the request itself come as the stream's first item.
-    pub fn generate(&self, request: Request) -> Result<EventStream, EngineError> {
-        let (events, stream) = channel();
-        self.jobs.send(Job { request, events }).map_err(|_| EngineError::WorkerGone)?;
-        Ok(EventStream { events: stream, ended: false })
+    /// Checks a job and hands it over. What is wrong with the request itself is said here; what goes
+    /// wrong later comes through the stream.
+    pub fn submit(&self, spec: JobSpec) -> Result<JobStream, EngineError> {
+        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+        let mut streams = self.submit_prepared(vec![prepare(spec, serial, &self.facts)?])?;
+        streams.pop().ok_or(EngineError::WorkerGone)
+    }
+
+    /// Several completions of one prompt, with seeds counting up. The prompt is computed once.
+    pub fn submit_n(&self, spec: &JobSpec, n: usize) -> Result<Vec<JobStream>, EngineError> {
+        let jobs = crate::generator::prepare_n(spec, n, &self.serials, &self.facts)?;
+        self.submit_prepared(jobs)
+    }
+
+    fn submit_prepared(&self, jobs: Vec<Job>) -> Result<Vec<JobStream>, EngineError> {
+        let queued = self.waiting.fetch_add(jobs.len(), Ordering::Relaxed);
+        if queued + jobs.len() > self.queue_max {
+            self.waiting.fetch_sub(jobs.len(), Ordering::Relaxed);
+            return Err(EngineError::Busy { queued, queue_max: self.queue_max });
+        }
+        let mut streams = Vec::with_capacity(jobs.len());
+        let mut submitted = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let mailbox = Mailbox::new(job.spec.backpressure, job.spec.granularity);
+            streams.push(JobStream::new(job.serial, mailbox.clone(), self.commands.clone()));
+            submitted.push((job, mailbox));
+        }
+        let sent = self.commands.0.send(Command::Submit(submitted));
+        sent.map_err(|_| EngineError::WorkerGone)?;
+        Ok(streams)
+    }
+
+    /// Does something with the generator between two steps and waits for the result.
+    pub fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Generator) -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let (reply, answer) = channel();
+        let call = Box::new(move |generator: &mut Generator| {
+            // Whoever asked may have stopped waiting.
+            let _ = reply.send(work(generator));
+        });
+        self.commands.0.send(Command::Call(call)).map_err(|_| EngineError::WorkerGone)?;
+        answer.recv().map_err(|_| EngineError::WorkerGone)
+    }
+
+    /// Everything worth counting, now.
+    pub fn stats(&self) -> Result<Stats, EngineError> {
+        self.call(|generator| generator.stats())
+    }
+
+    /// One character per page, see [`PageTable::map`](crate::pages::PageTable::map).
+    pub fn page_map(&self) -> Result<String, EngineError> {
+        self.call(|generator| generator.pages().map())
+    }
+
+    /// Longest sequence, reply included, in tokens.
+    pub fn capacity(&self) -> usize {
+        self.facts.capacity
     }
 }
 
-fn serve(mut session: Session, tokenizer: &Tokenizer, queue: &Receiver<Job>) {
-    while let Ok(job) = queue.recv() {
-        let generation = match Generation::start(&mut session, tokenizer, job.request) {
-            Ok(generation) => generation,
-            Err(error) => {
-                // A reader that is gone does not need the error.
-                let _ = job.events.send(Err(error));
-                continue;
+/// Whom the thread answers.
+struct Served {
+    readers: HashMap<u64, Reader>,
+    waiting: Arc<AtomicUsize>,
+}
+
+struct Reader {
+    mailbox: Arc<Mailbox>,
+    started: bool,
+}
+
+impl Served {
+    /// Hands a record to its reader; lets the job rest if nobody reads.
+    fn deliver(&mut self, record: Record, generator: &mut Generator) {
+        let (serial, last) = (record.serial, record.is_last());
+        let Some(reader) = self.readers.get_mut(&serial) else { return };
+        let starts = last || record.stage == Stage::Started;
+        if starts && !std::mem::replace(&mut reader.started, true) {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        let rests = reader.mailbox.push(record);
+        if last {
+            self.readers.remove(&serial);
+        } else if rests {
+            generator.set_resting(serial, true);
+        }
+    }
+}
+
+impl Drop for Served {
+    /// Nobody may wait for a thread that is gone.
+    fn drop(&mut self) {
+        self.readers.values().for_each(|reader| reader.mailbox.close());
+    }
+}
+
+fn serve(mut generator: Generator, mut served: Served, commands: &Receiver<Command>) {
+    loop {
+        if !drain(&mut generator, &mut served, commands) {
+            return;
+        }
+        let step = catch_unwind(AssertUnwindSafe(|| generator.iterate()));
+        let records = step.unwrap_or_else(|_| generator.recover());
+        for record in records {
+            served.deliver(record, &mut generator);
+        }
+    }
+}
+
+/// Takes all commands that are there; waits for one while there is nothing to compute. False when no
+/// command can come any more and nothing is left to do.
+fn drain(generator: &mut Generator, served: &mut Served, commands: &Receiver<Command>) -> bool {
+    loop {
+        let command = if generator.has_work() {
+            match commands.try_recv() {
+                Ok(command) => command,
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        } else {
+            let left = generator.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
+            let received = match left {
+                Some(left) => commands.recv_timeout(left),
+                None => commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match received {
+                Ok(command) => command,
+                // A job's time has run out.
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
             }
         };
-        for event in generation {
-            if job.events.send(event).is_err() {
-                break;
+        obey(command, generator, served);
+    }
+}
+
+fn obey(command: Command, generator: &mut Generator, served: &mut Served) {
+    match command {
+        Command::Submit(jobs) => {
+            for (job, mailbox) in jobs {
+                served.readers.insert(job.serial, Reader { mailbox, started: false });
+                generator.queue_prepared(job);
             }
         }
-    }
-}
-
-/// Events of one request; dropping it cancels the request.
-pub struct EventStream {
-    events: Receiver<Result<Event, EngineError>>,
-    ended: bool,
-}
-
-impl EventStream {
-    /// Waits at most `timeout` for the next event; `None` when nothing came in time.
-    pub fn next_within(&mut self, timeout: Duration) -> Option<Option<<Self as Iterator>::Item>> {
-        if self.ended {
-            return Some(None);
-        }
-        match self.events.recv_timeout(timeout) {
-            Ok(event) => Some(Some(self.note(event))),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => {
-                Some(Some(self.note(Err(EngineError::WorkerGone))))
+        Command::Cancel(serial) => {
+            if let Some(record) = generator.cancel(serial) {
+                served.deliver(record, generator);
             }
         }
-    }
-
-    /// Waits for the end.
-    pub fn finish(self) -> Result<Completion, EngineError> {
-        for event in self {
-            if let Some(completion) = event?.end {
-                return Ok(completion);
-            }
-        }
-        Err(EngineError::WorkerGone)
-    }
-
-    /// Remembers whether anything can follow.
-    fn note(&mut self, event: Result<Event, EngineError>) -> Result<Event, EngineError> {
-        self.ended = match &event {
-            Ok(event) => event.end.is_some(),
-            Err(_) => true,
-        };
-        event
+        Command::Wake(serial) => generator.set_resting(serial, false),
+        Command::Call(work) => work(generator),
     }
 }
 
-impl Iterator for EventStream {
-    type Item = Result<Event, EngineError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let event = self.events.recv().unwrap_or(Err(EngineError::WorkerGone));
-        Some(self.note(event))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::EosReason;
-    use crate::stand_in::{StandIn, tokenizer};
-
-    fn worker(context: usize) -> (Worker, StandIn) {
-        let model = StandIn::new(context, 512);
-        let session = Session::new(Box::new(model.clone()));
-        (Worker::spawn(session, tokenizer()).unwrap(), model)
-    }
-
-    fn request(max_new_tokens: usize) -> Request {
-        Request { max_new_tokens: Some(max_new_tokens), ..Request::new(vec![1, 2, 3]) }
-    }
-
-    #[test]
-    fn requests_of_many_threads_all_get_the_answer_of_a_single_one() {
-        let (worker, _) = worker(1024);
-        let alone = worker.generate(request(20)).unwrap().finish().unwrap();
-        let threads: Vec<_> = (0..8)
-            .map(|_| {
-                let worker = worker.clone();
-                std::thread::spawn(move || worker.generate(request(20)).unwrap().finish().unwrap())
-            })
-            .collect();
-        for thread in threads {
-            assert_eq!(thread.join().unwrap().token_ids, alone.token_ids);
-        }
-    }
-
-    #[test]
-    fn two_streams_of_one_thread_do_not_block_each_other() {
-        let (worker, _) = worker(1024);
-        let first = worker.generate(request(5)).unwrap();
-        let second = worker.generate(request(5)).unwrap();
-        assert_eq!(second.finish().unwrap().new_tokens, 5);
-        assert_eq!(first.finish().unwrap().new_tokens, 5);
-    }
-
-    #[test]
-    fn a_dropped_stream_stops_the_computation() {
-        let (worker, model) = worker(100_000);
-        let mut endless = worker.generate(Request::new(vec![1])).unwrap();
-        endless.next().unwrap().unwrap();
-        drop(endless);
-        // The next request only runs once the endless one has noticed.
-        let done = worker.generate(request(1)).unwrap().finish().unwrap();
-        assert_eq!(done.eos_reason, EosReason::MaxNewTokens);
-        assert!(model.steps().len() < 99_000);
-    }
-
-    #[test]
-    fn errors_arrive_as_the_first_item_and_the_worker_lives_on() {
-        let (worker, _) = worker(8);
-        let mut bad = worker.generate(Request::new(vec![0; 9])).unwrap();
-        assert!(matches!(bad.next(), Some(Err(EngineError::PromptTooLong { .. }))));
-        assert!(bad.next().is_none());
-        assert!(worker.generate(request(1)).unwrap().finish().is_ok());
-    }
-}

@@ -23,6 +23,8 @@ pub struct StreamDecoder {
     specials: SpecialTokens,
     /// The next text is the first and must lose one leading space.
     strip_space: bool,
+    /// Bytes still to be left out.
+    skip_bytes: usize,
     utf8: Utf8Stream,
     out: String,
     unknown_ids: u64,
@@ -32,7 +34,12 @@ impl StreamDecoder {
     pub(crate) fn new(tokenizer: Tokenizer, specials: SpecialTokens, start: StreamStart) -> Self {
         let strip_space = start == StreamStart::Standalone && tokenizer.strips_first_space();
         let (utf8, out) = (Utf8Stream::default(), String::new());
-        Self { tokenizer, specials, strip_space, utf8, out, unknown_ids: 0 }
+        Self { tokenizer, specials, strip_space, skip_bytes: 0, utf8, out, unknown_ids: 0 }
+    }
+
+    /// Leaves out the next `n` bytes: those of a healed prompt end, which were shown already.
+    pub fn skip_bytes(&mut self, n: usize) {
+        self.skip_bytes += n;
     }
 
     /// Adds an id and returns the text that became certain, possibly none.
@@ -78,7 +85,9 @@ impl StreamDecoder {
         if std::mem::take(&mut self.strip_space) && !special {
             bytes = bytes.strip_prefix(b" ").unwrap_or(bytes);
         }
-        self.utf8.push(bytes, out);
+        let skipped = self.skip_bytes.min(bytes.len());
+        self.skip_bytes -= skipped;
+        self.utf8.push(&bytes[skipped..], out);
     }
 }
 

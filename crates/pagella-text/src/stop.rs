@@ -105,6 +105,11 @@ impl StopMatcher {
         &self.held
     }
 
+    /// Length of a stop string in bytes; 0 for an index outside the list.
+    pub fn stop_bytes(&self, index: usize) -> usize {
+        self.stops.get(index).map_or(0, |stop| stop.bytes.len())
+    }
+
     /// Advances every stop string by one byte; the winner among the completed ones, if any.
     fn step(&mut self, byte: u8) -> Option<usize> {
         let mut winner: Option<usize> = None;

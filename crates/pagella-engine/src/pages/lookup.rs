@@ -28,14 +28,24 @@ impl PageTable {
     ///
     /// Looks at the pages right after `own`'s parent, referenced or not.
     pub fn partial_match(&self, own: PageIdx, ids: &[u32]) -> Option<(PageIdx, usize)> {
-        let parent = self.parent(own);
+        self.best_prefix(self.parent(own), ids, Some(own))
+    }
+
+    /// The page after `parent`, other than `except`, that begins with most of `ids`, and with how
+    /// many.
+    pub fn best_prefix(
+        &self,
+        parent: Parent,
+        ids: &[u32],
+        except: Option<PageIdx>,
+    ) -> Option<(PageIdx, usize)> {
         if parent == Parent::Detached {
             return None;
         }
         let mut best = None;
         for &page in self.children.get(&parent)? {
             let n_equal = self.ids(page).iter().zip(ids).take_while(|(a, b)| a == b).count();
-            if page != own && n_equal > best.map_or(0, |(_, n)| n) {
+            if Some(page) != except && n_equal > best.map_or(0, |(_, n)| n) {
                 best = Some((page, n_equal));
             }
         }

@@ -8,7 +8,7 @@ use super::key::{PageKey, Parent};
 use super::table::{PageIdx, PageTable};
 
 /// How many pages are in which state. `free + cached + referenced = total`.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct PageCounts {
     /// All pages.
     pub total: usize,

@@ -8,12 +8,17 @@ fn session(step_tokens_max: usize) -> (Session, StandIn) {
     (Session::new(Box::new(model.clone())), model)
 }
 
+/// `(past, tokens, logits)` of every step, each of which has one row.
+fn steps_of(model: &StandIn) -> Vec<(usize, usize, usize)> {
+    model.steps().concat().iter().map(|row| (row.past, row.tokens, row.logits)).collect()
+}
+
 #[test]
 fn a_prompt_is_cut_into_chunks_and_only_the_last_token_has_logits() {
     let (mut s, model) = session(4);
     let prompt: Vec<u32> = (0..10).collect();
     assert_eq!(s.prefill(&prompt).unwrap(), Prefill { cached: 0, computed: 10 });
-    assert_eq!(model.steps(), [(0, 4, 0), (4, 4, 0), (8, 2, 1)]);
+    assert_eq!(steps_of(&model), [(0, 4, 0), (4, 4, 0), (8, 2, 1)]);
     assert_eq!(s.ids(), prompt);
 }
 

@@ -1,0 +1,290 @@
+//! `Generator`: any number of jobs over one model and one cache, one step at a time.
+//!
+//! It has no thread of its own: whoever holds it calls [`Generator::iterate`] until nothing is left.
+//! [`Worker`](crate::Worker) does that on a thread. State is split by owner: the page table owns
+//! pages, the queue the waiting order, each job its ids and text; this file only hands them to each
+//! other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use pagella_backend::PAGE_TOKENS;
+use pagella_text::Tokenizer;
+
+use crate::host::HostPool;
+use crate::job::{Ending, EosReason, Facts, Job, JobSpec, JobState, Record, prepare};
+use crate::pages::PageTable;
+use crate::sample::VocabSets;
+use crate::schedule::{GeneratorOptions, Queue};
+use crate::stats::{Counters, Stats, StepTrace};
+use crate::step::SampleBuffer;
+use crate::{EngineError, Forward};
+
+/// Steps whose timings are kept.
+const TRACE_STEPS_MAX: usize = 4096;
+
+/// Any number of jobs over one model.
+pub struct Generator {
+    pub(crate) forward: Box<dyn Forward>,
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) serials: Arc<AtomicU64>,
+    pub(crate) options: GeneratorOptions,
+    pub(crate) table: PageTable,
+    pub(crate) queue: Queue,
+    /// Started jobs in the order of their start.
+    pub(crate) active: Vec<Job>,
+    /// Jobs that rest because nobody reads what they say.
+    pub(crate) resting: Vec<u64>,
+    /// The last step found nothing to do, and nothing has changed since.
+    pub(crate) stalled: bool,
+    pub(crate) host: HostPool,
+    pub(crate) logits: Vec<f32>,
+    pub(crate) buffers: Vec<SampleBuffer>,
+    pub(crate) counters: Counters,
+    pub(crate) trace: VecDeque<StepTrace>,
+}
+
+impl Generator {
+    /// A generator over a model and its cache.
+    pub fn new(
+        forward: Box<dyn Forward>,
+        tokenizer: Tokenizer,
+        mut options: GeneratorOptions,
+    ) -> Result<Self, EngineError> {
+        let n_pages = forward.cache_tokens() / PAGE_TOKENS;
+        let budget = options.step_tokens.unwrap_or(usize::MAX).min(forward.step_tokens_max());
+        options.batch_max = options.batch_max.clamp(1, budget.max(1));
+        let context = options.context.unwrap_or(usize::MAX).min(forward.spec().context);
+        let facts = Facts {
+            sets: Arc::new(VocabSets::from_tokenizer(&tokenizer)),
+            vocab: forward.spec().vocab,
+            capacity: context.min(n_pages * PAGE_TOKENS),
+            n_pages,
+            batch_max: options.batch_max,
+            tokenizer,
+        };
+        Ok(Generator {
+            table: PageTable::new(n_pages),
+            forward,
+            facts: Arc::new(facts),
+            serials: Arc::default(),
+            host: HostPool::new(options.host_threads)?,
+            options,
+            queue: Queue::default(),
+            active: Vec::new(),
+            resting: Vec::new(),
+            stalled: false,
+            logits: Vec::new(),
+            buffers: Vec::new(),
+            counters: Counters::new(),
+            trace: VecDeque::new(),
+        })
+    }
+
+    /// Checks a job and puts it into the queue. Returns its number; numbers grow and never repeat.
+    pub fn enqueue(&mut self, spec: JobSpec) -> Result<u64, EngineError> {
+        if self.queue.len() >= self.options.queue_max {
+            return Err(self.busy());
+        }
+        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+        self.queue_prepared(prepare(spec, serial, &self.facts)?);
+        Ok(serial)
+    }
+
+    /// Several completions of one prompt, with seeds counting up. The prompt is computed once.
+    pub fn enqueue_n(&mut self, spec: &JobSpec, n: usize) -> Result<Vec<u64>, EngineError> {
+        let jobs = prepare_n(spec, n, &self.serials, &self.facts)?;
+        let room = self.options.queue_max.saturating_sub(self.queue.len());
+        if jobs.len() > room {
+            return Err(self.busy());
+        }
+        let serials = jobs.iter().map(|job| job.serial).collect();
+        jobs.into_iter().for_each(|job| self.queue_prepared(job));
+        Ok(serials)
+    }
+
+    /// Puts a checked job into the queue, whose length the caller has looked at.
+    pub(crate) fn queue_prepared(&mut self, job: Job) {
+        self.stalled = false;
+        self.queue.push(job);
+    }
+
+    fn busy(&self) -> EngineError {
+        EngineError::Busy { queued: self.queue.len(), queue_max: self.options.queue_max }
+    }
+
+    /// Ends a job. Its last record comes from here; `None` if there is no such job (any more).
+    pub fn cancel(&mut self, serial: u64) -> Option<Record> {
+        self.end(serial, || Ending::of(EosReason::Cancelled))
+    }
+
+    /// Ends every job; their last records.
+    pub fn clear_queue(&mut self) -> Vec<Record> {
+        let jobs = self.queue.jobs().iter().chain(&self.active);
+        let mut serials: Vec<u64> = jobs.map(|job| job.serial).collect();
+        serials.sort_unstable();
+        serials.into_iter().filter_map(|serial| self.cancel(serial)).collect()
+    }
+
+    /// Removes a job, wherever it is, and gives its pages back.
+    pub(crate) fn end(&mut self, serial: u64, ending: impl FnOnce() -> Ending) -> Option<Record> {
+        let job = match self.queue.take(serial) {
+            Some(job) => job,
+            None => {
+                let idx = self.active.iter().position(|job| job.serial == serial)?;
+                self.close(idx)
+            }
+        };
+        self.stalled = false;
+        let record = job.stop(ending());
+        self.note_end(&record);
+        Some(record)
+    }
+
+    /// Ends every job after a panic in the middle of a step, when nothing between pages and jobs can
+    /// be relied on. The cache is empty afterwards and the generator can be used.
+    pub(crate) fn recover(&mut self) -> Vec<Record> {
+        let jobs = self.queue.drain().into_iter().chain(std::mem::take(&mut self.active));
+        let error = Arc::new(EngineError::Panicked);
+        let records = jobs.map(|job| job.stop(Ending::failed_by(error.clone()))).collect();
+        self.table = PageTable::new(self.facts.n_pages);
+        self.resting.clear();
+        records
+    }
+
+    /// Takes an active job out and releases its pages.
+    pub(crate) fn close(&mut self, idx: usize) -> Job {
+        let mut job = self.active.remove(idx);
+        for sequence in &mut job.sequences {
+            sequence.close(0, &mut self.table);
+        }
+        self.resting.retain(|&serial| serial != job.serial);
+        job
+    }
+
+    /// Counts a finished job.
+    pub(crate) fn note_end(&mut self, record: &Record) {
+        if let Some(done) = &record.eos {
+            self.counters.note_end(done);
+        }
+    }
+
+    /// Waiting and running jobs.
+    pub fn n_jobs(&self) -> usize {
+        self.queue.len() + self.active.len()
+    }
+
+    /// Whether [`Generator::iterate`] could do something now. False without jobs, and when every job
+    /// rests or waits for one that does.
+    pub fn has_work(&self) -> bool {
+        self.n_jobs() > 0 && !self.stalled
+    }
+
+    /// The next moment at which a job's time runs out.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.queue.jobs().iter().chain(&self.active).filter_map(|job| job.deadline).min()
+    }
+
+    /// Lets a job rest, or go on. It keeps its pages while it rests, unless others need them.
+    pub fn set_resting(&mut self, serial: u64, rests: bool) {
+        self.stalled = false;
+        self.resting.retain(|&other| other != serial);
+        if rests {
+            self.resting.push(serial);
+        }
+    }
+
+    /// Forgets all cached pages; false while a job uses some.
+    pub fn reset_page_table(&mut self) -> bool {
+        self.table.reset()
+    }
+
+    /// The model below.
+    pub fn forward(&self) -> &dyn Forward {
+        self.forward.as_ref()
+    }
+
+    /// Longest sequence, reply included, in tokens.
+    pub fn capacity(&self) -> usize {
+        self.facts.capacity
+    }
+
+    /// The page table, to look at.
+    pub fn pages(&self) -> &PageTable {
+        &self.table
+    }
+
+    /// Starts or stops recording page movements; [`Generator::take_page_events`] returns them.
+    pub fn record_pages(&mut self, on: bool) {
+        self.table.set_recording(on);
+    }
+
+    /// Page movements since the last call, oldest first.
+    pub fn take_page_events(&mut self) -> Vec<crate::pages::PageEvent> {
+        let mut events = Vec::new();
+        self.table.take_events(&mut events);
+        events
+    }
+
+    /// Timings of recent steps, oldest first.
+    pub fn trace(&self) -> impl Iterator<Item = &StepTrace> {
+        self.trace.iter()
+    }
+
+    pub(crate) fn push_trace(&mut self, step: StepTrace) {
+        if self.trace.len() == TRACE_STEPS_MAX {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(step);
+    }
+
+    /// Everything worth counting, now.
+    pub fn stats(&self) -> Stats {
+        let in_state = |state| self.active.iter().filter(|job| job.state == state).count();
+        let preempted = |job: &&Job| job.state == JobState::Preempted;
+        self.counters.stats(crate::stats::QueueStats {
+            pending: self.queue.len(),
+            active: self.active.len(),
+            decoding: in_state(JobState::Decode),
+            prefilling: in_state(JobState::Prefill),
+            preempted: self.queue.jobs().iter().filter(preempted).count(),
+            resting: self.resting.len(),
+        }, self.table.counts())
+    }
+
+    /// Checks what must always hold between pages and jobs.
+    pub fn check(&self) -> Result<(), String> {
+        let sequences = self.active.iter().flat_map(|job| &job.sequences);
+        let lists: Vec<&[u32]> = sequences.clone().map(|s| s.pages.as_slice()).collect();
+        self.table.check()?;
+        self.table.check_references(&lists)?;
+        sequences.clone().try_for_each(|sequence| sequence.check(&self.table))?;
+        let waiting = self.queue.jobs().iter().flat_map(|job| &job.sequences);
+        match waiting.into_iter().find(|sequence| !sequence.pages.is_empty()) {
+            Some(_) => Err("a waiting job holds pages".to_owned()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Checks a request once for each of `n` completions.
+pub(crate) fn prepare_n(
+    spec: &JobSpec,
+    n: usize,
+    serials: &AtomicU64,
+    facts: &Facts,
+) -> Result<Vec<Job>, EngineError> {
+    let mut leader = None;
+    let jobs = (0..n).map(|idx| {
+        let mut spec = spec.clone();
+        spec.sampling.seed = spec.sampling.seed.wrapping_add(idx as u64);
+        let serial = serials.fetch_add(1, Ordering::Relaxed);
+        let mut job = prepare(spec, serial, facts)?;
+        job.leader = leader;
+        leader = leader.or(Some(serial));
+        Ok(job)
+    });
+    jobs.collect()
+}

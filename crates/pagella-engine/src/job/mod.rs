@@ -1,0 +1,30 @@
+//! One request: what it asks for, its state, and what it says.
+//!
+//! - `spec`: the request as plain data; `hook`: where programs can step in; `prepare`: checking it;
+//! - `state`: the job while it lives; `sequence`: its ids and pages; `text`: its text;
+//! - `accept`: one row of logits becomes one id; `rewind`: the places it can go back to;
+//! - `finish`, `record`: what it says.
+
+mod accept;
+mod finish;
+mod hook;
+mod prepare;
+mod record;
+mod rewind;
+mod sequence;
+mod spec;
+mod state;
+mod text;
+
+pub(crate) use accept::Turn;
+pub(crate) use finish::Ending;
+pub use hook::{JobView, LogitsHook, SampleHook};
+pub(crate) use prepare::{Facts, prepare};
+pub use record::{Completion, EosReason, Held, Record, Stage, TokenLogprobs};
+pub(crate) use sequence::Sequence;
+pub use spec::{
+    Backpressure, BanExhausted, BoxedConstraint, Healing, JobSpec, LengthPolicy, StreamGranularity,
+    WeightedPrompt,
+};
+pub use state::JobState;
+pub(crate) use state::{ConstraintSlot, Job};

@@ -1,0 +1,157 @@
+//! `Sequence`: the ids of one prompt and its continuation, and their place in the cache.
+//!
+//! Invariants: `kv ≤ ids.len()`; `pages` cover at least `kv` tokens; the first `keys.len()` pages
+//! have these keys; page `i` holds ids `256·i ..` up to its fill mark, which for pages of this
+//! sequence alone is where `kv` stands.
+
+use pagella_backend::PAGE_TOKENS;
+
+use crate::pages::{Namespace, PageIdx, PageKey, PageTable, Parent};
+
+/// One sequence of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Sequence {
+    /// Prompt and output so far.
+    pub ids: Vec<u32>,
+    /// Share in the mix of predictions.
+    pub weight: f32,
+    /// What else the keys and values depend on.
+    pub namespace: Namespace,
+    /// Leading ids whose keys and values are in `pages`.
+    pub kv: usize,
+    /// Physical pages in order; empty while the job waits.
+    pub pages: Vec<PageIdx>,
+    /// Keys of the leading pages that are sealed or promised.
+    pub keys: Vec<PageKey>,
+}
+
+impl Sequence {
+    pub fn new(ids: Vec<u32>, weight: f32, namespace: Namespace) -> Self {
+        let keys = Self::keys_of(&ids, ids.len(), namespace);
+        Sequence { ids, weight, namespace, kv: 0, pages: Vec::new(), keys }
+    }
+
+    /// Keys of the pages that lie entirely before the last id, which is always computed, and hold
+    /// only ids that stay.
+    fn keys_of(ids: &[u32], final_len: usize, namespace: Namespace) -> Vec<PageKey> {
+        let certain = ids.len().saturating_sub(1).min(final_len);
+        PageKey::chain(namespace, &ids[..certain / PAGE_TOKENS * PAGE_TOKENS])
+    }
+
+    /// All ids but the newest are in the cache.
+    pub fn is_ready(&self) -> bool {
+        self.kv + 1 >= self.ids.len()
+    }
+
+    /// Pages that `tokens` tokens need.
+    pub fn pages_for(tokens: usize) -> usize {
+        tokens.div_ceil(PAGE_TOKENS)
+    }
+
+    /// Takes note of the pages the table gave, and of what they already hold. Returns the number of
+    /// whole pages found filled.
+    pub fn open(&mut self, pages: Vec<PageIdx>, table: &PageTable) -> usize {
+        let full = |page: &&PageIdx| table.fill(**page) == PAGE_TOKENS;
+        let cached = pages.iter().take(self.keys.len()).take_while(full).count();
+        self.kv = cached * PAGE_TOKENS;
+        self.pages = pages;
+        cached
+    }
+
+    /// Gives all pages back; the ids stay, so that the sequence can be opened again. Ids from
+    /// `final_len` on may still be taken back.
+    pub fn close(&mut self, final_len: usize, table: &mut PageTable) {
+        for page in std::mem::take(&mut self.pages) {
+            table.release(page);
+        }
+        self.kv = 0;
+        self.keys = Self::keys_of(&self.ids, final_len, self.namespace);
+    }
+
+    /// What the page after the last one has as its parent.
+    pub fn next_parent(&self) -> Parent {
+        if self.keys.len() < self.pages.len() {
+            return Parent::Detached;
+        }
+        self.keys.last().map_or(Parent::Root(self.namespace), |&key| Parent::Page(key))
+    }
+
+    /// Moves `kv` over what someone else has computed of the pages this sequence shares. Returns the
+    /// number of tokens gained.
+    pub fn skip_filled(&mut self, table: &PageTable) -> usize {
+        let before = self.kv;
+        let end = self.ids.len().saturating_sub(1);
+        while self.kv < end {
+            let idx = self.kv / PAGE_TOKENS;
+            let Some(&page) = self.pages.get(idx) else { break };
+            // Only pages with a key are known to hold this sequence's ids.
+            if idx >= self.keys.len() {
+                break;
+            }
+            let filled = idx * PAGE_TOKENS + table.fill(page);
+            if filled <= self.kv {
+                break;
+            }
+            self.kv = filled.min(end);
+        }
+        self.kv - before
+    }
+
+    /// Records that the step computed `n` more ids.
+    pub fn commit(&mut self, n: usize, table: &mut PageTable) {
+        let end = self.kv + n;
+        while self.kv < end {
+            let idx = self.kv / PAGE_TOKENS;
+            let stop = end.min((idx + 1) * PAGE_TOKENS);
+            table.write(self.pages[idx], &self.ids[self.kv..stop]);
+            self.kv = stop;
+        }
+    }
+
+    /// Forgets ids from `len` on. Pages follow with [`Sequence::truncate_pages`].
+    pub fn truncate(&mut self, len: usize) {
+        self.ids.truncate(len);
+        self.kv = self.kv.min(len);
+    }
+
+    /// Lets the fill marks of this sequence's own pages follow `kv` after a truncation.
+    pub fn truncate_pages(&mut self, table: &mut PageTable) {
+        for (idx, &page) in self.pages.iter().enumerate().skip(self.keys.len()) {
+            let fill = self.kv.saturating_sub(idx * PAGE_TOKENS).min(PAGE_TOKENS);
+            if table.fill(page) > fill {
+                table.truncate(page, fill);
+            }
+        }
+    }
+
+    /// Seals the pages that are full and hold nothing at or after `final_len`.
+    pub fn seal(&mut self, final_len: usize, table: &mut PageTable) {
+        let end = self.kv.min(final_len);
+        while (self.keys.len() + 1) * PAGE_TOKENS <= end {
+            let idx = self.keys.len();
+            let sealed = table.seal(self.pages[idx], self.pages.get(idx + 1).copied());
+            self.pages[idx] = sealed.page;
+            self.keys.push(sealed.key);
+        }
+    }
+
+    /// Checks that the pages hold this sequence's ids under the right parents.
+    pub fn check(&self, table: &PageTable) -> Result<(), String> {
+        for (idx, &page) in self.pages.iter().enumerate() {
+            let begins = idx * PAGE_TOKENS;
+            let n = self.kv.saturating_sub(begins).min(PAGE_TOKENS);
+            let held = table.ids(page);
+            if held.len() < n || held[..n] != self.ids[begins..begins + n] {
+                return Err(format!("page {page} does not hold ids {begins}.. of its sequence"));
+            }
+            let expected = match idx {
+                0 => Parent::Root(self.namespace),
+                _ => self.keys.get(idx - 1).map_or(Parent::Detached, |&key| Parent::Page(key)),
+            };
+            if table.parent(page) != expected {
+                return Err(format!("page {page} has parent {:?}, not {expected:?}", table.parent(page)));
+            }
+        }
+        Ok(())
+    }
+}

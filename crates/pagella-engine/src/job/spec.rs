@@ -1,0 +1,193 @@
+//! `JobSpec`: what one job is asked to do, as plain data. Checked by `job::prepare`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagella_text::{BanRule, SpecialTokens};
+
+use crate::constraint::Constraint;
+use crate::job::{LogitsHook, SampleHook};
+use crate::sample::SampleOptions;
+
+/// A prompt of a job and its weight in the mix of log-probabilities.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightedPrompt {
+    /// Token ids, not empty.
+    pub ids: Vec<u32>,
+    /// Share of this prompt's log-probabilities; the weights of a job sum to 1.
+    pub weight: f32,
+}
+
+/// Whether the last ids of a prompt are taken back and written again, so that a token may run
+/// across the prompt's end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Healing {
+    /// The prompt stays as it is.
+    #[default]
+    Off,
+    /// Takes back ids while they begin a longer token.
+    Auto,
+    /// Takes back exactly this many ids.
+    Ids(usize),
+}
+
+/// What happens when prompt and reply together exceed the context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LengthPolicy {
+    /// The job is refused.
+    #[default]
+    Error,
+    /// Fewer tokens are written than asked for; the job ends with `length_limit`.
+    Clamp,
+    /// The beginning of the prompt is left out.
+    TruncatePrompt,
+}
+
+/// What happens when no continuation without a banned string is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BanExhausted {
+    /// The job ends with `ban_exhausted`.
+    #[default]
+    End,
+    /// The banned text is let through.
+    Accept,
+}
+
+/// How often records are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamGranularity {
+    /// One record per sampled id.
+    #[default]
+    Token,
+    /// Only the last record, with everything in it.
+    Done,
+}
+
+/// What happens when records are not read as fast as they are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backpressure {
+    /// They wait in memory.
+    #[default]
+    Unbounded,
+    /// Waiting records are joined into one.
+    Merge,
+    /// The job rests while this many records wait.
+    Pause(usize),
+}
+
+/// A constraint that can be copied, state included.
+pub struct BoxedConstraint(pub Box<dyn Constraint>);
+
+impl Clone for BoxedConstraint {
+    fn clone(&self) -> Self {
+        BoxedConstraint(self.0.fork())
+    }
+}
+
+/// What to generate.
+#[derive(Clone)]
+pub struct JobSpec {
+    /// One prompt, or several whose predictions are mixed.
+    pub prompts: Vec<WeightedPrompt>,
+    /// Most tokens to sample; `None`: until the context is full.
+    pub max_new_tokens: Option<usize>,
+    /// Stop tokens cannot be sampled before this many tokens.
+    pub min_new_tokens: usize,
+    /// How ids are chosen.
+    pub sampling: SampleOptions,
+    /// Ids that end the text.
+    pub stop_ids: Vec<u32>,
+    /// Strings that end the text; not part of it.
+    pub stop_strings: Vec<String>,
+    /// Strings that never appear in the text.
+    pub banned: Vec<BanRule>,
+    /// How often a job may go back for a banned string.
+    pub rewinds_max: u32,
+    /// What happens when a banned string cannot be avoided.
+    pub ban_exhausted: BanExhausted,
+    /// What the text must look like.
+    pub constraint: Option<BoxedConstraint>,
+    /// End as soon as the constraint allows it.
+    pub prefer_end: bool,
+    /// Whether the end of the prompt is written again.
+    pub healing: Healing,
+    /// Whether control tokens appear in the text.
+    pub specials: SpecialTokens,
+    /// How many of the most likely final candidates are reported per id.
+    pub return_top_tokens: usize,
+    /// Report the final probability of every id.
+    pub return_probs: bool,
+    /// Report raw log-probabilities of every id and of this many alternatives.
+    pub return_logprobs: Option<usize>,
+    /// Report the logits of every id as the model gave them (mixed, for several prompts).
+    pub return_logits: bool,
+    /// Higher starts earlier; 0 is usual.
+    pub priority: i32,
+    /// How often later jobs may start before this one; `None`: without limit.
+    pub max_skips: Option<u32>,
+    /// Time from submission after which the job ends with `deadline`.
+    pub timeout: Option<Duration>,
+    /// What happens when it does not fit the context.
+    pub length_policy: LengthPolicy,
+    /// Jobs with different salts never share cached pages.
+    pub cache_salt: Option<String>,
+    /// Echoed in every record.
+    pub identifier: Option<Arc<str>>,
+    /// How often records are sent.
+    pub granularity: StreamGranularity,
+    /// What happens when records are not read.
+    pub backpressure: Backpressure,
+    /// Sees and changes logits before any sampling step.
+    pub logits_hook: Option<LogitsHook>,
+    /// Sees and may replace every choice.
+    pub sample_hook: Option<SampleHook>,
+}
+
+impl JobSpec {
+    /// Rewinds unless stated.
+    pub const REWINDS_MAX: u32 = 256;
+    /// Overtakings unless stated.
+    pub const MAX_SKIPS: u32 = 4;
+
+    /// Greedy continuation of a prompt until the context is full; no stop tokens.
+    pub fn new(ids: Vec<u32>) -> Self {
+        JobSpec {
+            prompts: vec![WeightedPrompt { ids, weight: 1.0 }],
+            max_new_tokens: None,
+            min_new_tokens: 0,
+            sampling: SampleOptions::greedy(),
+            stop_ids: Vec::new(),
+            stop_strings: Vec::new(),
+            banned: Vec::new(),
+            rewinds_max: Self::REWINDS_MAX,
+            ban_exhausted: BanExhausted::End,
+            constraint: None,
+            prefer_end: false,
+            healing: Healing::Off,
+            specials: SpecialTokens::Hide,
+            return_top_tokens: 0,
+            return_probs: false,
+            return_logprobs: None,
+            return_logits: false,
+            priority: 0,
+            max_skips: Some(Self::MAX_SKIPS),
+            timeout: None,
+            length_policy: LengthPolicy::Error,
+            cache_salt: None,
+            identifier: None,
+            granularity: StreamGranularity::Token,
+            backpressure: Backpressure::Unbounded,
+            logits_hook: None,
+            sample_hook: None,
+        }
+    }
+
+    /// Steers away from `negative`: log-probabilities are `scale · this + (1 − scale) · negative`.
+    pub fn guided_by(mut self, negative: Vec<u32>, scale: f32) -> Self {
+        if let Some(positive) = self.prompts.first_mut() {
+            positive.weight = scale;
+        }
+        self.prompts.push(WeightedPrompt { ids: negative, weight: 1.0 - scale });
+        self
+    }
+}

@@ -1,0 +1,58 @@
+//! The settings of a generator.
+
+/// How many pages a job takes when it starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reserve {
+    /// Those of its prompt and one more; others as it grows. When none are left, the youngest job of
+    /// the lowest priority gives its pages up and goes on later.
+    #[default]
+    Grow,
+    /// All it can ever need, so that a started job never waits.
+    Full,
+}
+
+/// How a generator schedules. The defaults suit a server and a single user alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeneratorOptions {
+    /// Most sequences in one step.
+    pub batch_max: usize,
+    /// Most tokens in one step; what the model's buffers hold unless stated.
+    pub step_tokens: Option<usize>,
+    /// Most prompt tokens of one sequence in one step; no limit of its own unless stated.
+    pub chunk_tokens: Option<usize>,
+    /// Most prompt tokens in a step in which someone writes: lower for smoother streams, higher for
+    /// earlier first tokens. No limit of its own unless stated.
+    pub prefill_tokens_while_decoding: Option<usize>,
+    /// Longest sequence; what model and cache allow unless stated.
+    pub context: Option<usize>,
+    /// When pages are taken.
+    pub reserve: Reserve,
+    /// Fewest common tokens for which part of a page is copied instead of computed.
+    pub copy_tokens_min: usize,
+    /// Most jobs that wait.
+    pub queue_max: usize,
+    /// Order pages by sequence when idle. Nothing depends on it.
+    pub defragment: bool,
+    /// Threads that sample and compute masks; one per core, at most 16, unless stated.
+    pub host_threads: Option<usize>,
+    /// Fewest rows for which sampling is spread over threads.
+    pub parallel_rows_min: usize,
+}
+
+impl Default for GeneratorOptions {
+    fn default() -> Self {
+        GeneratorOptions {
+            batch_max: 256,
+            step_tokens: None,
+            chunk_tokens: None,
+            prefill_tokens_while_decoding: None,
+            context: None,
+            reserve: Reserve::Grow,
+            copy_tokens_min: 16,
+            queue_max: 4096,
+            defragment: false,
+            host_threads: None,
+            parallel_rows_min: 3,
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What the next step computes: one token of every job that writes, then prompts in order of start.
+//!
+//! A row starts where its sequence stands in the cache and never writes what someone else writes in
+//! the same step or has written before: shared pages are skipped as far as they are filled, and a
+//! chunk ends in front of a shared page that another row fills.
+
+use std::time::Instant;
+
+use pagella_backend::{PAGE_TOKENS, PlanError, StepPlan, StepRow};
+
+use crate::job::{Job, JobState, Sequence};
+use crate::pages::{PageIdx, PageTable};
+use crate::schedule::GeneratorOptions;
+use crate::{EngineError, Forward};
+
+/// A sequence's share of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlannedRow {
+    /// Index among the active jobs.
+    pub job: usize,
+    /// Index among the job's sequences.
+    pub sequence: usize,
+    /// New tokens.
+    pub tokens: usize,
+    /// Whether the logits of the last one are wanted.
+    pub logits: bool,
+}
+
+/// A step and whose it is.
+pub(crate) struct Planned {
+    pub plan: StepPlan,
+    pub rows: Vec<PlannedRow>,
+    /// Tokens of prompts among the plan's.
+    pub prefill_tokens: usize,
+}
+
+/// Collects the rows of one step.
+pub(crate) struct Planner<'a> {
+    table: &'a mut PageTable,
+    forward: &'a mut dyn Forward,
+    options: &'a GeneratorOptions,
+    /// Tokens that still fit.
+    budget: usize,
+    rows: Vec<PlannedRow>,
+    /// Pages with a key that some row of this step writes.
+    filling: Vec<PageIdx>,
+    prefill_tokens: usize,
+    /// Tokens that were copied from other pages instead of computed.
+    pub copied_tokens: usize,
+}
+
+impl<'a> Planner<'a> {
+    pub fn new(
+        table: &'a mut PageTable,
+        forward: &'a mut dyn Forward,
+        options: &'a GeneratorOptions,
+    ) -> Self {
+        let most = forward.step_tokens_max();
+        let budget = options.step_tokens.map_or(most, |tokens| tokens.min(most));
+        Planner {
+            table,
+            forward,
+            options,
+            budget,
+            rows: Vec::new(),
+            filling: Vec::new(),
+            prefill_tokens: 0,
+            copied_tokens: 0,
+        }
+    }
+
+    /// Plans a step of the jobs for which `rests` does not hold. `None`: there is nothing to do.
+    pub fn plan(
+        mut self,
+        active: &mut [Job],
+        rests: impl Fn(&Job) -> bool,
+    ) -> Result<Option<Planned>, EngineError> {
+        for (idx, job) in active.iter_mut().enumerate() {
+            if !rests(job) && job.is_ready() {
+                self.add_decode(idx, job);
+            }
+        }
+        if let (Some(limit), false) =
+            (self.options.prefill_tokens_while_decoding, self.rows.is_empty())
+        {
+            self.budget = self.budget.min(limit.max(1));
+        }
+        for (idx, job) in active.iter_mut().enumerate() {
+            if !rests(job) && !self.rows.iter().any(|row| row.job == idx) {
+                self.add_prefill(idx, job)?;
+            }
+        }
+        Ok(self.finish(active)?)
+    }
+
+    fn add_decode(&mut self, idx: usize, job: &mut Job) {
+        if self.budget < job.sequences.len() || job.sequences.iter().any(lacks_page) {
+            return;
+        }
+        job.state = JobState::Decode;
+        job.clock.prefill.get_or_insert_with(Instant::now);
+        self.budget -= job.sequences.len();
+        job.sequences.iter().for_each(|sequence| self.note_writes(sequence, 1));
+        let rows = (0..job.sequences.len()).map(|sequence| PlannedRow {
+            job: idx,
+            sequence,
+            tokens: 1,
+            logits: true,
+        });
+        self.rows.extend(rows);
+    }
+
+    fn add_prefill(&mut self, idx: usize, job: &mut Job) -> Result<(), EngineError> {
+        let alone = job.sequences.len() == 1;
+        for sequence_idx in 0..job.sequences.len() {
+            if self.budget == 0 {
+                return Ok(());
+            }
+            job.clock.prefill.get_or_insert_with(Instant::now);
+            let sequence = &mut job.sequences[sequence_idx];
+            // Several prompts need their logits in one step, so each waits before its last id.
+            let end = sequence.ids.len() - usize::from(!alone);
+            let found = self.reuse(sequence)?;
+            if job.preemptions == 0 && job.new_tokens == 0 {
+                job.cached_tokens += found;
+                job.cached_pages += found / PAGE_TOKENS;
+            }
+            let tokens = self.chunk(sequence, end);
+            if tokens == 0 {
+                continue;
+            }
+            let logits = sequence.kv + tokens == sequence.ids.len();
+            self.note_writes(sequence, tokens);
+            self.budget -= tokens;
+            self.prefill_tokens += tokens;
+            self.rows.push(PlannedRow { job: idx, sequence: sequence_idx, tokens, logits });
+        }
+        if job.is_ready() && !self.rows.iter().any(|row| row.job == idx) {
+            self.add_decode(idx, job);
+        }
+        Ok(())
+    }
+
+    /// Moves over what the cache has: pages that others filled, then the beginning of a page that
+    /// someone else filled differently further on. Returns the tokens gained.
+    fn reuse(&mut self, sequence: &mut Sequence) -> Result<usize, EngineError> {
+        let mut gained = sequence.skip_filled(self.table);
+        let last = sequence.ids.len() - 1;
+        let start = sequence.kv;
+        if start % PAGE_TOKENS != 0 || start >= last {
+            return Ok(gained);
+        }
+        let Some(&own) = sequence.pages.get(start / PAGE_TOKENS) else { return Ok(gained) };
+        if self.filling.contains(&own) || self.table.fill(own) > 0 {
+            return Ok(gained);
+        }
+        let ids = &sequence.ids[start..last.min(start + PAGE_TOKENS)];
+        if let Some((from, common)) = self.table.partial_match(own, ids)
+            && common >= self.options.copy_tokens_min.max(1)
+        {
+            self.table.begin_write(own);
+            self.forward.copy_page_prefix(from, own, common)?;
+            sequence.commit(common, self.table);
+            gained += common;
+            self.copied_tokens += common;
+        }
+        Ok(gained)
+    }
+
+    /// How many tokens the sequence may feed, up to position `end`.
+    fn chunk(&self, sequence: &Sequence, end: usize) -> usize {
+        let start = sequence.kv;
+        let cap = self.options.chunk_tokens.unwrap_or(usize::MAX).max(1).min(self.budget);
+        let mut stop = end.min(start.saturating_add(cap)).min(sequence.pages.len() * PAGE_TOKENS);
+        for idx in start / PAGE_TOKENS..sequence.keys.len().min(stop.div_ceil(PAGE_TOKENS)) {
+            let page = sequence.pages[idx];
+            let begins = idx * PAGE_TOKENS;
+            let someone_filled = begins > start && self.table.fill(page) > 0;
+            if self.filling.contains(&page) || someone_filled {
+                stop = stop.min(begins.max(start));
+                break;
+            }
+        }
+        stop.saturating_sub(start)
+    }
+
+    /// Remembers which pages the row writes, and among them the shared ones.
+    fn note_writes(&mut self, sequence: &Sequence, tokens: usize) {
+        let pages = sequence.kv / PAGE_TOKENS..(sequence.kv + tokens).div_ceil(PAGE_TOKENS);
+        for idx in pages {
+            let page = sequence.pages[idx];
+            self.table.begin_write(page);
+            if idx < sequence.keys.len() {
+                self.filling.push(page);
+            }
+        }
+    }
+
+    fn finish(self, active: &[Job]) -> Result<Option<Planned>, PlanError> {
+        if self.rows.is_empty() {
+            return Ok(None);
+        }
+        let rows: Vec<StepRow<'_>> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let sequence = &active[row.job].sequences[row.sequence];
+                StepRow {
+                    ids: &sequence.ids[sequence.kv..sequence.kv + row.tokens],
+                    past: sequence.kv,
+                    pages: &sequence.pages,
+                    logits_last: usize::from(row.logits),
+                }
+            })
+            .collect();
+        let plan = StepPlan::new(&rows)?;
+        Ok(Some(Planned { plan, rows: self.rows, prefill_tokens: self.prefill_tokens }))
+    }
+}
+
+/// Whether the page for the newest id is missing; the job then waits for one.
+fn lacks_page(sequence: &Sequence) -> bool {
+    sequence.pages.len() < Sequence::pages_for(sequence.ids.len())
+}

@@ -1,0 +1,15 @@
+//! The generator as a whole, on the checksum model: every job gets what it would get alone.
+//!
+//! - `support`: running jobs; `script`: random jobs and what is done to them;
+//! - `random_jobs`: thousands of such scripts; `sharing`: pages computed once;
+//! - `quirks`: one named test for each known mistake of generators of this kind;
+//! - `text`: stops, bans, characters; `worker`: threads, streams, cancelling; `saved`: files.
+
+mod quirks;
+mod random_jobs;
+mod saved;
+mod script;
+mod sharing;
+mod support;
+mod text;
+mod worker;

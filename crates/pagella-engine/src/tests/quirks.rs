@@ -1,0 +1,443 @@
+//! One test for each mistake that generators of this kind are known for, by its usual name.
+
+use pagella_text::BanRule;
+
+use crate::constraint::{ConstraintFactory, ConstraintLimits, ConstraintSpec};
+use crate::stand_in::{END, StandIn, TOKENS, VOCAB, greedy_ids, tokenizer};
+use crate::tests::support::{check_stream, generator, ids, job, records, roomy, run, solo};
+use crate::{
+    BanExhausted, BoxedConstraint, EngineError, EosReason, GeneratorOptions, Healing, JobSpec,
+    LengthPolicy, Stage,
+};
+
+fn constraint(spec: &ConstraintSpec) -> Option<BoxedConstraint> {
+    let factory =
+        ConstraintFactory::new(&tokenizer(), VOCAB, ConstraintLimits::default()).unwrap();
+    Some(BoxedConstraint(factory.compile(spec).unwrap()))
+}
+
+#[test]
+fn g1_a_job_longer_than_the_context_is_refused_or_clamped_as_it_wants() {
+    let model = StandIn::with_cache(300, 8, 512);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    let error = generator.enqueue(job(&ids(290, 1), 11)).unwrap_err();
+    assert!(matches!(error, EngineError::TooLong { prompt: 290, new: 11, capacity: 300, .. }));
+    let clamp = JobSpec { length_policy: LengthPolicy::Clamp, ..job(&ids(290, 1), 500) };
+    let clamped = generator.enqueue(clamp).unwrap();
+    let cut = LengthPolicy::TruncatePrompt;
+    let cut = generator.enqueue(JobSpec { length_policy: cut, ..job(&ids(400, 1), 100) }).unwrap();
+    assert!(generator.enqueue(job(&ids(300, 1), 1)).is_err());
+    let done = run(&mut generator);
+    assert_eq!((done[&clamped].new_tokens, done[&clamped].eos_reason), (10, EosReason::LengthLimit));
+    assert_eq!(done[&cut].token_ids, greedy_ids(&ids(400, 1)[200..], 100));
+}
+
+#[test]
+fn g5_jobs_with_different_salts_never_share_pages() {
+    let (mut generator, model) = roomy();
+    for salt in [None, Some("a"), Some("b"), Some("a")] {
+        let spec = JobSpec { cache_salt: salt.map(str::to_owned), ..job(&ids(513, 1), 2) };
+        generator.enqueue(spec).unwrap();
+        run(&mut generator);
+    }
+    // Three prompts in full, one from the cache, and one more token each.
+    assert_eq!(model.forwarded(), 3 * 513 + 1 + 4);
+}
+
+#[test]
+fn g7_a_page_of_unknown_origin_is_never_taken_for_a_first_page() {
+    for length in [1, 255, 256, 257, 511, 512, 513] {
+        let (mut generator, _) = roomy();
+        let prompt = ids(length, 3);
+        let mut tail = Vec::new();
+        for _ in 0..2 {
+            let serial = generator.enqueue(job(&prompt, 300)).unwrap();
+            tail = run(&mut generator)[&serial].token_ids.clone();
+        }
+        // What these jobs wrote begins pages in the middle of their text.
+        for cut in [0, 1, 255, 256, 257] {
+            let begins = &tail[cut..(cut + 40).min(tail.len())];
+            let serial = generator.enqueue(job(begins, 20)).unwrap();
+            assert_eq!(run(&mut generator)[&serial].token_ids, greedy_ids(begins, 20), "{length} {cut}");
+        }
+    }
+}
+
+#[test]
+fn g9_nothing_ends_a_low_level_job_but_what_it_asks_for() {
+    let model = StandIn::new(1024, 64);
+    model.script(0, &[END, END, 1, 2]);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    let serial = generator.enqueue(job(&[5], 4)).unwrap();
+    let done = run(&mut generator).remove(&serial).unwrap();
+    assert_eq!((done.token_ids, done.eos_reason), (vec![END, END, 1, 2], EosReason::MaxNewTokens));
+}
+
+#[test]
+fn g10_returned_logits_are_the_models_own() {
+    let spec = |penalty| {
+        let mut spec = JobSpec { return_logits: true, ..job(&[1, 2, 3, 2, 1], 3) };
+        spec.sampling.repetition_penalty = penalty;
+        spec.sampling.deny = vec![7];
+        spec
+    };
+    let logits_of = |penalty| {
+        let (mut generator, _) = roomy();
+        generator.enqueue(spec(penalty)).unwrap();
+        records(&mut generator).into_iter().flat_map(|r| r.logits).next().unwrap()
+    };
+    let raw = logits_of(1.0);
+    assert_eq!(raw.len(), VOCAB);
+    assert_eq!(logits_of(2.0), raw);
+    assert!(raw[7].is_finite());
+}
+
+#[test]
+fn g11_a_guided_pair_that_cannot_fit_is_refused_at_once() {
+    let model = StandIn::with_cache(4096, 5, 512);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    let pair = |new| job(&ids(400, 1), new).guided_by(ids(300, 2), 1.5);
+    assert!(matches!(generator.enqueue(pair(400)), Err(EngineError::TooLong { .. })));
+    let serial = generator.enqueue(pair(100)).unwrap();
+    assert_eq!(run(&mut generator)[&serial].new_tokens, 100);
+}
+
+#[test]
+fn g12_token_zero_is_healed_like_any_other_also_in_a_pair() {
+    let prompt = [9, 4, 0];
+    let healed = |spec: JobSpec| solo(JobSpec { healing: Healing::Ids(1), ..spec });
+    let alone = healed(job(&prompt, 5));
+    assert_eq!(alone.prompt_tokens, 3);
+    assert_eq!(alone.token_ids[0], 0, "the removed piece is written again");
+    assert_eq!(alone.new_tokens, 5, "and does not count");
+    assert_eq!(alone.text.len(), 5, "nor does it appear");
+    let pair = healed(job(&prompt, 5).guided_by(vec![3, 3, 0], 1.0));
+    assert_eq!(pair.token_ids, alone.token_ids);
+    let apart = healed(job(&prompt, 5).guided_by(vec![3, 3, 1], 1.0));
+    assert!(apart.warnings[0].contains("healing is off"));
+}
+
+#[test]
+fn g13_a_job_may_be_overtaken_without_limit() {
+    let model = StandIn::with_cache(4096, 6, 512);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    let small = |generator: &mut crate::Generator, seed| {
+        generator.enqueue(JobSpec { max_skips: None, ..job(&ids(200, seed), 40) }).unwrap()
+    };
+    small(&mut generator, 1);
+    generator.iterate();
+    let big = JobSpec { max_skips: None, ..job(&ids(1400, 9), 20) };
+    let big = generator.enqueue(big).unwrap();
+    (2..20).for_each(|seed| drop(small(&mut generator, seed)));
+    let all = records(&mut generator);
+    let starts = all.iter().filter(|r| r.stage == Stage::Started).map(|r| r.serial);
+    assert_eq!(starts.last(), Some(big));
+}
+
+#[test]
+fn a_job_is_overtaken_at_most_as_often_as_it_allows() {
+    for max_skips in [0, 1, 3] {
+        let model = StandIn::with_cache(4096, 6, 512);
+        let mut generator = generator(&model, GeneratorOptions::default());
+        generator.enqueue(job(&ids(200, 1), 300)).unwrap();
+        generator.iterate();
+        let spec = JobSpec { max_skips: Some(max_skips), ..job(&ids(1400, 9), 20) };
+        let big = generator.enqueue(spec).unwrap();
+        for seed in 2..12 {
+            let priority = i32::from(seed % 2 == 0);
+            generator.enqueue(JobSpec { priority, ..job(&ids(200, seed), 5) }).unwrap();
+        }
+        let all = records(&mut generator);
+        let starts: Vec<u64> =
+            all.iter().filter(|r| r.stage == Stage::Started).map(|r| r.serial).collect();
+        let place = starts.iter().position(|&serial| serial == big).unwrap();
+        let overtaken = starts[..place].iter().filter(|&&serial| serial > big).count();
+        assert!(overtaken <= max_skips as usize, "{overtaken} of {max_skips}: {starts:?}");
+    }
+}
+
+#[test]
+fn g14_one_budget_holds_for_all_prompts_of_a_step_together() {
+    let model = StandIn::with_cache(4096, 64, 512);
+    let options = GeneratorOptions { step_tokens: Some(100), ..GeneratorOptions::default() };
+    let mut generator = generator(&model, options);
+    (0..10).for_each(|seed| drop(generator.enqueue(job(&ids(300, seed), 5)).unwrap()));
+    run(&mut generator);
+    assert!(model.steps().iter().all(|rows| rows.iter().map(|r| r.tokens).sum::<usize>() <= 100));
+    let mixed = |rows: &Vec<crate::stand_in::StepRecord>| {
+        rows.iter().any(|r| r.tokens == 1 && r.logits == 1) && rows.iter().any(|r| r.tokens > 1)
+    };
+    assert!(model.steps().iter().any(mixed), "writing goes on beside prompts");
+}
+
+#[test]
+fn g16_a_guided_pair_of_long_prompts_ends() {
+    let model = StandIn::with_cache(4096, 16, 512);
+    let options = GeneratorOptions { chunk_tokens: Some(512), ..GeneratorOptions::default() };
+    let mut generator = generator(&model, options);
+    let pair = job(&ids(1500, 1), 10).guided_by(ids(1000, 2), 1.0);
+    let serial = generator.enqueue(pair).unwrap();
+    let done = run(&mut generator).remove(&serial).unwrap();
+    assert_eq!(done.token_ids, greedy_ids(&ids(1500, 1), 10), "scale 1 is the first prompt alone");
+}
+
+#[test]
+fn g18_a_stop_string_completed_by_the_last_permitted_token_is_recognised() {
+    let model = StandIn::new(1024, 64);
+    model.script(0, &[0, 1, 2, 3]);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    let spec = JobSpec { stop_strings: vec!["cd".into()], ..job(&[9], 4) };
+    let serial = generator.enqueue(spec).unwrap();
+    let done = run(&mut generator).remove(&serial).unwrap();
+    assert_eq!((done.text.as_str(), done.eos_reason), ("ab", EosReason::StopString));
+    assert_eq!((done.token_ids, done.held.token_ids), (vec![0, 1], vec![2, 3]));
+}
+
+#[test]
+fn g18_a_banned_string_completed_by_the_last_permitted_token_is_recognised() {
+    let plain = solo(job(&[9], 4));
+    let last = plain.text[2..].to_owned();
+    let spec = JobSpec { banned: vec![BanRule::text(last.clone())], ..job(&[9], 4) };
+    let done = solo(spec);
+    assert!(!done.text.to_lowercase().contains(&last.to_lowercase()), "{done:?}");
+    assert_eq!((done.new_tokens, done.eos_reason), (4, EosReason::MaxNewTokens));
+}
+
+#[test]
+fn g19_going_back_never_changes_a_page_that_another_job_uses() {
+    // Two jobs write the same text across a page border, and one of them has to go back there.
+    let prompt = ids(240, 5);
+    let plain = solo(job(&prompt, 60));
+    let banned = plain.text[10..24].to_owned();
+    let (mut generator, _) = roomy();
+    let free = generator.enqueue(job(&prompt, 60)).unwrap();
+    let spec = JobSpec { banned: vec![BanRule::text(banned)], ..job(&prompt, 60) };
+    let alone = solo(spec.clone());
+    let careful = generator.enqueue(spec).unwrap();
+    let done = run(&mut generator);
+    assert!(done[&careful].rewinds > 0);
+    assert_eq!(done[&free], plain);
+    assert_eq!(done[&careful], alone);
+}
+
+#[test]
+fn g20e_a_stop_token_releases_the_text_that_was_held() {
+    let model = StandIn::new(1024, 64);
+    model.script(0, &[1, 24, 4, 52, END]);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    let stop_strings = vec![" User".to_owned()];
+    let spec = JobSpec { stop_ids: vec![END], stop_strings, ..job(&[9], 40) };
+    let serial = generator.enqueue(spec).unwrap();
+    let done = run(&mut generator).remove(&serial).unwrap();
+    assert_eq!((done.text.as_str(), done.eos_reason), ("bye ", EosReason::StopToken));
+    assert_eq!((done.eos_token, done.held.token_ids), (Some(END), vec![END]));
+    assert_eq!(done.eos_token_text.as_deref(), Some("<|end|>"));
+}
+
+#[test]
+fn g21_exactly_as_many_tokens_as_asked_for() {
+    for n in 1..=10 {
+        let done = solo(job(&ids(250, 8), n));
+        assert_eq!((done.new_tokens, done.token_ids.len()), (n, n));
+    }
+}
+
+#[test]
+fn g22_a_byte_that_is_no_character_does_not_hold_up_the_stream() {
+    let model = StandIn::new(1024, 64);
+    model.script(0, &[0, 53, 1, 2, 3, 53, 54, 55, 53, END]);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    let serial = generator.enqueue(JobSpec { stop_ids: vec![END], ..job(&[9], 40) }).unwrap();
+    let all = records(&mut generator);
+    let streamed: Vec<&str> = all
+        .iter()
+        .filter(|r| r.stage == Stage::Streaming && r.serial == serial)
+        .map(|r| r.text.as_str())
+        .collect();
+    assert_eq!(streamed, ["a", "", "\u{FFFD}b", "c", "d", "", "", "€", "", "\u{FFFD}"]);
+}
+
+#[test]
+fn g23_a_constraint_governs_what_a_healed_token_adds() {
+    // Token 56 is `END`; healing its first letter leaves `ND` to the constraint.
+    let (e, n, d) = (26 + 4, 26 + 13, 26 + 3);
+    let spec = |pattern: &str| {
+        let constraint = constraint(&ConstraintSpec::Regex(pattern.to_owned()));
+        JobSpec { healing: Healing::Ids(1), constraint, ..job(&[9, e], 10) }
+    };
+    let done = solo(spec("ND"));
+    assert_eq!((done.text.as_str(), done.eos_reason), ("ND", EosReason::EndFilter));
+    let ways = [vec![56], vec![e, n, d]];
+    assert!(ways.contains(&done.token_ids), "{:?}", done.token_ids);
+    let done = solo(spec("[x-z]{3}"));
+    assert_eq!((done.token_ids[0], done.text.len()), (e, 3));
+}
+
+#[test]
+fn g24_a_rewind_reports_what_it_took_back_apart_from_what_stays() {
+    let plain = solo(job(&[4, 5, 6], 30));
+    let banned = plain.text[10..13].to_owned();
+    let (mut generator, _) = roomy();
+    let spec = JobSpec {
+        banned: vec![BanRule::text(banned.clone())],
+        return_probs: true,
+        return_logprobs: Some(1),
+        ..job(&[4, 5, 6], 30)
+    };
+    generator.enqueue(spec).unwrap();
+    let all = records(&mut generator);
+    let done = check_stream(&all);
+    assert!(done.text.starts_with(&plain.text[..10]), "only what is banned is taken back");
+    assert!(!done.text.to_lowercase().contains(&banned.to_lowercase()));
+    let taken: Vec<_> = all.iter().filter(|r| !r.suppressed_text.is_empty()).collect();
+    assert_eq!(taken[0].suppressed_text, banned);
+    assert_eq!(taken[0].suppressed_tokens, plain.token_ids[10..13]);
+    assert_eq!(done.new_tokens, 30);
+    for record in &all {
+        assert_eq!(record.token_probs.len(), record.token_ids.len());
+        assert_eq!(record.logprobs.len(), record.token_ids.len());
+    }
+}
+
+#[test]
+fn g24d_a_page_border_inside_held_text_does_not_end_prefix_reuse() {
+    let prompt = ids(250, 6);
+    let plain = solo(job(&prompt, 300));
+    // Pending over the border of the first page, and never completed.
+    let almost = format!("{}!", &plain.text[2..14]);
+    let (mut generator, model) = roomy();
+    let spec = JobSpec { banned: vec![BanRule::text(almost)], ..job(&prompt, 300) };
+    let serial = generator.enqueue(spec).unwrap();
+    let done = run(&mut generator).remove(&serial).unwrap();
+    assert_eq!(done.token_ids, plain.token_ids);
+    let before = model.forwarded();
+    let again = [prompt, done.token_ids].concat();
+    let serial = generator.enqueue(job(&again, 1)).unwrap();
+    let cached = run(&mut generator)[&serial].cached_tokens;
+    assert_eq!((cached, model.forwarded() - before), (549, 1));
+}
+
+#[test]
+fn g24f_when_every_way_is_banned_the_job_says_so() {
+    // Every single letter and the space.
+    let all: Vec<BanRule> = ('a'..='z').chain([' ']).map(|c| BanRule::text(c.to_string())).collect();
+    let model = StandIn::new(1024, 64);
+    model.script(0, &[0, 1, 2]);
+    let spec = JobSpec { banned: all, ..job(&[9], 3) };
+    let mut engine = generator(&model, GeneratorOptions::default());
+    let serial = engine.enqueue(spec.clone()).unwrap();
+    let done = run(&mut engine).remove(&serial).unwrap();
+    assert_eq!((done.text.as_str(), done.eos_reason), ("", EosReason::BanExhausted));
+    let accept = JobSpec { ban_exhausted: BanExhausted::Accept, rewinds_max: 3, ..spec };
+    let serial = engine.enqueue(accept).unwrap();
+    let done = run(&mut engine).remove(&serial).unwrap();
+    assert_eq!((done.new_tokens, done.eos_reason), (3, EosReason::MaxNewTokens));
+}
+
+#[test]
+fn g24g_going_back_restores_the_state_of_the_sampler() {
+    let mut spec = JobSpec { return_probs: true, ..job(&[4, 5, 6], 40) };
+    spec.sampling = crate::SampleOptions { mirostat: true, seed: 3, ..Default::default() };
+    let plain = solo(spec.clone());
+    // Forbidding the id from the start is the same as finding out that it is banned, except for the
+    // draw; so a ban that is taken back at once must leave no trace in what follows greedily.
+    let at = 12;
+    let banned = plain.text[at..at + 2].to_owned();
+    let with_ban = solo(JobSpec { banned: vec![BanRule::text(banned)], ..spec });
+    assert_eq!(with_ban.token_ids[..at], plain.token_ids[..at]);
+    assert!(with_ban.rewinds > 0);
+    assert_eq!(with_ban.new_tokens, 40);
+}
+
+#[test]
+fn g25_a_constraint_that_fails_ends_its_own_job_only() {
+    struct Failing;
+    impl crate::constraint::Constraint for Failing {
+        fn begin(&mut self, _: &[u8]) -> Result<(), crate::constraint::ConstraintError> {
+            Ok(())
+        }
+        fn mask(
+            &mut self,
+            _: &mut crate::constraint::Bitmask,
+        ) -> Result<crate::constraint::Verdict, crate::constraint::ConstraintError> {
+            Err(crate::constraint::ConstraintError::Internal { reason: "broken".into() })
+        }
+        fn accept(&mut self, id: u32) -> Result<(), crate::constraint::ConstraintError> {
+            Err(crate::constraint::ConstraintError::NotAllowed { id })
+        }
+        fn viable(&mut self, _: &[u8]) -> Result<usize, crate::constraint::ConstraintError> {
+            Ok(0)
+        }
+        fn is_completed(&self) -> bool {
+            false
+        }
+        fn rewind(&mut self, _: usize) -> bool {
+            false
+        }
+        fn fork(&self) -> Box<dyn crate::constraint::Constraint> {
+            Box::new(Failing)
+        }
+    }
+    let (mut generator, _) = roomy();
+    let constraint = Some(BoxedConstraint(Box::new(Failing)));
+    let broken = generator.enqueue(JobSpec { constraint, ..job(&[1, 2], 5) }).unwrap();
+    let fine = generator.enqueue(job(&[1, 2], 5)).unwrap();
+    let done = run(&mut generator);
+    assert_eq!(done[&broken].eos_reason, EosReason::Error);
+    assert!(done[&broken].error.as_ref().unwrap().to_string().contains("broken"));
+    assert_eq!(done[&fine].token_ids, greedy_ids(&[1, 2], 5));
+}
+
+#[test]
+fn g27_prompts_of_one_to_three_tokens_work() {
+    for n in 1..=3 {
+        assert_eq!(solo(job(&ids(n, 2), 20)).token_ids, greedy_ids(&ids(n, 2), 20));
+    }
+}
+
+#[test]
+fn g29_cancelling_gives_one_last_record_and_nothing_after_it() {
+    let (mut generator, _) = roomy();
+    let serial = generator.enqueue(job(&[1], 50)).unwrap();
+    let mut all: Vec<_> = (0..10).flat_map(|_| generator.iterate()).collect();
+    all.extend(generator.cancel(serial));
+    assert!(generator.cancel(serial).is_none());
+    all.extend(records(&mut generator));
+    let done = check_stream(&all);
+    assert_eq!(done.eos_reason, EosReason::Cancelled);
+    assert!(done.new_tokens > 0);
+    assert_eq!(generator.stats().pages.referenced, 0);
+}
+
+#[test]
+fn a_failed_step_ends_its_jobs_and_leaves_the_cache_true() {
+    let (mut generator, model) = roomy();
+    let prompt = ids(700, 4);
+    model.fail_at_step(1);
+    let first = generator.enqueue(job(&prompt, 5)).unwrap();
+    let done = run(&mut generator);
+    assert_eq!(done[&first].eos_reason, EosReason::Error);
+    let second = generator.enqueue(job(&prompt, 5)).unwrap();
+    let done = run(&mut generator);
+    assert_eq!(done[&second].token_ids, greedy_ids(&prompt, 5));
+    assert!(done[&second].cached_tokens >= 512 - 256);
+}
+
+#[test]
+fn ids_without_a_token_are_never_chosen() {
+    let model = StandIn::new(1024, 64);
+    model.script(0, &[60, 63, 59]);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    let serial = generator.enqueue(job(&[9], 3)).unwrap();
+    let done = run(&mut generator).remove(&serial).unwrap();
+    assert!(done.token_ids.iter().all(|&id| (id as usize) < TOKENS));
+}
+
+#[test]
+fn a_prompt_with_an_id_the_model_lacks_is_refused() {
+    let (mut generator, _) = roomy();
+    let error = generator.enqueue(job(&[1, VOCAB as u32], 3)).unwrap_err();
+    assert!(matches!(error, EngineError::IdOutOfRange { id: 64, vocab: 64 }));
+    assert!(matches!(generator.enqueue(job(&[], 3)), Err(EngineError::EmptyPrompt)));
+    assert!(matches!(generator.enqueue(job(&[1], 0)), Err(EngineError::NothingToGenerate)));
+}

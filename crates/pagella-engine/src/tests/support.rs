@@ -1,0 +1,94 @@
+//! Running jobs to their end and looking at what they said.
+
+use std::collections::BTreeMap;
+
+use pagella_text::SpecialTokens;
+
+use crate::stand_in::{StandIn, tokenizer};
+use crate::{Completion, Generator, GeneratorOptions, JobSpec, Record, Stage};
+
+/// Steps after which a set of jobs must have ended; far more than any test needs.
+const STEPS_MAX: usize = 200_000;
+
+/// A generator over a stand-in.
+pub fn generator(model: &StandIn, options: GeneratorOptions) -> Generator {
+    Generator::new(Box::new(model.clone()), tokenizer(), options).unwrap()
+}
+
+/// A generator with room for everything and the default options.
+pub fn roomy() -> (Generator, StandIn) {
+    let model = StandIn::new(16 * 1024, 512);
+    (generator(&model, GeneratorOptions::default()), model)
+}
+
+/// A job that writes `n` tokens after `prompt`.
+pub fn job(prompt: &[u32], n: usize) -> JobSpec {
+    JobSpec { max_new_tokens: Some(n), ..JobSpec::new(prompt.to_vec()) }
+}
+
+/// `n` ids that depend on `seed`.
+pub fn ids(n: usize, seed: u32) -> Vec<u32> {
+    (0..n as u32).map(|i| (i.wrapping_mul(2654435761) ^ seed.wrapping_mul(40503)) % 53).collect()
+}
+
+/// Everything the jobs of a generator say until nothing is left to do.
+pub fn records(generator: &mut Generator) -> Vec<Record> {
+    let mut all = Vec::new();
+    for _ in 0..STEPS_MAX {
+        if !generator.has_work() {
+            return all;
+        }
+        all.extend(generator.iterate());
+        generator.check().unwrap();
+    }
+    panic!("{} jobs never end", generator.n_jobs());
+}
+
+/// How the jobs ended, by number. Checks what must hold of every stream of records.
+pub fn run(generator: &mut Generator) -> BTreeMap<u64, Completion> {
+    ended(records(generator))
+}
+
+/// The completions among records, after checking each stream.
+pub fn ended(records: Vec<Record>) -> BTreeMap<u64, Completion> {
+    let mut streams: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
+    for record in records {
+        streams.entry(record.serial).or_default().push(record);
+    }
+    streams.into_iter().map(|(serial, stream)| (serial, check_stream(&stream))).collect()
+}
+
+/// Joined records equal the summary; the last one comes last and once.
+pub fn check_stream(stream: &[Record]) -> Completion {
+    let (last, before) = stream.split_last().unwrap();
+    assert!(before.iter().all(|record| record.eos.is_none()));
+    let done = *last.eos.clone().expect("the last record ends the job");
+    let mut text = String::new();
+    for record in stream {
+        if !record.text.is_empty() {
+            assert_eq!(record.byte_offset, text.len());
+        }
+        text.push_str(&record.text);
+        if let (Stage::Prefill, Some(at), Some(of)) =
+            (record.stage, record.curr_progress, record.max_progress)
+        {
+            assert!(at <= of);
+        }
+    }
+    let token_ids: Vec<u32> = stream.iter().flat_map(|r| r.token_ids.clone()).collect();
+    assert_eq!(text, done.text);
+    assert_eq!(token_ids, done.token_ids);
+    let whole = tokenizer().decode(&done.token_ids, SpecialTokens::Hide);
+    if done.stop_overlap == 0 && done.eos_string.is_none() && done.held.text.is_empty() {
+        // A healed beginning is not part of the text.
+        assert!(whole.ends_with(&done.text), "{whole:?} and {:?}", done.text);
+    }
+    done
+}
+
+/// What a job gives on a generator of its own with a large, empty cache.
+pub fn solo(spec: JobSpec) -> Completion {
+    let (mut generator, _) = roomy();
+    let serial = generator.enqueue(spec).unwrap();
+    run(&mut generator).remove(&serial).unwrap()
+}

@@ -1,0 +1,172 @@
+//! Stops, bans, characters and constraints in the stream, for random texts.
+
+use std::time::Duration;
+
+use pagella_text::{BanRule, SpecialTokens};
+
+use crate::constraint::{ConstraintFactory, ConstraintLimits, ConstraintSpec};
+use crate::sample::SampleOptions;
+use crate::stand_in::{END, StandIn, VOCAB, tokenizer};
+use crate::tests::script::Dice;
+use crate::tests::support::{check_stream, generator, job, records, run, solo};
+use crate::{BoxedConstraint, EosReason, GeneratorOptions, JobSpec, LogitsHook, SampleHook};
+
+/// What a job says about a text that the model is made to write.
+fn scripted(ids: &[u32], spec: JobSpec) -> crate::Completion {
+    let model = StandIn::new(4096, 64);
+    model.script(0, ids);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    generator.enqueue(spec).unwrap();
+    check_stream(&records(&mut generator))
+}
+
+#[test]
+fn the_text_ends_before_the_first_completed_stop_string_however_tokens_are_cut() {
+    for seed in 0..400 {
+        let dice = &mut Dice::new(seed);
+        // Few letters, so that strings overlap; `END` is a token of three letters.
+        let ids: Vec<u32> = (0..40).map(|_| dice.pick(&[0, 1, 2, 52, 53, 54, 55, 56])).collect();
+        let text = tokenizer().decode(&ids, SpecialTokens::Hide);
+        let stops: Vec<String> = (0..1 + dice.below(4))
+            .map(|_| (0..1 + dice.below(3)).map(|_| dice.pick(&['a', 'b', 'c', 'E', 'N', '€'])).collect())
+            .collect();
+        let spec = JobSpec { stop_strings: stops.clone(), ..job(&[9], ids.len()) };
+        let done = scripted(&ids, spec);
+        let ends = |stop: &String| text.find(stop.as_str()).map(|at| (at + stop.len(), at));
+        let first = stops.iter().filter_map(ends).min();
+        match first {
+            Some((_, at)) => {
+                assert_eq!(done.eos_reason, EosReason::StopString, "{seed}");
+                assert_eq!(done.text, text[..at], "{seed}: {stops:?} in {text:?}");
+                assert!(stops.contains(done.eos_string.as_ref().unwrap()));
+            }
+            None => assert_eq!((done.text, done.token_ids), (text, ids), "{seed}"),
+        }
+    }
+}
+
+#[test]
+fn the_stream_is_the_lossy_text_of_the_bytes() {
+    for seed in 0..400 {
+        let dice = &mut Dice::new(seed);
+        let ids: Vec<u32> = (0..30).map(|_| dice.pick(&[0, 1, 53, 54, 55, 53, 54])).collect();
+        let bytes = tokenizer().decode_bytes(&ids);
+        let done = scripted(&ids, job(&[9], ids.len()));
+        assert_eq!(done.text, String::from_utf8_lossy(&bytes), "{seed}");
+        assert_eq!(done.token_ids, ids);
+    }
+}
+
+#[test]
+fn no_banned_string_appears_and_everything_before_it_stays() {
+    for seed in 0..300 {
+        let dice = &mut Dice::new(seed);
+        let prompt = super::support::ids(1 + dice.below(400), seed as u32);
+        let mut spec = job(&prompt, 40);
+        spec.sampling = SampleOptions { seed, ..SampleOptions::default() };
+        let plain = solo(spec.clone());
+        let chars: Vec<char> = plain.text.chars().collect();
+        let at = dice.below(chars.len().saturating_sub(4));
+        let banned: String = chars[at..(at + 1 + dice.below(3)).min(chars.len())].iter().collect();
+        let done = solo(JobSpec { banned: vec![BanRule::text(&banned)], ..spec });
+        if done.eos_reason != EosReason::BanExhausted {
+            assert_eq!(done.new_tokens, 40, "{seed}");
+        }
+        assert!(!done.text.to_lowercase().contains(&banned.to_lowercase()), "{seed}: {banned:?}");
+        let before = plain.text.to_lowercase().find(&banned.to_lowercase()).unwrap();
+        let common = plain.text.bytes().zip(done.text.bytes()).take_while(|(a, b)| a == b).count();
+        // Characters of several tokens may begin before the banned string does.
+        assert!(common + 3 >= before.min(done.text.len()), "{seed}: {common} of {before}");
+    }
+}
+
+#[test]
+fn a_whole_word_is_banned_only_as_a_word() {
+    // "abc END" with `END` banned as a word; then "ENDa".
+    let rule = BanRule { whole_word: true, ..BanRule::text("end") };
+    let spec = JobSpec { banned: vec![rule], ..job(&[9], 5) };
+    let done = scripted(&[0, 52, 56, 0, 1], spec.clone());
+    assert_eq!((done.text.as_str(), done.rewinds), ("a ENDab", 0));
+    let done = scripted(&[0, 52, 56, 52, 1], spec.clone());
+    assert!(done.rewinds > 0 && !done.text.contains("END "), "{done:?}");
+    let done = scripted(&[0, 1, 2, 52, 56], spec);
+    assert!(!done.text.ends_with(" END"), "the end of the text ends a word: {done:?}");
+}
+
+#[test]
+fn stop_tokens_wait_for_the_minimum_and_then_end_the_text() {
+    let script = [END, END, END, END, END];
+    let spec = JobSpec { stop_ids: vec![END], min_new_tokens: 3, ..job(&[9], 10) };
+    let done = scripted(&script, spec);
+    assert_eq!((done.new_tokens, done.eos_reason), (4, EosReason::StopToken));
+    assert_eq!(done.token_ids.len(), 3);
+}
+
+#[test]
+fn control_tokens_show_when_asked() {
+    let spec = JobSpec { specials: SpecialTokens::Show, ..job(&[9], 3) };
+    assert_eq!(scripted(&[0, END, 1], spec).text, "a<|end|>b");
+    assert_eq!(scripted(&[0, END, 1], job(&[9], 3)).text, "ab");
+}
+
+#[test]
+fn hooks_see_the_job_and_decide() {
+    let logits_hook = Some(LogitsHook(std::sync::Arc::new(|logits, view| {
+        logits.fill(0.0);
+        logits[view.ids.len() % 3] = 9.0;
+    })));
+    let spec = JobSpec { logits_hook, ..job(&[9], 3) };
+    assert_eq!(solo(spec).token_ids, [1, 2, 0]);
+    let sample_hook =
+        Some(SampleHook(std::sync::Arc::new(|choice, _| choice.id = if choice.id == 7 { 7 } else { 8 })));
+    assert_eq!(solo(JobSpec { sample_hook, ..job(&[9], 3) }).token_ids, [8, 8, 8]);
+}
+
+fn regex(pattern: &str) -> Option<BoxedConstraint> {
+    let factory = ConstraintFactory::new(&tokenizer(), VOCAB, ConstraintLimits::default()).unwrap();
+    Some(BoxedConstraint(factory.compile(&ConstraintSpec::Regex(pattern.into())).unwrap()))
+}
+
+#[test]
+fn constraints_and_bans_hold_together() {
+    for seed in 0..60 {
+        let mut spec = job(&[9, 8], 60);
+        spec.sampling = SampleOptions { seed, ..SampleOptions::default() };
+        spec.constraint = regex("[a-f]{12} [a-f]{3}");
+        let plain = solo(spec.clone());
+        assert_eq!((plain.text.len(), plain.eos_reason), (16, EosReason::EndFilter));
+        let banned = plain.text[4..6].to_owned();
+        spec.banned = vec![BanRule::text(&banned)];
+        let done = solo(spec);
+        assert!(!done.text.contains(&banned));
+        if done.eos_reason == EosReason::EndFilter {
+            assert_eq!(done.text.len(), 16, "{done:?}");
+            assert!(done.text.bytes().all(|b| (b'a'..=b'f').contains(&b) || b == b' '));
+        }
+    }
+}
+
+#[test]
+fn masks_are_computed_beside_the_forward_pass() {
+    let model = StandIn::new(4096, 64);
+    model.delay(Duration::from_millis(3));
+    let options = GeneratorOptions { host_threads: Some(2), ..GeneratorOptions::default() };
+    let mut generator = generator(&model, options);
+    let spec = JobSpec { constraint: regex("[a-f]{200}"), ..job(&[9, 8], 20) };
+    generator.enqueue(spec).unwrap();
+    let done = run(&mut generator);
+    assert_eq!(done[&0].new_tokens, 20);
+    let steps: Vec<_> = generator.trace().collect();
+    assert!(steps.iter().all(|step| step.mask > Duration::ZERO), "every mask beside a step");
+    // A mask of this size takes microseconds, a step three milliseconds: none is waited for, apart
+    // from a machine that was busy elsewhere.
+    let waited = steps.iter().filter(|step| step.mask_wait > step.forward / 2).count();
+    assert!(waited * 4 <= steps.len(), "{waited} of {}", steps.len());
+}
+
+#[test]
+fn a_constraint_that_prefers_to_end_does() {
+    let spec = JobSpec { constraint: regex("[a-c]+"), prefer_end: true, ..job(&[9], 20) };
+    let done = solo(spec);
+    assert_eq!((done.new_tokens, done.eos_reason), (1, EosReason::EndFilter));
+}

@@ -1,0 +1,209 @@
+//! The thread: many callers, streams that are dropped, slow readers, failures.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures_core::Stream;
+
+use crate::stand_in::{StandIn, greedy_ids};
+use crate::tests::support::{generator, ids, job};
+use crate::{
+    Backpressure, EngineError, EosReason, GeneratorOptions, JobSpec, StreamGranularity, Worker,
+};
+
+fn worker_with(options: GeneratorOptions) -> (Worker, StandIn) {
+    let model = StandIn::with_cache(8192, 24, 512);
+    (Worker::spawn(generator(&model, options)).unwrap(), model)
+}
+
+fn worker() -> (Worker, StandIn) {
+    worker_with(GeneratorOptions::default())
+}
+
+fn assert_idle(worker: &Worker) {
+    let stats = worker.stats().unwrap();
+    assert_eq!((stats.pages.referenced, stats.queue.active, stats.queue.pending), (0, 0, 0));
+}
+
+#[test]
+fn jobs_of_many_threads_all_get_the_answer_of_a_single_one() {
+    let (worker, _) = worker();
+    let threads: Vec<_> = (0..8)
+        .map(|thread| {
+            let worker = worker.clone();
+            std::thread::spawn(move || {
+                for round in 0..10 {
+                    let prompt = ids(100 + 40 * thread, round);
+                    let done = worker.submit(job(&prompt, 20)).unwrap().finish().unwrap();
+                    assert_eq!(done.token_ids, greedy_ids(&prompt, 20));
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_idle(&worker);
+}
+
+#[test]
+fn a_dropped_stream_ends_its_job_in_every_phase() {
+    let options = GeneratorOptions { batch_max: 1, ..GeneratorOptions::default() };
+    let (worker, model) = worker_with(options);
+    model.delay(Duration::from_millis(1));
+    let mut writing = worker.submit(JobSpec::new(vec![1])).unwrap();
+    writing.next().unwrap().unwrap();
+    let waiting = worker.submit(JobSpec::new(vec![2])).unwrap();
+    drop(waiting);
+    drop(writing);
+    let prefilling = worker.submit(job(&ids(4000, 1), 5)).unwrap();
+    drop(prefilling);
+    let done = worker.submit(job(&[3], 4)).unwrap().finish().unwrap();
+    assert_eq!(done.token_ids, greedy_ids(&[3], 4));
+    assert_idle(&worker);
+}
+
+#[test]
+fn cancelling_from_elsewhere_wakes_the_reader_with_a_last_record() {
+    let (worker, model) = worker();
+    model.delay(Duration::from_millis(1));
+    let stream = worker.submit(JobSpec::new(vec![1])).unwrap();
+    let canceller = stream.canceller();
+    let reader = std::thread::spawn(move || stream.finish().unwrap());
+    std::thread::sleep(Duration::from_millis(20));
+    canceller.cancel();
+    assert_eq!(reader.join().unwrap().eos_reason, EosReason::Cancelled);
+    canceller.cancel();
+    assert_idle(&worker);
+}
+
+#[test]
+fn a_job_rests_while_nobody_reads_and_goes_on_when_someone_does() {
+    let (worker, _) = worker();
+    let backpressure = Backpressure::Pause(3);
+    let mut slow = worker.submit(JobSpec { backpressure, ..job(&[1], 100) }).unwrap();
+    // Another job is not held up.
+    let other = worker.submit(job(&[2], 200)).unwrap().finish().unwrap();
+    assert_eq!(other.new_tokens, 200);
+    assert_eq!(worker.stats().unwrap().queue.resting, 1);
+    let mut read = Vec::new();
+    for record in slow.by_ref() {
+        read.extend(record.unwrap().token_ids);
+    }
+    assert_eq!(read, greedy_ids(&[1], 100));
+    assert_idle(&worker);
+}
+
+#[test]
+fn records_can_be_joined_for_slow_readers_or_sent_once() {
+    let (worker, _) = worker();
+    for granularity in [StreamGranularity::Token, StreamGranularity::Done] {
+        let spec = JobSpec { granularity, backpressure: Backpressure::Merge, ..job(&[1], 50) };
+        let stream = worker.submit(spec).unwrap();
+        let records: Vec<_> = stream.map(|record| record.unwrap()).collect();
+        let ids: Vec<u32> = records.iter().flat_map(|r| r.token_ids.clone()).collect();
+        assert_eq!(ids, greedy_ids(&[1], 50));
+        assert!(granularity == StreamGranularity::Token || records.len() == 1);
+    }
+}
+
+#[test]
+fn a_full_queue_is_said_at_once() {
+    let options = GeneratorOptions { queue_max: 2, batch_max: 1, ..GeneratorOptions::default() };
+    let (worker, model) = worker_with(options);
+    model.delay(Duration::from_millis(1));
+    let mut running = worker.submit(JobSpec::new(vec![1])).unwrap();
+    running.next().unwrap().unwrap();
+    let waiting: Vec<_> = (0..2).map(|_| worker.submit(job(&[2], 1)).unwrap()).collect();
+    assert!(matches!(worker.submit(job(&[2], 1)), Err(EngineError::Busy { queued: 2, .. })));
+    drop(running);
+    waiting.into_iter().for_each(|stream| drop(stream.finish().unwrap()));
+    assert!(worker.submit(job(&[2], 1)).is_ok());
+}
+
+#[test]
+fn g35_after_a_failed_step_and_after_a_panic_new_jobs_run() {
+    let (worker, model) = worker();
+    for disaster in [StandIn::fail_at_step, StandIn::panic_at_step] {
+        disaster(&model, model.steps().len() + 2);
+        let error = worker.submit(job(&[1], 10)).unwrap().finish().unwrap_err();
+        assert!(error.to_string().contains("please report it"), "{error}");
+        let done = worker.submit(job(&[1], 10)).unwrap().finish().unwrap();
+        assert_eq!(done.token_ids, greedy_ids(&[1], 10));
+        assert_idle(&worker);
+    }
+}
+
+#[test]
+fn a_refused_job_is_refused_where_it_is_submitted() {
+    let (worker, _) = worker();
+    assert!(matches!(worker.submit(job(&[], 1)), Err(EngineError::EmptyPrompt)));
+    assert!(matches!(worker.submit(job(&ids(9000, 1), 1)), Err(EngineError::TooLong { .. })));
+    assert_idle(&worker);
+}
+
+#[test]
+fn a_time_limit_of_a_read_and_of_a_job() {
+    let (worker, model) = worker();
+    model.delay(Duration::from_millis(2));
+    let timeout = Some(Duration::from_millis(60));
+    let mut stream = worker.submit(JobSpec { timeout, ..JobSpec::new(vec![1]) }).unwrap();
+    assert!(stream.next_within(Duration::ZERO).is_none_or(|item| item.is_some()));
+    let done = stream.finish().unwrap();
+    assert_eq!(done.eos_reason, EosReason::Deadline);
+    assert_idle(&worker);
+}
+
+#[test]
+fn a_resting_job_still_meets_its_deadline() {
+    let (worker, _) = worker();
+    let spec = JobSpec {
+        timeout: Some(Duration::from_millis(50)),
+        backpressure: Backpressure::Pause(1),
+        ..JobSpec::new(vec![1])
+    };
+    let stream = worker.submit(spec).unwrap();
+    std::thread::sleep(Duration::from_millis(120));
+    assert_idle(&worker);
+    let last = stream.last().unwrap().unwrap();
+    assert_eq!(last.eos.unwrap().eos_reason, EosReason::Deadline);
+}
+
+/// Wakes a thread.
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn a_stream_can_be_awaited() {
+    let (worker, model) = worker();
+    model.delay(Duration::from_millis(1));
+    let mut stream = worker.submit(job(&[1], 20)).unwrap();
+    let mut read = Vec::new();
+    let mut future = Box::pin(async {
+        while let Some(record) = poll_fn(|cx| Pin::new(&mut stream).poll_next(cx)).await {
+            read.extend(record.unwrap().token_ids);
+        }
+    });
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    while future.as_mut().poll(&mut Context::from_waker(&waker)) == Poll::Pending {
+        std::thread::park();
+    }
+    drop(future);
+    assert_eq!(read, greedy_ids(&[1], 20));
+}
+
+#[test]
+fn several_completions_come_as_several_streams() {
+    let (worker, _) = worker();
+    let streams = worker.submit_n(&job(&ids(300, 1), 10), 3).unwrap();
+    for stream in streams {
+        assert_eq!(stream.finish().unwrap().token_ids, greedy_ids(&ids(300, 1), 10));
+    }
+    assert_idle(&worker);
+}
