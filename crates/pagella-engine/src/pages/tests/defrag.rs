@@ -110,8 +110,11 @@ fn branches_follow_their_oldest_child_and_reservations_move_along() {
     let mut table = PageTable::new(8);
     let trunk = pages_of(1, 1);
     let branch = |number| [trunk.clone(), pages_of(number, 2)].concat();
-    cache(&mut table, &branch(2));
-    cache(&mut table, &branch(3));
+    assert_eq!(cache(&mut table, &branch(2)), [0, 1, 2]);
+    assert_eq!(cache(&mut table, &branch(3)), [0, 3, 4]);
+    // The trunk is as young as its youngest branch, so the empty pages, which are older, come first;
+    // then the trunk, its older branch, its younger branch. Turned back, everything is in its place.
+    assert_eq!(table.arrangement().unwrap().cycles, [[0; 0]; 0]);
     let reserved = open(&mut table, &[], 4).unwrap();
     let moves = table.arrangement().unwrap();
     table.apply_moves(&moves);

@@ -29,8 +29,11 @@ fn empty_pages_go_by_index_and_others_by_age() {
     }
     cache(&mut table, &pages_of(1, 1));
     assert_eq!(victims(&table), [0, 2, 3, 4, 1]);
-    let list = open(&mut table, &pages_of(9, 2), 0).unwrap();
-    assert_eq!(list, [0, 2]);
+    // Promises that nobody kept leave empty pages, whatever their age.
+    open(&mut table, &pages_of(9, 2), 0).unwrap();
+    assert_eq!(open(&mut table, &pages_of(8, 1), 0).unwrap(), [3]);
+    release(&mut table, &[3, 2, 0]);
+    open(&mut table, &pages_of(9, 2), 0).unwrap();
     release(&mut table, &[2, 0]);
     assert_eq!(victims(&table), [0, 2, 3, 4, 1]);
 }
@@ -44,6 +47,7 @@ fn g08_the_head_of_a_prefix_outlives_its_tail_and_is_as_young_as_its_youngest_br
     assert_eq!(cache(&mut table, &pages_of(7, 2)), [2, 3]);
     assert_eq!(cache(&mut table, &branch(3)), [0, 4]);
     assert_eq!(victims(&table), [5, 1, 3, 2, 4, 0]);
+    assert_eq!(table.describe()[0].stamp, table.access_serial());
 }
 
 #[test]

@@ -17,6 +17,8 @@ fn counts_and_map_show_who_uses_what() {
     assert_eq!((counts.referenced, counts.shared, counts.partial), (2, 1, 1));
     release(&mut table, &sharers[0]);
     assert_eq!(table.map(), ".91....");
+    sharers[1..8].iter().for_each(|list| release(&mut table, list));
+    assert_eq!((table.map().as_str(), table.counts().shared), (".21....", 1));
     let lines: Vec<String> = table.describe().iter().map(ToString::to_string).collect();
     let key = table.key(a[0]).unwrap().to_string();
     assert!(lines[1].contains(&key[..8]) && lines[1].contains("root"), "{}", lines[1]);

@@ -193,6 +193,27 @@ fn content_from_elsewhere_is_cached_once() {
 }
 
 #[test]
+fn content_that_a_page_already_promises_is_not_restored() {
+    let mut table = PageTable::new(2);
+    let ids = pages_of(1, 1);
+    open(&mut table, &ids, 0).unwrap();
+    assert_eq!(table.restore(ROOT, &ids), None);
+    assert_eq!(table.restore(ROOT, &ids[..9]), Some(1), "but its start is not there yet");
+}
+
+#[test]
+fn restoring_keeps_the_pages_before_young() {
+    let mut table = PageTable::new(5);
+    let ids = pages_of(1, 2);
+    let a = cache(&mut table, &ids[..256])[0];
+    let b = cache(&mut table, &pages_of(2, 1))[0];
+    let key = table.key(a).unwrap();
+    let c = table.restore(Parent::Page(key), &ids[256..]).unwrap();
+    let stamps = [a, b, c].map(|page| table.describe()[page as usize].stamp);
+    assert_eq!(stamps, [7, 7, 7]);
+}
+
+#[test]
 fn restoring_never_gives_up_the_page_before() {
     let mut table = PageTable::new(1);
     let ids = pages_of(1, 2);
