@@ -218,6 +218,9 @@ mod tests {
         let mut id = |r: f64| c.pick(r).id;
         assert_eq!([id(0.0), id(0.499), id(0.501), id(0.799), id(0.801)], [0, 0, 1, 1, 2]);
         assert_eq!([id(1.0 - f64::EPSILON / 2.0), id(1.0)], [2, 2]);
+        // A draw exactly on a boundary belongs to what comes after it.
+        let mut exact = of(&[0.5, 0.25, 0.25]);
+        assert_eq!([exact.pick(0.5).id, exact.pick(0.75).id], [1, 2]);
     }
 
     #[test]
