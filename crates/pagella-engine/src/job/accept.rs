@@ -132,16 +132,11 @@ impl Job {
         if early {
             denied.extend_from_slice(&self.spec.stop_ids);
         }
-        let shim = self.constraint.as_ref().map(|slot| {
-            let mut mask = crate::sample::Bitmask::new_none(slot.mask.vocab());
-            mask.words_mut().copy_from_slice(slot.mask.words());
-            mask
-        });
         let row = Row {
             logits,
             history: &self.sequences[0].ids,
             prompt_len: self.prompt_len,
-            mask: shim.as_ref(),
+            mask: self.constraint.as_ref().map(|slot| &slot.mask),
             denied: &denied,
             attempt: banned.len() as u32,
             top: self.spec.return_top_tokens,
@@ -185,7 +180,7 @@ impl Job {
             });
         }
         let Choice { id, p, top, .. } = choice;
-        Accepted { id, start: 0, p, top, logprobs, logits }
+        Accepted { id, start: 0, decoded_before: 0, p, top, logprobs, logits }
     }
 
     /// Adds the id to text and sequences and decides how to go on.
@@ -330,7 +325,7 @@ impl Job {
 
     /// Ends the job in front of a banned string that cannot be avoided.
     fn end_before(&mut self, accepted: usize, record: &mut Record) -> Ending {
-        let start = self.text.accepted().get(accepted).map_or(0, |a| a.start);
+        let start = self.text.accepted().get(accepted).map_or(0, |a| a.decoded_before);
         let (released, _, text, ids) = self.text.cut(start);
         record.add(released, &self.spec);
         let mut ending = Ending::of(EosReason::BanExhausted);

@@ -140,8 +140,8 @@ impl Sequence {
         for (idx, &page) in self.pages.iter().enumerate() {
             let begins = idx * PAGE_TOKENS;
             let n = self.kv.saturating_sub(begins).min(PAGE_TOKENS);
-            let held = table.ids(page);
-            if held.len() < n || held[..n] != self.ids[begins..begins + n] {
+            let own = self.ids.get(begins..begins + n).unwrap_or_default();
+            if n > 0 && table.ids(page).get(..n) != Some(own) {
                 return Err(format!("page {page} does not hold ids {begins}.. of its sequence"));
             }
             let expected = match idx {

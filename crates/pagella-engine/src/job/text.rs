@@ -16,6 +16,8 @@ pub(crate) struct Accepted {
     pub id: u32,
     /// Where its text begins in the decoded text, in bytes.
     pub start: usize,
+    /// Bytes decoded before it: less than `start` if it continues an unfinished character.
+    pub decoded_before: usize,
     pub p: f32,
     pub top: Vec<(u32, f32)>,
     pub logprobs: Option<TokenLogprobs>,
@@ -90,19 +92,20 @@ impl TextState {
         &self.accepted
     }
 
-    /// Number of leading accepted ids that can no longer be taken back: those whose text ends before
-    /// what may become a banned string.
+    /// Number of leading accepted ids that can no longer be taken back. The one after them holds the
+    /// first byte of what may become a banned string.
     pub fn settled_ids(&self) -> usize {
-        let open = self.ban_pending > 0 || self.decoder.held_bytes() > 0;
-        if self.ban.is_none() || !open {
+        if self.ban.is_none() {
             return self.accepted.len();
         }
-        let certain = self.decoded.len() - self.ban_pending;
-        let mut n = self.accepted.partition_point(|a| a.start < certain);
-        if n > 0 && self.end_of(n - 1) > certain {
-            n -= 1;
-        }
-        n.max(self.released_ids)
+        let pending = self.decoded.len() - self.ban_pending;
+        let settled = match (self.ban_pending, self.decoder.held_bytes()) {
+            (0, 0) => self.accepted.len(),
+            // The ids of an unfinished character.
+            (0, _) => self.accepted.partition_point(|a| a.start < pending),
+            _ => self.accepted.partition_point(|a| a.start <= pending).saturating_sub(1),
+        };
+        settled.max(self.released_ids)
     }
 
     /// Where the text of an accepted id ends.
@@ -127,9 +130,9 @@ impl TextState {
         }
     }
 
-    /// Adds an id. `start` is filled in here.
+    /// Adds an id. Where its text begins is filled in here.
     pub fn push(&mut self, mut accepted: Accepted) -> Found {
-        accepted.start = self.end_offset();
+        (accepted.start, accepted.decoded_before) = (self.end_offset(), self.decoded.len());
         let id = accepted.id;
         self.accepted.push(accepted);
         let piece = self.decoder.push(id);
@@ -185,11 +188,12 @@ impl TextState {
         (text, ids)
     }
 
-    /// Releases what is certain.
+    /// Releases what is certain: neither part of a stop string nor of an id that may be taken back.
     pub fn release(&mut self) -> Released {
-        let held = self.ban_pending.max(self.stop.held().len());
-        let certain = self.decoded.len() - held;
-        self.release_to(certain, |text, ends| ends <= text)
+        let settled = self.settled_ids();
+        let stays = self.accepted.get(settled).map_or(self.decoded.len(), |a| a.decoded_before);
+        let certain = stays.min(self.decoded.len() - self.stop.held().len());
+        self.release_to(certain, |end| end <= certain)
     }
 
     /// Ends the text: an unfinished character becomes U+FFFD, and a match that only the end completes
@@ -208,7 +212,7 @@ impl TextState {
     /// Releases everything.
     pub fn release_all(&mut self) -> Released {
         self.ban_pending = 0;
-        self.release_to(self.decoded.len(), |_, _| true)
+        self.release_to(self.decoded.len(), |_| true)
     }
 
     /// Releases the text before a stop string and the ids that begin before it. Returns also the
@@ -218,7 +222,7 @@ impl TextState {
         let ids = self.accepted.partition_point(|a| a.start < cut);
         let overlap = if ids > 0 { self.end_of(ids - 1).saturating_sub(cut) } else { 0 };
         let held = self.accepted.split_off(ids.max(self.released_ids));
-        let released = self.release_to(cut, |_, _| true);
+        let released = self.release_to(cut, |_| true);
         let text = self.decoded.split_off(cut);
         (released, overlap, text, held.into_iter().map(|a| a.id).collect())
     }
@@ -238,13 +242,13 @@ impl TextState {
         (text, ids)
     }
 
-    /// Releases text up to `to`, and the ids for which `certain(to, end of the id)` holds.
-    fn release_to(&mut self, to: usize, certain: impl Fn(usize, usize) -> bool) -> Released {
+    /// Releases text up to `to`, and the leading ids for whose ends `certain` holds.
+    fn release_to(&mut self, to: usize, certain: impl Fn(usize) -> bool) -> Released {
         let (byte_offset, to) = (self.released, to.max(self.released));
         let text = self.decoded[byte_offset..to].to_owned();
         self.released = to;
         let mut ids = Vec::new();
-        while self.released_ids < self.accepted.len() && certain(to, self.end_of(self.released_ids)) {
+        while self.released_ids < self.accepted.len() && certain(self.end_of(self.released_ids)) {
             let next = &mut self.accepted[self.released_ids];
             // What is reported once need not be kept.
             let (top, logprobs) = (std::mem::take(&mut next.top), next.logprobs.take());

@@ -18,7 +18,6 @@
 //! So is every probability, and a set cut at a cumulative probability differs from the exact one
 //! only if that sum lies within 2e-6 of the limit.
 
-mod bitmask;
 mod candidates;
 mod chain;
 mod error;
@@ -37,7 +36,7 @@ mod state;
 pub mod steps;
 mod vocab_sets;
 
-pub use bitmask::Bitmask;
+pub use crate::constraint::Bitmask;
 pub use candidates::{Candidate, Candidates};
 pub use chain::{Choice, Row, Sampler};
 pub use error::{OptionsError, SampleError};

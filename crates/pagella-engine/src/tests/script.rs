@@ -129,8 +129,22 @@ pub fn random_options(dice: &mut Dice) -> GeneratorOptions {
     }
 }
 
+/// What happened in scripts, to be sure that they exercise what they are for.
+#[derive(Debug, Default)]
+pub struct Happened {
+    pub finished: usize,
+    pub cancelled: usize,
+    pub preemptions: u32,
+    pub rewinds: u32,
+    pub defragmentations: u64,
+    pub copied_tokens: usize,
+    pub cached_tokens: u64,
+    pub guided: usize,
+    pub healed: usize,
+}
+
 /// Plays a script: submits, cancels, lets jobs rest, orders pages, and runs everything to its end.
-pub fn play(seed: u64) {
+pub fn play(seed: u64, happened: &mut Happened) {
     let dice = &mut Dice::new(seed);
     let n_pages = dice.pick(&[5, 8, 12, 40]);
     let model = StandIn::with_cache(4096, n_pages, dice.pick(&[64, 512]));
@@ -153,10 +167,28 @@ pub fn play(seed: u64) {
         assert!(steps < 100_000, "script {seed}: {} jobs never end", generator.n_jobs());
     }
     generator.check().unwrap_or_else(|problem| panic!("script {seed}: {problem}"));
-    assert_eq!(generator.stats().pages.referenced, 0, "script {seed}");
+    let stats = generator.stats();
+    assert_eq!(stats.pages.referenced, 0, "script {seed}");
+    happened.defragmentations += stats.defragmentations;
+    happened.cached_tokens += stats.cached_tokens;
+    happened.copied_tokens += model.copied();
     for (serial, spec) in specs {
         let done = check_stream(&said[&serial]);
+        happened.note(&spec, &done);
         compare(seed, spec, &done);
+    }
+}
+
+impl Happened {
+    fn note(&mut self, spec: &JobSpec, done: &Completion) {
+        match done.eos_reason {
+            EosReason::Cancelled => self.cancelled += 1,
+            _ => self.finished += 1,
+        }
+        self.preemptions += done.preemptions;
+        self.rewinds += done.rewinds;
+        self.guided += usize::from(spec.prompts.len() > 1);
+        self.healed += usize::from(spec.healing != Healing::Off && done.warnings.is_empty());
     }
 }
 

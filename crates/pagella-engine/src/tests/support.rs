@@ -79,7 +79,8 @@ pub fn check_stream(stream: &[Record]) -> Completion {
     assert_eq!(text, done.text);
     assert_eq!(token_ids, done.token_ids);
     let whole = tokenizer().decode(&done.token_ids, SpecialTokens::Hide);
-    if done.stop_overlap == 0 && done.eos_string.is_none() && done.held.text.is_empty() {
+    let whole_text = done.eos_string.is_none() && done.held.text.is_empty();
+    if whole_text && !done.text.contains("<|") {
         // A healed beginning is not part of the text.
         assert!(whole.ends_with(&done.text), "{whole:?} and {:?}", done.text);
     }
@@ -91,4 +92,9 @@ pub fn solo(spec: JobSpec) -> Completion {
     let (mut generator, _) = roomy();
     let serial = generator.enqueue(spec).unwrap();
     run(&mut generator).remove(&serial).unwrap()
+}
+
+/// Some characters of a text.
+pub fn chars(text: &str, range: std::ops::Range<usize>) -> String {
+    text.chars().skip(range.start).take(range.len()).collect()
 }

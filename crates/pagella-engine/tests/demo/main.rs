@@ -1,0 +1,8 @@
+//! The generator over the bundled demo model on the CPU: the same promises as on the checksum model,
+//! with real logits, real text and every cache format.
+
+mod invariance;
+mod schema;
+#[path = "../support/schemas.rs"]
+mod schemas;
+mod support;
