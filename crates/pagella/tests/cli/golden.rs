@@ -72,7 +72,7 @@ fn each_cache_keeps_its_promise() {
         let exact = nll("fp32");
         let fp16 = nll("fp16");
         assert!((fp16 - exact).abs() < 1e-3, "{model}: fp16 {fp16}, fp32 {exact}");
-        for (cache, limit) in [("q8", 0.005), ("q6", 0.03), ("q4", 0.10)] {
+        for (cache, limit) in [("q8", 0.005), ("fp8", 0.10), ("q6", 0.03), ("q4", 0.10)] {
             let found = nll(cache);
             assert!((found - fp16).abs() < limit, "{model} {cache}: {found}, fp16 {fp16}");
         }

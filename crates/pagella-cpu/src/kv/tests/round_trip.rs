@@ -38,6 +38,22 @@ impl Tokens {
         let pool = Pool::new(2, None);
         append(Isa::best(), &pool, &plan, op, None, None, &mut q, &mut k, &mut v, kv).unwrap();
     }
+
+    /// Checks that the cache holds token `t` as its format defines, in the pages of [`TABLE`].
+    fn expect_stored(&self, format: KvFormat, kv: &KvPages, t: usize) {
+        let layer = &kv.layers[1];
+        let (page, place) = (TABLE[t / PAGE_TOKENS] as usize, t % PAGE_TOKENS);
+        for (values, all) in [(false, &self.keys), (true, &self.values)] {
+            let row = &all[t * self.width..(t + 1) * self.width];
+            let expected = expected(format, row, values);
+            for (head, expected) in expected.chunks(layer.head_dim).enumerate() {
+                let found = &decoded(layer, page, head)[usize::from(values)];
+                let found = &found[place * layer.head_dim..][..layer.head_dim];
+                let close = |(x, y): (&f32, &f64)| (f64::from(*x) - y).abs() < 1e-5;
+                assert!(found.iter().zip(expected).all(close), "{} token {t}", format.name());
+            }
+        }
+    }
 }
 
 /// Keys and values of a head and page as the cache understands them, `[256][head_dim]` each.
@@ -85,21 +101,9 @@ fn tokens_come_back_as_their_format_defines_for_every_chunk() {
                     tokens.append(&op, &mut kv, &TABLE, 0, past);
                 }
                 tokens.append(&op, &mut kv, &TABLE, past, new);
-                let kinds = [(&tokens.keys, false), (&tokens.values, true)];
-                let expected = kinds.map(|(x, values)| expected(format, x, values));
-                for page in 0..(past + new).div_ceil(PAGE_TOKENS) {
-                    for head in 0..kv_heads {
-                        let found = decoded(&kv.layers[1], TABLE[page] as usize, head);
-                        for (found, expected) in found.iter().zip(&expected) {
-                            let first = page * PAGE_TOKENS;
-                            for t in first..(first + PAGE_TOKENS).min(past + new) {
-                                let row = &expected[t * width + head * head_dim..][..head_dim];
-                                let found = &found[(t - first) * head_dim..][..head_dim];
-                                let close = |(x, y): (&f32, &f64)| (f64::from(*x) - y).abs() < 1e-5;
-                                assert!(found.iter().zip(row).all(close), "{} {t}", format.name());
-                            }
-                        }
-                    }
+                let last = past + new - 1;
+                for t in [0, 1, 255, 256, past.saturating_sub(1), past, past + new / 2, last] {
+                    tokens.expect_stored(format, &kv, t.min(last));
                 }
             }
         }
