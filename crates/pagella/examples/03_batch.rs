@@ -1,15 +1,19 @@
-//! Several prompts, one after another: `cargo run --release --example 03_batch`.
+//! Several prompts at once: `cargo run --release --example 03_batch`.
 //!
-//! What two prompts have in common is computed once.
+//! They are computed together, what they have in common once, and each answer is the one the prompt
+//! would get alone.
 
 use pagella::Engine;
 
 fn main() -> Result<(), pagella::Error> {
     let engine = Engine::open("demo")?;
-    let subject =
-        "In JavaScript, arrays have many methods. Here is one of them:\n\n## Array.prototype.";
-    for method in ["push()", "reverse()", "sort()"] {
-        let answer = engine.complete(format!("{subject}{method}")).greedy().max_tokens(30).run()?;
+    let methods = ["push()", "reverse()", "sort()", "map()"];
+    let ask = |method| {
+        let prompt = format!("In JavaScript, arrays have methods.\n\n## Array.prototype.{method}");
+        engine.complete(prompt).greedy().max_tokens(30)
+    };
+    let answers = engine.generate(methods.map(ask))?;
+    for (method, answer) in methods.iter().zip(answers) {
         println!("{method} ({} tokens cached): {}\n", answer.cached_tokens, answer.text.trim());
     }
     Ok(())

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use pagella_arch::{ModelSpec, RopeOverride, SpecOptions, load_spec};
 use pagella_backend::{Backend, KvFormat};
 use pagella_cpu::{CpuBackend, CpuOptions, Isa};
-use pagella_engine::{ModelWithCache, Session};
+use pagella_engine::{Forward, GeneratorOptions, ModelWithCache, Reserve};
 use pagella_model::{LoadOptions, MemoryReport, Model, ProgressFn, SyntheticWeights, synthetic};
 
+use crate::identity::ModelIdentity;
 use crate::{Device, Engine, Error, Math, resolve_model};
 
-/// Tokens of the cache when nobody says how many: enough for long conversations, and small next to
-/// the weights.
+/// Tokens of the cache when nobody says how many: enough for long conversations or a few short ones
+/// at once, and small next to the weights.
 pub const DEFAULT_CACHE_TOKENS: usize = 8192;
 
 /// How a model is opened; made by [`Engine::builder`].
@@ -30,12 +31,13 @@ pub struct EngineBuilder {
     step_tokens: usize,
     rope: Option<RopeOverride>,
     assume_llama: bool,
+    generator: GeneratorOptions,
 }
 
-/// A model with an empty sequence, before a tokenizer comes in.
+/// A model with an empty cache, before a tokenizer comes in.
 pub struct LoadedModel {
-    /// The sequence.
-    pub session: Session,
+    /// The model and its cache.
+    pub forward: Box<dyn Forward>,
     /// What the weights take.
     pub memory: MemoryReport,
     /// Device, instruction set, threads and arithmetic, for people.
@@ -60,6 +62,7 @@ impl EngineBuilder {
             step_tokens: LoadOptions::default().step_tokens_max,
             rope: None,
             assume_llama: false,
+            generator: GeneratorOptions::default(),
         }
     }
 
@@ -93,13 +96,14 @@ impl EngineBuilder {
         self
     }
 
-    /// Tokens in the cache; the context, up to [`DEFAULT_CACHE_TOKENS`], unless stated.
+    /// Tokens in the cache, which all jobs share; [`DEFAULT_CACHE_TOKENS`], or the context where
+    /// that was stated and is more, unless stated. Memory is taken as the cache fills.
     pub fn cache_tokens(mut self, tokens: usize) -> Self {
         self.cache_tokens = Some(tokens);
         self
     }
 
-    /// Longest sequence; the model's own unless stated. Also sizes the cache.
+    /// Longest sequence; the model's own, or the cache if that is smaller, unless stated.
     pub fn context(mut self, tokens: usize) -> Self {
         self.context = Some(tokens);
         self
@@ -114,6 +118,58 @@ impl EngineBuilder {
     /// Scaling of positions in place of the model's own.
     pub fn rope(mut self, rope: RopeOverride) -> Self {
         self.rope = Some(rope);
+        self
+    }
+
+    /// Most sequences computed in one step; 256 unless stated.
+    pub fn batch_max(mut self, rows: usize) -> Self {
+        self.generator.batch_max = rows;
+        self
+    }
+
+    /// Most prompt tokens of one sequence in one step; no limit of its own unless stated.
+    pub fn chunk_tokens(mut self, tokens: usize) -> Self {
+        self.generator.chunk_tokens = Some(tokens);
+        self
+    }
+
+    /// Most prompt tokens in a step in which others write: lower for smoother streams, higher for
+    /// earlier first tokens. No limit of its own unless stated.
+    pub fn prefill_tokens_while_decoding(mut self, tokens: usize) -> Self {
+        self.generator.prefill_tokens_while_decoding = Some(tokens);
+        self
+    }
+
+    /// Whether a job takes all its pages when it starts, or as it grows; as it grows unless stated.
+    pub fn reserve(mut self, reserve: Reserve) -> Self {
+        self.generator.reserve = reserve;
+        self
+    }
+
+    /// Most jobs that may wait; 4096 unless stated.
+    pub fn queue_max(mut self, jobs: usize) -> Self {
+        self.generator.queue_max = jobs;
+        self
+    }
+
+    /// Puts the pages of the cache in order whenever nothing else is to be done. No result depends
+    /// on it.
+    pub fn defragment(mut self) -> Self {
+        self.generator.defragment = true;
+        self
+    }
+
+    /// Fewest common tokens for which part of a page is copied instead of computed; 16 unless
+    /// stated.
+    pub fn copy_tokens_min(mut self, tokens: usize) -> Self {
+        self.generator.copy_tokens_min = tokens;
+        self
+    }
+
+    /// Threads that choose tokens and compute what constraints allow; one per core, at most 16,
+    /// unless stated.
+    pub fn host_threads(mut self, threads: usize) -> Self {
+        self.generator.host_threads = Some(threads);
         self
     }
 
@@ -138,8 +194,8 @@ impl EngineBuilder {
 
     /// Tokens the cache of this spec will hold.
     pub fn cache_tokens_for(&self, spec: &ModelSpec) -> usize {
-        let asked = self.cache_tokens.or(self.context);
-        asked.unwrap_or(spec.context.min(DEFAULT_CACHE_TOKENS)).max(1)
+        let context = self.context.unwrap_or(0).min(spec.context);
+        self.cache_tokens.unwrap_or(context.max(DEFAULT_CACHE_TOKENS)).max(1)
     }
 
     /// What the loader is told.
@@ -157,7 +213,8 @@ impl EngineBuilder {
         let dir = self.dir()?;
         let parts = crate::engine::TextParts::read(&dir)?;
         let loaded = self.load_from(&dir, progress)?;
-        Engine::assemble(dir, loaded, parts)
+        let identity = ModelIdentity::new(&dir, loaded.forward.spec(), self.math);
+        Engine::assemble(dir, loaded, parts, self.generator, identity)
     }
 
     /// Loads the model alone, for programs that bring token ids.
@@ -198,7 +255,12 @@ impl EngineBuilder {
         let cache_tokens = self.cache_tokens_for(model.spec());
         let (memory, device) = (model.memory(), model.backend().describe());
         let forward = ModelWithCache::new(model, self.cache, cache_tokens)?;
-        let session = Session::new(Box::new(forward));
-        Ok(LoadedModel { session, memory, device, cache: self.cache, cache_tokens })
+        Ok(LoadedModel {
+            forward: Box::new(forward),
+            memory,
+            device,
+            cache: self.cache,
+            cache_tokens,
+        })
     }
 }

@@ -4,7 +4,7 @@
 //! again. When it no longer fits, the oldest question with its answer is left out of the prompt,
 //! the system message never, and the caller is told how many messages that were.
 
-use pagella_engine::{Completion, EngineError, Event, EventStream};
+use pagella_engine::{Completion, EngineError, JobStream, Record};
 use pagella_text::Message;
 
 use crate::{Complete, Engine, Error};
@@ -97,11 +97,11 @@ impl Chat {
         if started.is_err() {
             self.turns.pop();
         }
-        let (events, dropped_messages) = started?;
-        Ok(ChatStream { chat: self, events, text: String::new(), dropped_messages, ended: false })
+        let (records, dropped_messages) = started?;
+        Ok(ChatStream { chat: self, records, text: String::new(), dropped_messages, ended: false })
     }
 
-    fn start(&self) -> Result<(EventStream, usize), Error> {
+    fn start(&self) -> Result<(JobStream, usize), Error> {
         let (prompt, dropped) = self.fit()?;
         let mut settings = self.settings.clone();
         if let Some(tokens) = self.max_tokens {
@@ -137,7 +137,7 @@ impl Chat {
 /// An answer as it is written; dropping it stops the model and keeps what was read.
 pub struct ChatStream<'c> {
     chat: &'c mut Chat,
-    events: EventStream,
+    records: JobStream,
     text: String,
     dropped_messages: usize,
     ended: bool,
@@ -149,40 +149,40 @@ impl ChatStream<'_> {
         self.dropped_messages
     }
 
-    /// Waits at most `timeout` for the next event; `None` when nothing came in time.
+    /// Waits at most `timeout` for the next record; `None` when nothing came in time.
     pub fn next_within(
         &mut self,
         timeout: std::time::Duration,
-    ) -> Option<Option<Result<Event, EngineError>>> {
-        let event = self.events.next_within(timeout)?;
-        Some(event.map(|event| self.note(event)))
+    ) -> Option<Option<Result<Record, EngineError>>> {
+        let record = self.records.next_within(timeout)?;
+        Some(record.map(|record| self.note(record)))
     }
 
     /// Waits for the end of the answer.
     pub fn finish(self) -> Result<Completion, EngineError> {
-        for event in self {
-            if let Some(completion) = event?.end {
-                return Ok(completion);
+        for record in self {
+            if let Some(completion) = record?.eos {
+                return Ok(*completion);
             }
         }
         Err(EngineError::WorkerGone)
     }
 
-    fn note(&mut self, event: Result<Event, EngineError>) -> Result<Event, EngineError> {
-        if let Ok(event) = &event {
-            self.text.push_str(&event.text);
-            self.ended |= event.end.is_some();
+    fn note(&mut self, record: Result<Record, EngineError>) -> Result<Record, EngineError> {
+        if let Ok(record) = &record {
+            self.text.push_str(&record.text);
+            self.ended |= record.is_last();
         }
-        event
+        record
     }
 }
 
 impl Iterator for ChatStream<'_> {
-    type Item = Result<Event, EngineError>;
+    type Item = Result<Record, EngineError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let event = self.events.next()?;
-        Some(self.note(event))
+        let record = self.records.next()?;
+        Some(self.note(record))
     }
 }
 

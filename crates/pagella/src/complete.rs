@@ -1,30 +1,54 @@
-//! `Complete`: one prompt, its settings, and the three ways to get the answer.
+//! `Complete`: one prompt, its settings, and the ways to get the answer.
+//!
+//! This file makes the job; `complete/settings.rs` has the settings, `complete/shape.rs` what the
+//! text must look like.
+
+mod settings;
+mod shape;
 
 use std::hash::{BuildHasher, RandomState};
 
-use pagella_engine::{Completion, EventStream, Request, SampleOptions};
-use pagella_text::{Message, SpecialTokens};
+use pagella_engine::constraint::ConstraintSpec;
+use pagella_engine::{
+    BoxedConstraint, Completion, EngineError, JobSpec, JobStream, LengthPolicy, Record,
+    StreamGranularity,
+};
+use pagella_text::Message;
 
 use crate::{Engine, Error};
 
-/// A prompt with settings; nothing is computed before [`text`](Self::text), [`run`](Self::run) or
-/// [`stream`](Self::stream).
+/// A prompt with settings; nothing is computed before [`text`](Self::text), [`run`](Self::run),
+/// [`stream`](Self::stream) or [`Engine::generate`].
 #[derive(Clone)]
+#[must_use = "nothing is computed before text(), run() or stream()"]
 pub struct Complete {
     engine: Engine,
     prompt: Prompt,
-    sampling: SampleOptions,
+    /// What to steer away from, and how far.
+    negative: Option<(Prompt, f32)>,
+    /// Everything but prompts, seed, stop tokens and constraint.
+    spec: JobSpec,
     seed: Option<u64>,
-    max_tokens: Option<usize>,
-    min_tokens: usize,
-    stop_strings: Vec<String>,
-    specials: SpecialTokens,
+    default_stops: bool,
+    constraints: Vec<ConstraintSpec>,
+    n: usize,
 }
 
 #[derive(Clone)]
 enum Prompt {
     Text(String),
     Chat(Vec<Message>),
+    Ids(Vec<u32>),
+}
+
+impl Prompt {
+    fn ids(&self, engine: &Engine) -> Result<Vec<u32>, Error> {
+        match self {
+            Prompt::Text(text) => engine.encode_text(text),
+            Prompt::Chat(messages) => engine.encode_chat(messages),
+            Prompt::Ids(ids) => Ok(ids.clone()),
+        }
+    }
 }
 
 impl Complete {
@@ -36,98 +60,29 @@ impl Complete {
         Self::new(engine, Prompt::Chat(messages))
     }
 
+    pub(crate) fn ids_of(engine: Engine, ids: Vec<u32>) -> Self {
+        Self::new(engine, Prompt::Ids(ids))
+    }
+
     fn new(engine: Engine, prompt: Prompt) -> Self {
-        let sampling = engine.default_sampling().clone();
+        let mut spec = JobSpec::new(Vec::new());
+        spec.sampling = engine.default_sampling().clone();
+        spec.length_policy = LengthPolicy::Clamp;
         Complete {
             engine,
             prompt,
-            sampling,
+            negative: None,
+            spec,
             seed: None,
-            max_tokens: None,
-            min_tokens: 0,
-            stop_strings: Vec::new(),
-            specials: SpecialTokens::Hide,
+            default_stops: true,
+            constraints: Vec::new(),
+            n: 1,
         }
-    }
-
-    /// Most tokens to write; until the context is full unless stated.
-    pub fn max_tokens(mut self, tokens: usize) -> Self {
-        self.max_tokens = Some(tokens);
-        self
-    }
-
-    /// The model may not end its text before this many tokens.
-    pub fn min_tokens(mut self, tokens: usize) -> Self {
-        self.min_tokens = tokens;
-        self
-    }
-
-    /// Always the most likely token.
-    pub fn greedy(mut self) -> Self {
-        self.sampling.temperature = 0.0;
-        self
-    }
-
-    /// Replaces every sampling setting; the seed is set by [`seed`](Self::seed).
-    pub fn sampling(mut self, sampling: SampleOptions) -> Self {
-        self.sampling = sampling;
-        self
-    }
-
-    /// Divides the logits; below 0.01 the most likely token is taken.
-    pub fn temperature(mut self, temperature: f32) -> Self {
-        self.sampling.temperature = temperature;
-        self
-    }
-
-    /// Keeps the k most likely tokens; 0 is off.
-    pub fn top_k(mut self, k: usize) -> Self {
-        self.sampling.top_k = k;
-        self
-    }
-
-    /// Keeps the most likely tokens that together have this probability; 0 is off.
-    pub fn top_p(mut self, p: f32) -> Self {
-        self.sampling.top_p = p;
-        self
-    }
-
-    /// Keeps tokens with at least this share of the highest probability; 0 is off.
-    pub fn min_p(mut self, share: f32) -> Self {
-        self.sampling.min_p = share;
-        self
-    }
-
-    /// Lowers tokens that occurred before; 1 is off.
-    pub fn repetition_penalty(mut self, penalty: f32) -> Self {
-        self.sampling.repetition_penalty = penalty;
-        self
-    }
-
-    /// Same seed, prompt and settings: same text. Random unless stated.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
-        self
-    }
-
-    /// Ends the text where this string would begin; can be called several times.
-    pub fn stop(mut self, text: impl Into<String>) -> Self {
-        self.stop_strings.push(text.into());
-        self
-    }
-
-    /// Shows control tokens in the text instead of leaving them out.
-    pub fn show_special_tokens(mut self) -> Self {
-        self.specials = SpecialTokens::Show;
-        self
     }
 
     /// The prompt as token ids.
     pub fn prompt_ids(&self) -> Result<Vec<u32>, Error> {
-        match &self.prompt {
-            Prompt::Text(text) => self.engine.encode_text(text),
-            Prompt::Chat(messages) => self.engine.encode_chat(messages),
-        }
+        self.prompt.ids(&self.engine)
     }
 
     /// The answer's text.
@@ -140,25 +95,70 @@ impl Complete {
         Ok(self.stream()?.finish()?)
     }
 
+    /// All completions, as many as [`n`](Self::n) asks for.
+    pub fn run_all(self) -> Result<Vec<Completion>, Error> {
+        self.stream_all()?.into_iter().map(|stream| Ok(stream.finish()?)).collect()
+    }
+
+    /// The whole answer as one record: as [`run`](Self::run), with what was asked for per token,
+    /// such as [`logprobs`](Self::logprobs).
+    pub fn record(mut self) -> Result<Record, Error> {
+        self.spec.granularity = StreamGranularity::Done;
+        Ok(self.stream()?.next().ok_or(EngineError::WorkerGone)??)
+    }
+
     /// The answer as it is written. Dropping the stream stops the model.
-    pub fn stream(self) -> Result<EventStream, Error> {
+    pub fn stream(self) -> Result<JobStream, Error> {
         let prompt = self.prompt_ids()?;
         self.stream_ids(prompt)
     }
 
+    /// All completions as they are written, as many as [`n`](Self::n) asks for.
+    pub fn stream_all(self) -> Result<Vec<JobStream>, Error> {
+        let prompt = self.prompt_ids()?;
+        self.submit(prompt)
+    }
+
     /// As [`stream`](Self::stream), with the prompt already encoded.
-    pub(crate) fn stream_ids(self, prompt: Vec<u32>) -> Result<EventStream, Error> {
-        let seed = self.seed.unwrap_or_else(random_seed);
-        let request = Request {
-            prompt,
-            sampling: SampleOptions { seed, ..self.sampling },
-            max_new_tokens: self.max_tokens,
-            min_new_tokens: self.min_tokens,
-            stop_ids: self.engine.tokenizer().eos_ids().to_vec(),
-            stop_strings: self.stop_strings,
-            specials: self.specials,
+    pub(crate) fn stream_ids(self, prompt: Vec<u32>) -> Result<JobStream, Error> {
+        let n = self.n;
+        let mut streams = self.submit(prompt)?;
+        match (n, streams.pop()) {
+            (1, Some(stream)) => Ok(stream),
+            (1, None) => Err(EngineError::WorkerGone.into()),
+            _ => Err(Error::SeveralCompletions { n }),
+        }
+    }
+
+    fn submit(self, prompt: Vec<u32>) -> Result<Vec<JobStream>, Error> {
+        let (engine, n) = (self.engine.clone(), self.n);
+        if n == 0 {
+            return Err(Error::NoCompletion);
+        }
+        engine.submit(self.job(prompt)?, n)
+    }
+
+    /// The job for the engine's thread.
+    fn job(self, prompt: Vec<u32>) -> Result<JobSpec, Error> {
+        let mut spec = self.spec;
+        spec.sampling.seed = self.seed.unwrap_or_else(random_seed);
+        if let Some(first) = spec.prompts.first_mut() {
+            first.ids = prompt;
+        }
+        if let Some((negative, scale)) = &self.negative {
+            spec.sampling.cfg_scale = Some(*scale);
+            spec = spec.guided_by(negative.ids(&self.engine)?, *scale);
+        }
+        if self.default_stops {
+            spec.stop_ids.extend(self.engine.tokenizer().eos_ids());
+        }
+        let constraint = match self.constraints.as_slice() {
+            [] => return Ok(spec),
+            [one] => self.engine.compile(one)?,
+            _ => self.engine.compile(&ConstraintSpec::All(self.constraints))?,
         };
-        self.engine.generate(request)
+        spec.constraint = Some(BoxedConstraint(constraint));
+        Ok(spec)
     }
 }
 

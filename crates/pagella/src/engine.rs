@@ -2,18 +2,24 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pagella_backend::KvFormat;
-use pagella_engine::{EventStream, Request, SampleOptions, Worker};
+use pagella_engine::constraint::{Constraint, ConstraintFactory, ConstraintLimits, ConstraintSpec};
+use pagella_engine::pages::PageInfo;
+use pagella_engine::{
+    Completion, Generator, GeneratorOptions, JobSpec, JobStream, SampleOptions, Stats, Stored,
+    Worker,
+};
 use pagella_model::MemoryReport;
 use pagella_text::{AddBos, ChatTemplate, Message, RenderOptions, Span, TextError, Tokenizer};
 
 use crate::builder::LoadedModel;
-use crate::{Chat, Complete, EngineBuilder, Error, generation_config};
+use crate::identity::ModelIdentity;
+use crate::{Batch, Chat, Complete, EngineBuilder, Error, generation_config};
 
-/// An open model. Clones are cheap and share it; it can be used from any thread. Requests run one
-/// after another.
+/// An open model. Clones are cheap and share it; it can be used from any thread. Whatever is asked
+/// for at the same time is computed together, and each gets the answer it would get alone.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -23,6 +29,11 @@ pub struct Engine {
 struct Shared {
     facts: EngineFacts,
     parts: TextParts,
+    identity: ModelIdentity,
+    /// Entries of a row of logits.
+    vocab: usize,
+    /// Made when the first constraint is asked for: it indexes the whole vocabulary.
+    constraints: Mutex<Option<ConstraintFactory>>,
 }
 
 /// What is worth knowing about an open model.
@@ -36,6 +47,8 @@ pub struct EngineFacts {
     pub capacity: usize,
     /// Encoding of the cache.
     pub cache: KvFormat,
+    /// Tokens in the cache, for all sequences together.
+    pub cache_tokens: usize,
     /// What the weights take.
     pub memory: MemoryReport,
 }
@@ -83,17 +96,25 @@ impl Engine {
         dir: PathBuf,
         loaded: LoadedModel,
         parts: TextParts,
+        options: GeneratorOptions,
+        identity: ModelIdentity,
     ) -> Result<Self, Error> {
-        parts.tokenizer.check_vocab(loaded.session.spec().vocab)?;
+        let vocab = loaded.forward.spec().vocab;
+        parts.tokenizer.check_vocab(vocab)?;
+        let cache_tokens = loaded.forward.cache_tokens();
+        let generator = Generator::new(loaded.forward, parts.tokenizer.clone(), options)?;
         let facts = EngineFacts {
             dir,
             device: loaded.device,
-            capacity: loaded.session.capacity(),
+            capacity: generator.capacity(),
             cache: loaded.cache,
+            cache_tokens,
             memory: loaded.memory,
         };
-        let worker = Worker::spawn(loaded.session, parts.tokenizer.clone())?;
-        Ok(Engine { shared: Arc::new(Shared { facts, parts }), worker })
+        let worker = Worker::spawn(generator)?;
+        let constraints = Mutex::default();
+        let shared = Shared { facts, parts, identity, vocab, constraints };
+        Ok(Engine { shared: Arc::new(shared), worker })
     }
 
     /// Continues a text. No chat template is applied; special tokens in the text are recognised.
@@ -106,14 +127,82 @@ impl Engine {
         Complete::chat_of(self.clone(), messages)
     }
 
+    /// Continues token ids as they are.
+    pub fn complete_ids(&self, ids: Vec<u32>) -> Complete {
+        Complete::ids_of(self.clone(), ids)
+    }
+
     /// Starts a conversation that remembers its turns.
     pub fn chat(&self) -> Chat {
         Chat::new(self.clone())
     }
 
+    /// Answers many prompts, each with its own settings, and returns the answers in their order.
+    /// They are computed together, and what they share is computed once. Waits for these prompts
+    /// only; other threads may ask meanwhile. The first prompt that fails ends all of them.
+    ///
+    /// ```
+    /// let engine = pagella::Engine::open("demo")?;
+    /// let ask = |prompt| engine.complete(prompt).greedy().max_tokens(5);
+    /// let answers = engine.generate([ask("CSS is"), ask("HTML is")])?;
+    /// assert_eq!(answers[1].text, ask("HTML is").text()?);
+    /// # Ok::<(), pagella::Error>(())
+    /// ```
+    pub fn generate(
+        &self,
+        prompts: impl IntoIterator<Item = Complete>,
+    ) -> Result<Vec<Completion>, Error> {
+        self.batch(prompts).finish()
+    }
+
+    /// As [`generate`](Self::generate), for programs that want to see the answers being written, to
+    /// stop early and keep what is there, or to go on when one of the prompts fails.
+    pub fn batch<'p, P>(&self, prompts: P) -> Batch<'p>
+    where
+        P: IntoIterator<Item = Complete, IntoIter: 'p>,
+    {
+        Batch::new(prompts.into_iter())
+    }
+
     /// What is worth knowing about the model.
     pub fn facts(&self) -> &EngineFacts {
         &self.shared.facts
+    }
+
+    /// Counts of pages, jobs and tokens, and speeds, now.
+    pub fn stats(&self) -> Result<Stats, Error> {
+        Ok(self.worker.stats()?)
+    }
+
+    /// The cache as text, one character per page: `.` if nobody uses it, else the number of its
+    /// users, `+` for ten or more.
+    pub fn page_map(&self) -> Result<String, Error> {
+        Ok(self.worker.page_map()?)
+    }
+
+    /// Every page of the cache, described.
+    pub fn pages(&self) -> Result<Vec<PageInfo>, Error> {
+        Ok(self.worker.call(|generator| generator.pages().describe())?)
+    }
+
+    /// Writes what the cache holds of a sequence to a file. A prompt's ids come from
+    /// [`Complete::prompt_ids`]; `salt` is the one the prompt was asked with.
+    pub fn save(&self, path: &Path, ids: &[u32], salt: Option<&str>) -> Result<Stored, Error> {
+        let (path, ids, salt) = (path.to_owned(), ids.to_vec(), salt.map(str::to_owned));
+        let model = self.shared.identity.digest()?;
+        let save =
+            move |generator: &mut Generator| generator.save(&path, &model, salt.as_deref(), &ids);
+        Ok(self.worker.call(save)??)
+    }
+
+    /// Puts a saved sequence into the cache, where prompts that begin with it find it. Returns its
+    /// ids too. A file of other weights, arithmetic, cache format or salt is refused.
+    pub fn restore(&self, path: &Path, salt: Option<&str>) -> Result<(Stored, Vec<u32>), Error> {
+        let (path, salt) = (path.to_owned(), salt.map(str::to_owned));
+        let model = self.shared.identity.digest()?;
+        let restore =
+            move |generator: &mut Generator| generator.restore(&path, &model, salt.as_deref());
+        Ok(self.worker.call(restore)??)
     }
 
     /// The model's tokenizer.
@@ -129,6 +218,11 @@ impl Engine {
     /// Whether the model has a chat template.
     pub fn has_chat_template(&self) -> bool {
         self.shared.parts.template.is_some()
+    }
+
+    /// The thread that serves the model, for programs that bring their own jobs.
+    pub fn worker(&self) -> &Worker {
+        &self.worker
     }
 
     /// Ids of a conversation that ends with the opening of a reply.
@@ -151,8 +245,24 @@ impl Engine {
         Ok(self.tokenizer().encode(&spans, AddBos::Auto)?)
     }
 
-    /// Sends a request to the engine's thread.
-    pub(crate) fn generate(&self, request: Request) -> Result<EventStream, Error> {
-        Ok(self.worker.generate(request)?)
+    /// Compiles a constraint for this model's vocabulary.
+    pub(crate) fn compile(&self, spec: &ConstraintSpec) -> Result<Box<dyn Constraint>, Error> {
+        let lock = self.shared.constraints.lock();
+        let mut made = lock.unwrap_or_else(PoisonError::into_inner);
+        let factory = match &*made {
+            Some(factory) => factory.clone(),
+            None => {
+                let limits = ConstraintLimits::default();
+                let factory = ConstraintFactory::new(self.tokenizer(), self.shared.vocab, limits)?;
+                made.insert(factory).clone()
+            }
+        };
+        drop(made);
+        Ok(factory.compile(spec)?)
+    }
+
+    /// Sends `n` jobs of one prompt to the engine's thread.
+    pub(crate) fn submit(&self, spec: JobSpec, n: usize) -> Result<Vec<JobStream>, Error> {
+        Ok(self.worker.submit_n(&spec, n)?)
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pagella_arch::ArchError;
 use pagella_backend::BackendError;
-use pagella_engine::EngineError;
+use pagella_engine::{EngineError, constraint::ConstraintError};
 use pagella_formats::FormatError;
 use pagella_model::ModelError;
 use pagella_text::TextError;
@@ -86,6 +86,23 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
+    /// A file of an open model can no longer be read.
+    #[error("{}: {source}: the model's files must stay where they are", path.display())]
+    ModelFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Several completions where one can be returned.
+    #[error("{n} completions were asked for and this gives one: use run_all or Engine::generate")]
+    SeveralCompletions {
+        /// How many.
+        n: usize,
+    },
+    /// No completion at all was asked for.
+    #[error("0 completions were asked for: ask for at least one")]
+    NoCompletion,
     /// The configuration is refused.
     #[error(transparent)]
     Arch(Box<ArchError>),
@@ -126,5 +143,11 @@ impl From<ModelError> for Error {
 impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
         Error::Engine(Box::new(error))
+    }
+}
+
+impl From<ConstraintError> for Error {
+    fn from(error: ConstraintError) -> Self {
+        Error::Engine(Box::new(error.into()))
     }
 }

@@ -15,10 +15,12 @@
 //!
 //! - [`Engine`] is an open model: cheap to clone, usable from any thread. [`Engine::builder`] has
 //!   every choice: device, threads, arithmetic, cache.
-//! - [`Complete`] is one prompt with its settings; [`Chat`] a conversation that remembers.
+//! - [`Complete`] is one prompt with its settings; [`Chat`] a conversation that remembers;
+//!   [`Engine::generate`] and [`Batch`] many prompts at once.
 //! - Answers carry their own counts and timings ([`Completion`]).
-//! - [`EngineBuilder::load`] gives the [`Session`] below the text, for programs that bring token
-//!   ids; [`score`](pagella_engine::score) measures how likely a model finds them.
+//! - [`EngineBuilder::load`] gives the model below the text, for programs that bring token ids: a
+//!   [`Session`] is one sequence of them, a [`Generator`] any number of jobs;
+//!   [`score`](pagella_engine::score) measures how likely a model finds them.
 //! - [`hub`] knows the local Hugging Face cache and how to fill it.
 //!
 //! The crates underneath can be used alone: `pagella-formats`, `pagella-arch`, `pagella-text`,
@@ -26,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod builder;
 mod chat;
 mod complete;
@@ -34,8 +37,10 @@ mod engine;
 mod error;
 mod generation_config;
 pub mod hub;
+mod identity;
 mod model_ref;
 
+pub use batch::{Batch, BatchItem};
 pub use builder::{DEFAULT_CACHE_TOKENS, EngineBuilder, LoadedModel};
 pub use chat::{Chat, ChatStream};
 pub use complete::Complete;
@@ -46,8 +51,17 @@ pub use model_ref::{DEMO, resolve_model};
 
 pub use pagella_arch::RopeOverride;
 pub use pagella_backend::KvFormat;
+pub use pagella_engine::constraint::ConstraintSpec;
+pub use pagella_engine::pages::PageInfo;
 pub use pagella_engine::{
-    Completion, EngineError, EosReason, Event, EventStream, SampleOptions, Session,
+    Backpressure, Canceller, Completion, EngineError, EosReason, Generator, JobSpec, JobStream,
+    LengthPolicy, Record, Reserve, SampleOptions, Session, Stage, Stats, Stored, StreamGranularity,
+    TokenLogprobs, Worker,
 };
 pub use pagella_model::{LoadProgress, MemoryReport};
-pub use pagella_text::{Message, Tokenizer};
+pub use pagella_text::{BanPattern, BanRule, Message, Tokenizer};
+
+/// The examples of the guide are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct Guide;

@@ -42,6 +42,17 @@ pub fn completion_json(done: &Completion) -> Value {
         "new_tokens": done.new_tokens,
         "time_prefill": done.time_prefill.as_secs_f64(),
         "time_generate": done.time_generate.as_secs_f64(),
+        "time_enqueued": done.time_enqueued.as_secs_f64(),
+        "time_to_first_token": done.time_to_first_token.map(|time| time.as_secs_f64()),
+        "cached_pages": done.cached_pages,
+        "preemptions": done.preemptions,
+        "rewinds": done.rewinds,
+        "seed": done.seed,
+        "eos_triggering_token_id": done.eos_token,
+        "eos_triggering_token_str": done.eos_token_text,
+        "eos_triggering_string": done.eos_string,
+        "held": done.held,
+        "warnings": done.warnings,
     })
 }
 

@@ -5,13 +5,15 @@
 //! the same run, before and after, because machines differ from minute to minute.
 
 mod measure;
+mod sweep;
 
 use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use pagella::{LoadedModel, Math};
+use pagella::{EngineBuilder, KvFormat, LoadedModel, Math, MemoryReport, Session};
 use pagella_cpu::Isa;
+use pagella_engine::Forward;
 use pagella_model::{SyntheticWeights, synthetic};
 use serde_json::json;
 
@@ -21,12 +23,14 @@ use crate::machine::{Machine, peak_memory_bytes, reset_peak_memory};
 use crate::output::{self, LoadBar};
 use crate::usage::Usage;
 use measure::{Measured, Workload};
+use sweep::{BatchSizes, Sweep, Swept};
 
 /// Passes over the buffer whose best gives the memory's speed.
 const BANDWIDTH_PASSES: usize = 5;
 
 /// Measure prompt and generation speed
 ///
+/// Prompt and writing are measured with one sequence, then writing with several at once (--batch).
 /// With --synthetic, weights of a published shape are made in memory; their values do not matter for
 /// speed.
 #[derive(Args)]
@@ -58,6 +62,12 @@ pub struct BenchArgs {
     /// How often each is measured; best and median are shown
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
+    /// How many sequences to write at once, one after the other; none for no such measurement
+    #[arg(long, value_name = "N,N,…", default_value = "1,2,4,8,16,32")]
+    batch: BatchSizes,
+    /// Steps that are timed for each of these
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch_steps: u32,
     #[command(flatten)]
     model_flags: ModelFlags,
     #[command(flatten)]
@@ -81,7 +91,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     // The buffer that was just read is no memory of the model.
     let peak_is_ours = reset_peak_memory();
     let started = Instant::now();
-    let mut loaded = load(args)?;
+    let (forward, facts) = load(args)?;
     let load_seconds = started.elapsed().as_secs_f64();
     let workload = Workload {
         prompt_tokens: args.prompt_tokens as usize,
@@ -89,38 +99,66 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         past_tokens: args.context as usize,
         repetitions: args.repetitions as usize,
     };
-    let measured = workload.measure(&mut loaded.session)?;
+    let mut session = Session::new(forward);
+    let measured = workload.measure(&mut session)?;
     let peak_bytes = peak_memory_bytes().filter(|_| peak_is_ours);
+    let swept = sweep(args).measure(session.into_forward())?;
     let after = Bandwidth::new(&machine, threads)?.measure(BANDWIDTH_PASSES);
     let bandwidth = before.max(after);
-    report(args, &Run { loaded, measured, bandwidth, threads, load_seconds, peak_bytes, machine })
+    let run = Run { facts, measured, swept, bandwidth, threads, load_seconds, peak_bytes, machine };
+    report(args, &run)
 }
 
 /// Everything a report needs.
 struct Run {
-    loaded: LoadedModel,
+    facts: ModelFacts,
     measured: Measured,
+    swept: Vec<Swept>,
     /// Bytes per second.
     bandwidth: f64,
     threads: usize,
     load_seconds: f64,
-    /// Largest memory while loading and measuring, where the system tells.
+    /// Largest memory while loading and measuring one sequence, where the system tells.
     peak_bytes: Option<u64>,
     machine: Machine,
 }
 
-fn load(args: &BenchArgs) -> Result<LoadedModel> {
+/// What a report says of the model.
+struct ModelFacts {
+    memory: MemoryReport,
+    device: String,
+    cache: KvFormat,
+}
+
+fn sweep(args: &BenchArgs) -> Sweep<'_> {
+    let (past_tokens, steps) = (args.context as usize, args.batch_steps as usize);
+    Sweep { sizes: &args.batch, past_tokens, steps }
+}
+
+fn load(args: &BenchArgs) -> Result<(Box<dyn Forward>, ModelFacts)> {
     let mut bar = LoadBar::new(args.output.json);
     let mut builder =
         args.model_flags.builder(args.model.as_deref().unwrap_or_default(), Math::Wide);
     if args.model_flags.cache_tokens.is_none() {
-        let prompt = args.prompt_tokens as usize;
-        builder =
-            builder.cache_tokens(prompt.max(args.context as usize + args.new_tokens as usize + 1));
+        let single = args.context as usize + args.new_tokens as usize + 1;
+        let single = single.max(args.prompt_tokens as usize);
+        let batch = sweep(args).cache_tokens(args.model_flags.step_tokens);
+        builder = builder.cache_tokens(single.max(batch));
     }
-    let Some(preset) = &args.synthetic else {
-        return Ok(builder.load(&mut |progress| bar.update(progress))?);
+    let loaded = match &args.synthetic {
+        Some(preset) => load_synthetic(args, &builder, preset, &mut bar)?,
+        None => builder.load(&mut |progress| bar.update(progress))?,
     };
+    let LoadedModel { forward, memory, device, cache, .. } = loaded;
+    Ok((forward, ModelFacts { memory, device, cache }))
+}
+
+fn load_synthetic(
+    args: &BenchArgs,
+    builder: &EngineBuilder,
+    preset: &str,
+    bar: &mut LoadBar,
+) -> Result<LoadedModel> {
     if !synthetic::preset_names().any(|name| name == preset) {
         let names: Vec<&str> = synthetic::preset_names().collect();
         return Err(Usage::error(format!(
@@ -156,26 +194,27 @@ fn synthetic_weights(args: &BenchArgs) -> SyntheticWeights {
 }
 
 fn report(args: &BenchArgs, run: &Run) -> Result<()> {
-    let Run { loaded, measured, bandwidth, .. } = run;
-    let weight_bytes = loaded.memory.weights_bytes;
+    let Run { facts, measured, bandwidth, .. } = run;
+    let weight_bytes = facts.memory.weights_bytes;
     let rate = weight_bytes as f64 * measured.decode.best;
     let math = args.model_flags.math.unwrap_or(Math::Wide).name();
     let model = args.model.as_deref().or(args.synthetic.as_deref()).unwrap_or_default();
     if args.output.json {
         return output::print_json(&json!({
             "model": model,
-            "bits_per_weight": loaded.memory.layers.bits_per_weight(),
-            "device": loaded.device,
+            "bits_per_weight": facts.memory.layers.bits_per_weight(),
+            "device": facts.device,
             "isa": Isa::best().name(),
             "threads": run.threads,
             "math": math,
-            "cache": loaded.cache.name(),
+            "cache": facts.cache.name(),
             "bandwidth_gb_s": bandwidth / 1e9,
             "prompt_tokens": args.prompt_tokens,
             "prefill_tokens_per_s": measured.prefill.json(),
             "new_tokens": args.new_tokens,
             "context": args.context,
             "decode_tokens_per_s": measured.decode.json(),
+            "batch_decode_tokens_per_s": run.swept.iter().map(Swept::json).collect::<Vec<_>>(),
             "weight_bytes_per_token": weight_bytes,
             "decode_gb_s": rate / 1e9,
             "bandwidth_share": rate / bandwidth,
@@ -185,12 +224,9 @@ fn report(args: &BenchArgs, run: &Run) -> Result<()> {
     }
     let fits_cache = run.machine.last_cache_bytes.is_some_and(|cache| weight_bytes < 2 * cache);
     let remark = if fits_cache { " (the weights fit into the processor's cache)" } else { "" };
-    let text = output::facts(&[
-        (
-            "model",
-            format!("{model}, {:.2} bits per weight", loaded.memory.layers.bits_per_weight()),
-        ),
-        ("device", loaded.device.clone()),
+    let mut lines = vec![
+        ("model", format!("{model}, {:.2} bits per weight", facts.memory.layers.bits_per_weight())),
+        ("device", facts.device.clone()),
         ("loaded in", format!("{:.1} s", run.load_seconds)),
         ("memory speed", format!("{:.1} GB/s reading, {} threads", bandwidth / 1e9, run.threads)),
         ("prompt", format!("{}, {} tokens", measured.prefill.text(), args.prompt_tokens)),
@@ -213,6 +249,7 @@ fn report(args: &BenchArgs, run: &Run) -> Result<()> {
             ),
         ),
         ("peak memory", run.peak_bytes.map_or("unknown".to_owned(), output::bytes)),
-    ]);
-    Ok(output::print(&text)?)
+    ];
+    lines.extend(run.swept.iter().map(|swept| ("batch", swept.text())));
+    Ok(output::print(&output::facts(&lines))?)
 }

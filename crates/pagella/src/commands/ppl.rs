@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use pagella::Math;
+use pagella::{Math, Session};
 use pagella_backend::KvFormat;
 use pagella_engine::{ScoredToken, score, score_steps};
 use serde_json::json;
@@ -59,7 +59,7 @@ pub fn run(args: &PplArgs) -> Result<()> {
     let windows = windows(args)?;
     let longest = windows.iter().map(Vec::len).max().unwrap_or(0);
     anyhow::ensure!(longest >= 2, "there are fewer than two tokens: give a longer text");
-    let mut session = load(args, longest)?.session;
+    let mut session = Session::new(load(args, longest)?.forward);
     let mut scored = Vec::new();
     for window in &windows {
         ids::check_vocab(window, session.spec().vocab)?;

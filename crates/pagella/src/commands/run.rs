@@ -1,13 +1,20 @@
 //! `pagella run`: prompts in, answers out.
+//!
+//! One prompt is printed as it is written. Several, or several answers to one, are computed as one
+//! batch (`batch`), which `pages` can draw.
+
+mod answer;
+mod batch;
+mod pages;
 
 use std::io::Read;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use pagella::{Complete, Completion, DEMO, Engine, Math, Message};
-use serde_json::Value;
+use pagella::{Complete, ConstraintSpec, DEMO, Engine, EngineError, Math, Message};
 
-use crate::flags::{ModelFlags, OutputFlags, SamplingFlags};
+use crate::flags::{BatchFlags, ConstraintFlags, ModelFlags, OutputFlags, SamplingFlags};
 use crate::output::{self, LoadBar};
 use crate::usage::Usage;
 
@@ -18,8 +25,8 @@ const STDIN_BYTES_MAX: u64 = 64 << 20;
 
 /// Answer a prompt
 ///
-/// The model's chat template is applied unless --raw is given. Several --prompt are answered one
-/// after another; the answers are the same as for each alone.
+/// The model's chat template is applied unless --raw is given. Several --prompt are computed
+/// together; the answers are the same as for each alone.
 #[derive(Args)]
 pub struct RunArgs {
     /// Model: a directory, a hub id in the local cache, or demo
@@ -37,11 +44,42 @@ pub struct RunArgs {
     /// System message
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
     system: Option<String>,
+    /// Answers to every prompt, with seeds counting up
+    #[arg(short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    n: u16,
+    /// Write the end of the prompt again, so that a word may run across it
+    #[arg(long)]
+    heal: bool,
+    /// Steer away from the answer to this prompt
+    #[arg(long, value_name = "TEXT", requires = "cfg_scale")]
+    negative: Option<String>,
+    /// How far: 1 is not at all
+    #[arg(long, value_name = "S", requires = "negative", allow_negative_numbers = true)]
+    cfg_scale: Option<f32>,
+    /// Do not end at the model's own end tokens
+    #[arg(long)]
+    no_default_stops: bool,
+    /// End the answer after this time with what is there
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Share the cache only with prompts of the same salt
+    #[arg(long, value_name = "TEXT")]
+    salt: Option<String>,
     /// Show control tokens in the answer
     #[arg(long)]
     special: bool,
+    /// Log-probabilities of every token and of K alternatives
+    #[arg(long, value_name = "K", requires = "json")]
+    logprobs: Option<u16>,
+    /// Draw the pages of the cache and the jobs while they run
+    #[arg(long)]
+    show_pages: bool,
+    #[command(flatten)]
+    constraint: ConstraintFlags,
     #[command(flatten)]
     sampling: SamplingFlags,
+    #[command(flatten)]
+    batch: BatchFlags,
     #[command(flatten)]
     model_flags: ModelFlags,
     #[command(flatten)]
@@ -50,31 +88,37 @@ pub struct RunArgs {
 
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<()> {
+    args.sampling.check()?;
+    let constraint = args.constraint.spec()?;
     let prompts = prompts(args)?;
     let mut bar = LoadBar::new(args.output.json);
-    let builder = args.model_flags.builder(&args.model, Math::Wide);
+    let builder = args.batch.apply(args.model_flags.builder(&args.model, Math::Wide));
     let engine = builder.open_with(&mut |progress| bar.update(progress))?;
-    let mut answers = Vec::new();
-    for (idx, prompt) in prompts.iter().enumerate() {
-        let complete = complete(args, &engine, prompt)?;
-        if args.output.json {
-            answers.push(output::completion_json(&complete.run()?));
-            continue;
-        }
-        if prompts.len() > 1 {
-            let gap = if idx > 0 { "\n" } else { "" };
-            output::print(&format!("{gap}--- prompt {} of {}\n", idx + 1, prompts.len()))?;
-        }
-        let done = stream(complete)?;
-        if output::stderr_is_terminal() {
-            output::note(&format!("({})", output::completion_line(&done)));
+    drop(bar);
+    let complete = |prompt: &String| complete(args, &engine, prompt, constraint.as_ref());
+    let completes: Vec<Complete> = prompts.iter().map(complete).collect::<Result<_>>()?;
+    match <[Complete; 1]>::try_from(completes) {
+        Ok([one]) if args.n == 1 && !args.show_pages => run_one(args, &engine, one),
+        Ok(one) => batch::run(args, &engine, one.into()),
+        Err(many) => batch::run(args, &engine, many),
+    }
+}
+
+fn run_one(args: &RunArgs, engine: &Engine, complete: Complete) -> Result<()> {
+    if args.output.json {
+        let record = complete.record().map_err(blame)?;
+        return output::print_json(&answer::json(&record, engine.tokenizer())?);
+    }
+    for record in complete.stream().map_err(blame)? {
+        let record = record?;
+        output::print(&record.text)?;
+        if let Some(done) = record.eos {
+            output::print("\n")?;
+            answer::note(&done);
+            return Ok(());
         }
     }
-    match args.output.json {
-        true if answers.len() == 1 => output::print_json(&answers.remove(0)),
-        true => output::print_json(&Value::Array(answers)),
-        false => Ok(()),
-    }
+    anyhow::bail!("the engine stopped without an answer: please report it")
 }
 
 /// The prompts, with `-` replaced by standard input.
@@ -103,28 +147,68 @@ fn read_stdin() -> Result<String> {
     })
 }
 
-fn complete(args: &RunArgs, engine: &Engine, prompt: &str) -> Result<Complete> {
-    let complete = if args.raw {
-        engine.complete(prompt)
-    } else {
+fn complete(
+    args: &RunArgs,
+    engine: &Engine,
+    prompt: &str,
+    constraint: Option<&ConstraintSpec>,
+) -> Result<Complete> {
+    let messages = |prompt: &str| -> Vec<Message> {
         let system = args.system.iter().map(|text| Message::new("system", text));
-        engine.complete_chat(system.chain([Message::new("user", prompt)]).collect())
+        system.chain([Message::new("user", prompt)]).collect()
     };
-    let max_new_tokens = args.sampling.max_new_tokens.unwrap_or(MAX_NEW_TOKENS);
-    let complete = args.sampling.apply(complete, engine.default_sampling())?;
-    let complete = complete.max_tokens(max_new_tokens);
-    Ok(if args.special { complete.show_special_tokens() } else { complete })
-}
-
-/// Prints the answer as it is written.
-fn stream(complete: Complete) -> Result<Completion> {
-    for event in complete.stream()? {
-        let event = event?;
-        output::print(&event.text)?;
-        if let Some(done) = event.end {
-            output::print("\n")?;
-            return Ok(done);
+    let complete = match args.raw {
+        true => engine.complete(prompt),
+        false => engine.complete_chat(messages(prompt)),
+    };
+    let mut complete = args.sampling.apply(complete, engine.default_sampling())?;
+    complete = complete.max_tokens(args.sampling.max_new_tokens.unwrap_or(MAX_NEW_TOKENS));
+    complete = complete.n(usize::from(args.n));
+    match (&args.negative, args.cfg_scale) {
+        (Some(text), Some(scale)) if args.raw => complete = complete.negative(text, scale),
+        (Some(text), Some(scale)) => complete = complete.negative_chat(messages(text), scale),
+        _ => {}
+    }
+    if let Some(constraint) = constraint {
+        complete = complete.constrain(constraint.clone());
+    }
+    if let Some(alternatives) = args.logprobs {
+        complete = complete.logprobs(usize::from(alternatives));
+    }
+    if let Some(time) = args.timeout {
+        complete = complete.timeout(time);
+    }
+    if let Some(salt) = &args.salt {
+        complete = complete.cache_salt(salt);
+    }
+    for (given, set) in [
+        (args.heal, Complete::heal as fn(Complete) -> Complete),
+        (args.no_default_stops, Complete::no_default_stops),
+        (args.special, Complete::show_special_tokens),
+    ] {
+        if given {
+            complete = set(complete);
         }
     }
-    anyhow::bail!("the engine stopped without an answer: please report it")
+    Ok(complete)
+}
+
+/// Refusals of what the command line says are wrong usage; everything else is a failure.
+fn blame(error: pagella::Error) -> anyhow::Error {
+    let usage = match &error {
+        pagella::Error::Engine(error) => matches!(
+            **error,
+            EngineError::Constraint(_)
+                | EngineError::Options(_)
+                | EngineError::PromptWeights { .. }
+        ),
+        _ => false,
+    };
+    if usage { Usage::error(error.to_string()) } else { error.into() }
+}
+
+/// A time that is some time.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "give a number of seconds above 0".to_owned())
 }

@@ -3,13 +3,16 @@
 // Helpers of tests fail by panicking, like the tests themselves.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
+mod batch;
 mod bench;
 mod chat;
+mod constrain;
 mod golden;
 mod hostile;
 mod ppl;
 mod pull;
 mod report;
 mod run;
+mod sampling;
 mod support;
 mod usage;

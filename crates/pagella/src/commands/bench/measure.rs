@@ -72,7 +72,7 @@ fn ids(n: usize, vocab: usize) -> Vec<u32> {
 }
 
 impl Rates {
-    fn of(tokens: usize, seconds: &[f64]) -> Self {
+    pub fn of(tokens: usize, seconds: &[f64]) -> Self {
         let mut rates: Vec<f64> = seconds.iter().map(|s| tokens as f64 / s.max(1e-9)).collect();
         rates.sort_by(f64::total_cmp);
         let middle = rates.len() / 2;

@@ -204,16 +204,16 @@ impl Dialogue {
                 return Ok(None);
             }
             let Some(next) = stream.next_within(POLL) else { continue };
-            let Some(event) = next.transpose()? else { return Ok(None) };
+            let Some(record) = next.transpose()? else { return Ok(None) };
             if !self.json {
-                output::print(&event.text)?;
+                output::print(&record.text)?;
             }
-            let Some(done) = event.end else { continue };
+            let Some(done) = record.eos else { continue };
             match self.json {
                 true => output::print_json(&output::completion_json(&done))?,
                 false => output::print("\n")?,
             }
-            return Ok(Some(done));
+            return Ok(Some(*done));
         }
     }
 

@@ -17,6 +17,7 @@ pub struct Settings {
     pub max_new_tokens: usize,
     min_new_tokens: usize,
     stop: Vec<String>,
+    ban: Vec<String>,
 }
 
 /// One name that `/set` knows.
@@ -83,12 +84,15 @@ fn optional<T: std::str::FromStr>(value: &str, absent: &str) -> Option<Option<T>
 impl Settings {
     /// The model's recommendation with the command line on top.
     pub fn new(flags: &SamplingFlags, recommended: &SampleOptions) -> Result<Self> {
+        flags.check()?;
+        let (sampling, seed) = flags.options(recommended)?;
         Ok(Settings {
-            sampling: flags.options(recommended)?,
-            seed: flags.seed,
+            sampling,
+            seed,
             max_new_tokens: flags.max_new_tokens.unwrap_or(MAX_NEW_TOKENS),
             min_new_tokens: flags.min_new_tokens,
             stop: flags.stop.clone(),
+            ban: flags.ban.clone(),
         })
     }
 
@@ -126,7 +130,8 @@ impl Settings {
         if let Some(seed) = self.seed {
             complete = complete.seed(seed.wrapping_add(attempt));
         }
-        self.stop.iter().fold(complete, |complete, stop| complete.stop(stop.clone()))
+        complete = self.stop.iter().fold(complete, |complete, text| complete.stop(text));
+        self.ban.iter().fold(complete, |complete, text| complete.ban(text))
     }
 }
 

@@ -1,0 +1,30 @@
+//! Every flag that more than one command has, and the longer lists of `run`, once.
+
+mod batch;
+mod constraint;
+mod model;
+mod more_sampling;
+mod sampling;
+
+pub use batch::BatchFlags;
+pub use constraint::ConstraintFlags;
+pub use model::ModelFlags;
+pub use sampling::SamplingFlags;
+
+use clap::Args;
+
+/// How results are printed.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct OutputFlags {
+    /// Print JSON for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A number of tokens: at least one, at most what positions can count.
+fn token_count(text: &str) -> Result<usize, String> {
+    match text.parse::<u32>() {
+        Ok(tokens) if tokens > 0 => Ok(tokens as usize),
+        _ => Err("give a number of tokens, at least 1".to_owned()),
+    }
+}

@@ -1,0 +1,103 @@
+//! How a model is loaded and run.
+
+use clap::Args;
+use pagella::{Device, Engine, EngineBuilder, KvFormat, Math, RopeOverride};
+use pagella_cpu::Isa;
+
+use super::token_count;
+
+/// How a model is loaded and run.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Model")]
+pub struct ModelFlags {
+    /// Where to run: auto, cpu, cuda or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "auto", env = "PAGELLA_DEVICE")]
+    pub device: Device,
+    /// Threads on the CPU [default: one per physical core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), env = "PAGELLA_THREADS")]
+    pub threads: Option<u16>,
+    /// Vector code on the CPU: portable, avx2, avx512 or neon [default: the best there is]
+    #[arg(long, value_name = "NAME", value_parser = isa, env = "PAGELLA_CPU_ISA")]
+    pub isa: Option<Isa>,
+    /// Arithmetic: exact, or wide (16-bit activations, faster)
+    #[arg(long, value_name = "MODE", env = "PAGELLA_MATH")]
+    pub math: Option<Math>,
+    /// How keys and values are stored: fp32, fp16, q8, fp8, q6 or q4 [default: fp16]
+    #[arg(long, value_name = "FORMAT", value_parser = kv_format, env = "PAGELLA_CACHE")]
+    cache: Option<KvFormat>,
+    /// Tokens in the cache, which all prompts share [default: 8192, or --length if that is more]
+    #[arg(long, value_name = "N", value_parser = token_count)]
+    pub cache_tokens: Option<usize>,
+    /// Longest sequence in tokens [default: the model's own]
+    #[arg(short, long, value_name = "N", value_parser = token_count)]
+    pub length: Option<usize>,
+    /// Most prompt tokens computed at once; more need more memory
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = step_count)]
+    pub step_tokens: usize,
+    /// Load an unknown architecture as Llama instead of refusing it
+    #[arg(long)]
+    pub assume_llama: bool,
+    /// Divide positions by this factor (linear scaling)
+    #[arg(long, value_name = "F", group = "rope")]
+    pub rope_scale: Option<f32>,
+    /// Raise the rotary base by this alpha (NTK scaling)
+    #[arg(long, value_name = "A", group = "rope")]
+    pub rope_alpha: Option<f32>,
+    /// Scale positions by this factor with YaRN
+    #[arg(long, value_name = "F", group = "rope")]
+    pub rope_yarn: Option<f32>,
+}
+
+impl ModelFlags {
+    /// The cache that was asked for, or the command's default.
+    pub fn cache_or(&self, default: KvFormat) -> KvFormat {
+        self.cache.unwrap_or(default)
+    }
+
+    /// A builder with these choices; `math` is the command's default.
+    pub fn builder(&self, model: &str, math: Math) -> EngineBuilder {
+        let mut builder = Engine::builder(model)
+            .device(self.device)
+            .math(self.math.unwrap_or(math))
+            .cache(self.cache_or(KvFormat::F16))
+            .step_tokens(self.step_tokens);
+        if let Some(threads) = self.threads {
+            builder = builder.threads(usize::from(threads));
+        }
+        if self.assume_llama {
+            builder = builder.assume_llama();
+        }
+        if let Some(isa) = self.isa {
+            builder = builder.isa(isa);
+        }
+        if let Some(tokens) = self.cache_tokens {
+            builder = builder.cache_tokens(tokens);
+        }
+        if let Some(tokens) = self.length {
+            builder = builder.context(tokens);
+        }
+        let rope = self.rope_scale.map(RopeOverride::Linear);
+        let rope = rope.or(self.rope_alpha.map(RopeOverride::NtkAlpha));
+        match rope.or(self.rope_yarn.map(RopeOverride::Yarn)) {
+            Some(rope) => builder.rope(rope),
+            None => builder,
+        }
+    }
+}
+
+fn isa(text: &str) -> Result<Isa, String> {
+    let known: Vec<_> = Isa::available().into_iter().map(Isa::name).collect();
+    Isa::by_name(text).ok_or_else(|| format!("this machine has {}", known.join(", ")))
+}
+
+fn kv_format(text: &str) -> Result<KvFormat, String> {
+    let names = KvFormat::ALL.map(KvFormat::name).join(", ");
+    KvFormat::from_name(text).ok_or_else(|| format!("choose one of {names}"))
+}
+
+fn step_count(text: &str) -> Result<usize, String> {
+    match text.parse::<u32>() {
+        Ok(tokens) if (1..=8192).contains(&tokens) => Ok(tokens as usize),
+        _ => Err("give a number of tokens from 1 to 8192".to_owned()),
+    }
+}
