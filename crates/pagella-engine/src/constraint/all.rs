@@ -40,7 +40,9 @@ impl Constraint for AllConstraint {
             out.intersect(&self.scratch);
         }
         // A part that is free allows every special id; ending needs the consent of all parts.
-        self.vocab.set_end(out, can_end);
+        if !can_end {
+            self.vocab.set_end(out, false);
+        }
         let mut ids = out.ids();
         let forced = match (ids.next(), ids.next()) {
             (Some(only), None) if !can_end => vec![only],

@@ -132,7 +132,8 @@ pub(super) fn short_reason(message: &str) -> String {
     let words: Vec<&str> = message[..end].split_whitespace().collect();
     let mut reason = words.join(" ");
     if reason.len() > REASON_BYTES_MAX {
-        reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+        let end = (0..=REASON_BYTES_MAX).rev().find(|end| reason.is_char_boundary(*end));
+        reason.truncate(end.unwrap_or(0));
         reason.push('…');
     }
     reason

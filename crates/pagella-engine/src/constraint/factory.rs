@@ -163,9 +163,9 @@ pub(super) fn check_rules(
 }
 
 fn choice_pattern(options: &[String], case_insensitive: bool) -> String {
-    let quoted: Vec<String> = options.iter().map(|option| regex::quote(option)).collect();
-    let flag = if case_insensitive { "(?i:" } else { "(?:" };
-    format!("{flag}{})", quoted.join("|"))
+    let quote = if case_insensitive { regex::quote_any_case } else { regex::quote };
+    let quoted: Vec<String> = options.iter().map(|option| quote(option)).collect();
+    quoted.join("|")
 }
 
 fn check_text(

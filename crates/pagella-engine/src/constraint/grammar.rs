@@ -109,7 +109,7 @@ impl Constraint for GrammarConstraint {
     fn mask(&mut self, out: &mut Bitmask) -> Result<Verdict, ConstraintError> {
         self.vocab.start_mask(out);
         if self.ended || self.is_done() {
-            self.vocab.set_end(out, true);
+            self.vocab.set_end(out, !self.ended);
             return Ok(Verdict { can_end: true, forced: Vec::new() });
         }
         let forced_bytes = self.matcher.compute_ff_bytes();

@@ -182,9 +182,7 @@ impl Constraint for HealingConstraint {
             self.mask_healing(out)?;
             return Ok(Verdict::default());
         }
-        if self.ended() {
-            self.tokenizer.eos_ids().iter().for_each(|id| out.allow(*id));
-        } else {
+        if !self.ended() {
             out.allow_all();
         }
         Ok(Verdict { can_end: true, forced: Vec::new() })

@@ -134,9 +134,7 @@ impl Constraint for LazyConstraint {
         }
         let trigger = self.trigger.clone();
         trigger.vocab.start_mask(out);
-        if self.ended() {
-            trigger.vocab.set_end(out, true);
-        } else {
+        if !self.ended() {
             out.allow_all();
             for id in trigger.crossing_ids(self.matched) {
                 let bytes = trigger.vocab.tokenizer().token_bytes(id);

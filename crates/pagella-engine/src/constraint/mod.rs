@@ -55,7 +55,8 @@ pub trait Constraint: Send {
     /// cannot be rewound. On error the state is that of an output without them.
     fn begin(&mut self, prefix: &[u8]) -> Result<(), ConstraintError>;
 
-    /// Writes which ids may come next. An empty mask means that this vocabulary cannot go on.
+    /// Writes which ids may come next. An empty mask means that this vocabulary cannot go on, or
+    /// that the output was ended.
     fn mask(&mut self, out: &mut Bitmask) -> Result<Verdict, ConstraintError>;
 
     /// Reports that `id` was taken. An id outside the mask is an error that changes nothing.

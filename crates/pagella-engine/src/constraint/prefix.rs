@@ -63,8 +63,9 @@ impl Constraint for PrefixConstraint {
         self.vocab.start_mask(out);
         let can_end = self.satisfied();
         if self.ended() {
-            self.vocab.set_end(out, true);
-        } else if can_end {
+            return Ok(Verdict { can_end, forced: Vec::new() });
+        }
+        if can_end {
             out.allow_all();
         } else {
             let tokenizer = self.vocab.tokenizer();

@@ -68,16 +68,41 @@ fn ends_in_escape(text: &str) -> bool {
 
 /// A regular expression that matches exactly `text`.
 pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len());
+    text.chars().map(quote_character).collect()
+}
+
+/// A regular expression that matches `text` with any letters in upper or lower case. Letters that
+/// are equal only when folded (`ſ` and `s`) stay different: nobody means them.
+pub(super) fn quote_any_case(text: &str) -> String {
+    let mut quoted = String::with_capacity(4 * text.len());
     for character in text.chars() {
-        if character.is_ascii_punctuation() {
-            quoted.push('\\');
-            quoted.push(character);
-        } else if character.is_ascii_control() {
-            quoted.push_str(&format!("\\x{:02x}", character as u32));
-        } else {
-            quoted.push(character);
+        let mut cases = vec![character];
+        for other in [only(character.to_lowercase()), only(character.to_uppercase())] {
+            cases.extend(other.filter(|other| *other != character));
+        }
+        match cases.as_slice() {
+            [alone] => quoted.push_str(&quote_character(*alone)),
+            several => {
+                quoted.push('[');
+                quoted.extend(several);
+                quoted.push(']');
+            }
         }
     }
     quoted
+}
+
+/// The character of a mapping to exactly one.
+fn only(mut mapped: impl Iterator<Item = char>) -> Option<char> {
+    mapped.next().filter(|_| mapped.next().is_none())
+}
+
+fn quote_character(character: char) -> String {
+    if character.is_ascii_punctuation() {
+        format!("\\{character}")
+    } else if character.is_ascii_control() {
+        format!("\\x{:02x}", u32::from(character))
+    } else {
+        character.to_string()
+    }
 }

@@ -39,6 +39,7 @@ impl Parser {
         self.space(true);
         while self.peek().is_some() {
             let name = self.name()?;
+            let index = self.index_of(&name);
             self.space(false);
             for expected in "::=".chars() {
                 if self.next() != Some(expected) {
@@ -47,7 +48,6 @@ impl Parser {
             }
             self.space(true);
             let body = self.choice(false)?;
-            let index = self.index_of(&name);
             if self.bodies[index].replace(body).is_some() {
                 return Err(self.error(format!("{name:?} is defined twice")));
             }

@@ -4,12 +4,16 @@
 //! that it enforces, or one that by definition constrains nothing; anything else is refused by name,
 //! with a pointer to it. Limits on size and nesting are checked without recursion.
 
+mod productive;
+mod value;
+
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
+use self::value::{check_ranges, check_value, digits_of};
+use super::ConstraintError;
 use super::spec::ConstraintLimits;
-use super::{ConstraintError, regex};
 
 /// What a keyword's value holds.
 enum Holds {
@@ -51,10 +55,9 @@ const ROOT_ONLY: [&str; 3] = ["$schema", "$id", "id"];
 /// inside the schema that holds it, so this bounds its recursion.
 const REFERENCE_LEVELS_MAX: usize = 8192;
 
-/// Largest `multipleOf`: an automaton for multiples has as many states.
-const MULTIPLE_MAX: f64 = 1000.0;
-
-const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+/// Largest product of the digits of all different `multipleOf`: an automaton for them has as many
+/// states. Also keeps the grammar engine's arithmetic within its range.
+const MULTIPLES_MAX: u64 = 10_000;
 
 /// What a schema's `x-guidance` may set.
 const GUIDANCE: [&str; 4] =
@@ -76,29 +79,38 @@ pub(super) fn prepare(schema: &Value, limits: &ConstraintLimits) -> Result<Value
     for keyword in ROOT_ONLY {
         root.remove(keyword);
     }
+    let guidance = guidance(root.remove("x-guidance"))?;
+    let root = Value::Object(root);
+    check_schemas(&root, limits)?;
+    if !productive::has_end(&root) {
+        let reason = "it requires itself inside itself, without end".into();
+        return Err(ConstraintError::Impossible { what: "JSON schema", reason });
+    }
+    let Value::Object(mut root) = root else { return Ok(root) };
+    root.insert("x-guidance".into(), guidance);
+    Ok(Value::Object(root))
+}
+
+/// How the JSON is to be written: the defaults, changed by the schema's own wishes.
+fn guidance(wishes: Option<Value>) -> Result<Value, ConstraintError> {
     let mut guidance = json!({
         "item_separator": ", ",
         "key_separator": ": ",
         "whitespace_flexible": false,
     });
-    if let Some(own) = root.remove("x-guidance") {
-        let own = own.as_object().ok_or_else(|| invalid("/x-guidance", "it is no object"))?;
-        for (key, value) in own {
-            if !GUIDANCE.contains(&key.as_str()) {
-                let keyword = key.clone();
-                return Err(ConstraintError::UnsupportedKeyword {
-                    pointer: "/x-guidance".into(),
-                    keyword,
-                });
-            }
-            guidance[key] = value.clone();
+    let wishes = match wishes {
+        None => return Ok(guidance),
+        Some(Value::Object(wishes)) => wishes,
+        Some(_) => return Err(invalid("/x-guidance", "it is no object")),
+    };
+    for (key, value) in wishes {
+        if !GUIDANCE.contains(&key.as_str()) {
+            let pointer = "/x-guidance".into();
+            return Err(ConstraintError::UnsupportedKeyword { pointer, keyword: key });
         }
+        guidance[key] = value;
     }
-    let root = Value::Object(root);
-    check_schemas(&root, limits)?;
-    let Value::Object(mut root) = root else { return Ok(root) };
-    root.insert("x-guidance".into(), guidance);
-    Ok(Value::Object(root))
+    Ok(guidance)
 }
 
 fn invalid(pointer: &str, reason: &str) -> ConstraintError {
@@ -138,6 +150,7 @@ fn check_schemas(root: &Value, limits: &ConstraintLimits) -> Result<(), Constrai
     let mut targets = HashSet::new();
     // Levels that following references can add up to, at worst.
     let mut levels = depth(root);
+    let mut multiples = HashSet::new();
     while let Some((pointer, schema)) = pending.pop() {
         let map = match schema {
             Value::Object(map) => map,
@@ -156,10 +169,22 @@ fn check_schemas(root: &Value, limits: &ConstraintLimits) -> Result<(), Constrai
                     return Err(ConstraintError::UnsupportedKeyword { pointer, keyword });
                 }
             }
+            if keyword == "multipleOf" {
+                multiples.insert(digits_of(value));
+            }
             if keyword == "$ref" && targets.insert(value) {
                 levels += depth(target(root, value, &here)?);
             }
         }
+    }
+    let states = multiples.iter().fold(1u64, |product, digits| product.saturating_mul(*digits));
+    if states > MULTIPLES_MAX {
+        return Err(ConstraintError::TooLarge {
+            what: "product of all \"multipleOf\" in the JSON schema",
+            found: usize::try_from(states).unwrap_or(usize::MAX),
+            limit: MULTIPLES_MAX as usize,
+            unit: "states",
+        });
     }
     if levels > REFERENCE_LEVELS_MAX {
         return Err(ConstraintError::TooLarge {
@@ -192,74 +217,6 @@ fn schemas_in<'a>(
         (Holds::Named, _) => Err(invalid(here, "it is no object of schemas")),
         (Holds::Value | Holds::Note, _) => Ok(Vec::new()),
     }
-}
-
-/// What the grammar engine does not check, or would say less well.
-fn check_value(
-    here: &str,
-    keyword: &str,
-    value: &Value,
-    limits: &ConstraintLimits,
-) -> Result<(), ConstraintError> {
-    let expect = |fits: bool, what: &str| match fits {
-        true => Ok(()),
-        false => Err(invalid(here, what)),
-    };
-    match keyword {
-        "pattern" => match value.as_str() {
-            Some(pattern) => regex::check(pattern, limits),
-            None => Err(invalid(here, "it is no string")),
-        },
-        "format" | "$ref" => expect(value.is_string(), "it is no string"),
-        "type" => {
-            let names = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-            let known = |name: &Value| name.as_str().is_some_and(|name| TYPES.contains(&name));
-            expect(names.iter().all(known), "it names no type of JSON")
-        }
-        "required" => {
-            let names = value.as_array().map(|list| list.iter().all(Value::is_string));
-            expect(names == Some(true), "it is no list of strings")
-        }
-        "enum" => match value.as_array() {
-            Some(values) if values.is_empty() => Err(impossible(here, "it is empty")),
-            values => expect(values.is_some(), "it is no list"),
-        },
-        "multipleOf" => {
-            let number = value.as_f64().unwrap_or(0.0);
-            expect(number > 0.0, "it is no positive number")?;
-            expect(number <= MULTIPLE_MAX, "multiples of so large a number are not supported")
-        }
-        "minimum" | "maximum" => expect(value.is_number(), "it is no number"),
-        "exclusiveMinimum" | "exclusiveMaximum" => {
-            expect(value.is_number() || value.is_boolean(), "it is no number")
-        }
-        "const" => Ok(()),
-        _ => expect(value.as_u64().is_some(), "it is no count"),
-    }
-}
-
-/// Lower bounds above upper ones, within one schema. Those of several schemas together are found by
-/// the grammar engine.
-fn check_ranges(pointer: &str, map: &Map<String, Value>) -> Result<(), ConstraintError> {
-    const RANGES: [(&str, &str); 7] = [
-        ("minLength", "maxLength"),
-        ("minItems", "maxItems"),
-        ("minProperties", "maxProperties"),
-        ("minimum", "maximum"),
-        ("minimum", "exclusiveMaximum"),
-        ("exclusiveMinimum", "maximum"),
-        ("exclusiveMinimum", "exclusiveMaximum"),
-    ];
-    for (low_key, high_key) in RANGES {
-        let number = |key| map.get(key).and_then(Value::as_f64);
-        let (Some(low), Some(high)) = (number(low_key), number(high_key)) else { continue };
-        let exclusive = low_key.starts_with("excl") || high_key.starts_with("excl");
-        if low > high || exclusive && low >= high {
-            let reason = format!("{low_key} {low} leaves nothing below {high_key} {high}");
-            return Err(impossible(pointer, &reason));
-        }
-    }
-    Ok(())
 }
 
 fn impossible(pointer: &str, reason: &str) -> ConstraintError {
