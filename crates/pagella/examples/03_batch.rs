@@ -9,12 +9,12 @@ fn main() -> Result<(), pagella::Error> {
     let engine = Engine::open("demo")?;
     let methods = ["push()", "reverse()", "sort()", "map()"];
     let ask = |method| {
-        let prompt = format!("In JavaScript, arrays have methods.\n\n## Array.prototype.{method}");
+        let prompt = format!("Arrays have many methods.\n\n## Array.prototype.{method}\n\n");
         engine.complete(prompt).greedy().max_tokens(30)
     };
     let answers = engine.generate(methods.map(ask))?;
     for (method, answer) in methods.iter().zip(answers) {
-        println!("{method} ({} tokens cached): {}\n", answer.cached_tokens, answer.text.trim());
+        println!("{method} ({} tokens): {}\n", answer.new_tokens, answer.text.trim());
     }
     Ok(())
 }

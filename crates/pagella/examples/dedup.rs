@@ -15,6 +15,7 @@ const ANSWER_TOKENS: usize = 16;
 
 /// What one turn of all conversations cost.
 pub struct Turn {
+    /// The answers, in the order of the conversations.
     pub answers: Vec<Completion>,
     /// Prompt tokens of all conversations together.
     pub prompt_tokens: usize,
@@ -30,7 +31,7 @@ pub struct Turn {
 
 /// A system message of about 1,500 tokens.
 pub fn system_message() -> String {
-    let rules = (1..=60).map(|n| {
+    let rules = (1..=73).map(|n| {
         format!(
             "Rule {n}: explain the web in short sentences, and name the method or element first.\n"
         )

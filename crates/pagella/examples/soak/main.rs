@@ -27,7 +27,7 @@ struct Args {
 }
 
 fn args() -> Result<Args, Box<dyn Error>> {
-    let mut args = Args { minutes: 1.0, threads: 6, seed: 1 };
+    let mut args = Args { minutes: 1.0, threads: 8, seed: 1 };
     let mut words = std::env::args().skip(1);
     while let Some(name) = words.next() {
         let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -47,8 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let requests = Arc::new(requests::all()?);
     println!("{} requests with known answers; {} threads", requests.len(), args.threads);
     // Small enough that jobs lose their pages to each other, a queue short enough to be full.
-    let engine =
-        Engine::builder("demo").cache_tokens(12 * 256).batch_max(8).queue_max(12).open()?;
+    let engine = Engine::builder("demo").cache_tokens(8 * 256).batch_max(6).queue_max(4).open()?;
     let over = Arc::new(AtomicBool::new(false));
     let mut watch = Watch::new();
     let clients: Vec<_> = (0..args.threads)

@@ -25,7 +25,6 @@ fn every_setting_reaches_the_sampler() {
         &["--mirostat", "--mirostat-tau", "0.5"],
         &["--xtc-probability", "1", "--xtc-threshold", "0.05"],
         &["--skew", "-3"],
-        &["--dry-multiplier", "50", "--dry-allowed-length", "1"],
         &["--no-repeat-ngram", "1"],
         &["--rng", "mt19937"],
         &["--bias", "271=100"],
@@ -34,6 +33,18 @@ fn every_setting_reaches_the_sampler() {
     }
     assert_eq!(ids(&["--preset", "neutral", "--top-a", "0"]), neutral);
     assert_eq!(ids(&["--bias", "271=inf"]), Value::from(vec![271; 24]));
+}
+
+#[test]
+fn dry_ends_a_repetition() {
+    let text = |more: &[&str]| {
+        let args =
+            ["run", "--raw", "red green blue red green blue red green", "--json", "--greedy"];
+        let answer = pagella(&[&args[..], &["--max-new-tokens", "8"], more].concat()).json();
+        answer["text"].as_str().unwrap().to_owned()
+    };
+    assert!(text(&[]).starts_with(" blue"), "{}", text(&[]));
+    assert!(!text(&["--dry-multiplier", "50"]).starts_with(" blue"));
 }
 
 #[test]
