@@ -65,9 +65,9 @@ pub fn ask(
     let prompt =
         |chat: &Vec<Message>| engine.complete_chat(chat.clone()).greedy().max_tokens(ANSWER_TOKENS);
     let prompts: Vec<_> = chats.iter().map(prompt).collect();
-    let mut batch = engine.batch(prompts);
+    let batch = engine.batch(prompts);
     let mut answers = vec![None; chats.len()];
-    while let Some(item) = batch.next() {
+    for item in batch {
         let record = item.record?;
         // While they write: all prompts are there, and all pages.
         if !record.token_ids.is_empty() {

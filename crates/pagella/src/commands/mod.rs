@@ -14,8 +14,8 @@ use clap::Subcommand;
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
-    Run(run::RunArgs),
-    Chat(chat::ChatArgs),
+    Run(Box<run::RunArgs>),
+    Chat(Box<chat::ChatArgs>),
     Inspect(inspect::InspectArgs),
     Ppl(ppl::PplArgs),
     Bench(bench::BenchArgs),

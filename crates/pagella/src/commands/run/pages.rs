@@ -32,9 +32,10 @@ pub struct PagesView {
     last: Option<Instant>,
 }
 
+/// From top to bottom.
 struct Screen {
-    lines: MultiProgress,
     pages: Vec<ProgressBar>,
+    legend: ProgressBar,
     counts: ProgressBar,
     jobs: Vec<ProgressBar>,
 }
@@ -91,8 +92,7 @@ impl PagesView {
     /// Takes the picture away and says what it came to.
     pub fn end(self, engine: &Engine) -> Result<()> {
         if let Some(screen) = &self.screen {
-            // A terminal that cannot be cleared keeps an old picture.
-            let _ = screen.lines.clear();
+            screen.clear();
         }
         let (pages, stats) = (engine.pages()?, engine.stats()?);
         for line in map(&pages).as_bytes().chunks(LINE_PAGES) {
@@ -118,7 +118,13 @@ impl Screen {
         legend.set_message(LEGEND);
         let counts = line();
         let jobs = (0..n_jobs.min(LINES_MAX)).map(|_| line()).collect();
-        Screen { lines, pages, counts, jobs }
+        Screen { pages, legend, counts, jobs }
+    }
+
+    fn clear(&self) {
+        let single = [&self.legend, &self.counts];
+        let lines = self.pages.iter().chain(single).chain(&self.jobs);
+        lines.for_each(ProgressBar::finish_and_clear);
     }
 
     fn draw(&self, pages: &[PageInfo], stats: &Stats, jobs: &BTreeMap<(usize, usize), JobLine>) {
