@@ -61,7 +61,8 @@ pub use pagella_engine::{
 pub use pagella_model::{LoadProgress, MemoryReport};
 pub use pagella_text::{BanPattern, BanRule, Message, Tokenizer};
 
-/// The examples of the guide are compiled and run.
+/// The examples of the guides are compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/library.md")]
-struct Guide;
+#[doc = include_str!("../../../docs/batching.md")]
+struct Guides;

@@ -87,7 +87,7 @@ pub struct MoreSampling {
     #[arg(long, value_name = "P")]
     xtc_probability: Option<f32>,
     /// From which probability a token counts as likely
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", requires = "xtc_probability")]
     xtc_threshold: Option<f32>,
     /// Bend the draw: above 0 toward unlikely tokens, below toward likely ones
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
@@ -99,16 +99,16 @@ pub struct MoreSampling {
     #[arg(long, value_name = "M")]
     dry_multiplier: Option<f32>,
     /// Factor for every further token of the repetition
-    #[arg(long, value_name = "B")]
+    #[arg(long, value_name = "B", requires = "dry_multiplier")]
     dry_base: Option<f32>,
     /// Repetitions shorter than this are free
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "dry_multiplier")]
     dry_allowed_length: Option<usize>,
     /// How far back repetitions are looked for; 0 is everything
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "dry_multiplier")]
     dry_range: Option<usize>,
     /// Longer repetitions count as this long
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "dry_multiplier")]
     dry_max_ngram: Option<usize>,
     /// No group of N tokens occurs twice; 0 is off
     #[arg(long, value_name = "N")]

@@ -36,6 +36,8 @@ fn wrong_usage_exits_with_two() {
         &["run", "a", "--bias", "5=nan"],
         &["run", "a", "--dynatemp", "2,1"],
         &["run", "a", "--mirostat-tau", "2"],
+        &["run", "a", "--dry-base", "2"],
+        &["run", "a", "--xtc-threshold", "0.1"],
         &["run", "a", "--typical", "2"],
         &["run", "a", "--rng", "dice"],
         &["bench", "demo", "--batch", "0"],

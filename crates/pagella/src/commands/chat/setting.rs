@@ -28,7 +28,7 @@ struct Setting {
     set: fn(&mut Settings, &str) -> Option<()>,
 }
 
-/// A setting that is an f32 of the sampling options.
+/// A setting that is a field of the sampling options.
 macro_rules! sampling {
     ($field:ident) => {
         Setting {
@@ -50,6 +50,20 @@ const SETTINGS: &[Setting] = &[
     sampling!(repetition_penalty),
     sampling!(frequency_penalty),
     sampling!(presence_penalty),
+    sampling!(top_a),
+    sampling!(tfs),
+    sampling!(typical),
+    sampling!(top_n_sigma),
+    sampling!(smoothing_factor),
+    sampling!(mirostat),
+    sampling!(mirostat_tau),
+    sampling!(mirostat_eta),
+    sampling!(xtc_probability),
+    sampling!(xtc_threshold),
+    sampling!(skew),
+    sampling!(dry_multiplier),
+    sampling!(dry_base),
+    sampling!(dry_allowed_length),
     Setting {
         name: "penalty_range",
         show: |s| s.sampling.penalty_range.map_or("all".into(), |range| range.to_string()),

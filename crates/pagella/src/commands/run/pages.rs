@@ -81,7 +81,7 @@ impl PagesView {
             return Ok(());
         }
         self.last = Some(Instant::now());
-        let (pages, stats) = (engine.pages()?, engine.stats()?);
+        let (pages, stats) = look(engine)?;
         match &self.screen {
             Some(screen) => screen.draw(&pages, &stats, &self.jobs),
             None => output::note(&format!("pages {}  {}", map(&pages), counts(&stats))),
@@ -94,7 +94,7 @@ impl PagesView {
         if let Some(screen) = &self.screen {
             screen.clear();
         }
-        let (pages, stats) = (engine.pages()?, engine.stats()?);
+        let (pages, stats) = look(engine)?;
         for line in map(&pages).as_bytes().chunks(LINE_PAGES) {
             output::note(&format!("  {}", String::from_utf8_lossy(line)));
         }
@@ -153,6 +153,11 @@ impl JobLine {
             self.tail.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         format!("{stage:17} {:5} tokens  {tail}", self.n_tokens)
     }
+}
+
+/// Pages and counts of the same moment.
+fn look(engine: &Engine) -> Result<(Vec<PageInfo>, Stats)> {
+    Ok(engine.worker().call(|generator| (generator.pages().describe(), generator.stats()))?)
 }
 
 /// One character per page.
