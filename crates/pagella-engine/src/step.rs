@@ -37,7 +37,9 @@ impl Generator {
         let mut records = Vec::new();
         let mut trace = StepTrace::begin(self.counters.steps());
         self.expire(&mut records);
-        admit(&mut self.queue, &mut self.active, &mut self.table, &self.options, &mut records);
+        let Generator { queue, active, table, options, .. } = self;
+        let cached = admit(queue, active, table, options, &mut records);
+        self.counters.note_cached(cached);
         let preempted = make_room(&mut self.active, &mut self.queue, &mut self.table);
         self.counters.note_preemptions(preempted);
         match self.plan(&mut records) {

@@ -106,7 +106,10 @@ impl Generator {
                 self.forward.write_page(page, bytes)?;
                 restored += 1;
             }
-            if let Some(key) = PageKey::below(parent, ids).filter(|_| ids.len() == PAGE_TOKENS) {
+            // Only the last page can be partial.
+            if ids.len() == PAGE_TOKENS
+                && let Some(key) = PageKey::below(parent, ids)
+            {
                 parent = Parent::Page(key);
             }
         }

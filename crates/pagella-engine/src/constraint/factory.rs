@@ -7,6 +7,7 @@ use llguidance::regex_to_lark;
 use pagella_text::Tokenizer;
 use serde_json::{Value, json};
 
+use super::digits::DigitLimit;
 use super::all::AllConstraint;
 use super::compiler::{Compiler, Refusal};
 use super::error::short_reason;
@@ -91,7 +92,13 @@ impl ConstraintFactory {
         };
         let compiled = self.inner.compiler.compile(grammar, what);
         let matcher = compiled.map_err(|refusal| explain(refusal, spec))?;
-        Ok(Box::new(GrammarConstraint::new(matcher, vocab.clone(), what)))
+        let grammar = Box::new(GrammarConstraint::new(matcher, vocab.clone(), what));
+        Ok(match spec {
+            ConstraintSpec::JsonSchema(_) | ConstraintSpec::JsonObject => {
+                Box::new(DigitLimit::new(vocab.clone(), grammar))
+            }
+            _ => grammar,
+        })
     }
 }
 

@@ -16,6 +16,7 @@
 
 mod all;
 mod compiler;
+mod digits;
 mod error;
 mod factory;
 mod gbnf;

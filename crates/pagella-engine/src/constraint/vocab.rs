@@ -17,6 +17,8 @@ struct Inner {
     size: usize,
     text_ids: Bitmask,
     end_ids: Vec<u32>,
+    /// Ids whose text begins with digits, and with how many.
+    leading_digits: Vec<(u32, usize)>,
 }
 
 impl Vocab {
@@ -33,8 +35,19 @@ impl Vocab {
                 text_ids.allow(id);
             }
         }
+        let digits_of = |id: u32| {
+            let bytes = tokenizer.token_bytes(id).iter();
+            (id, bytes.take_while(|byte| byte.is_ascii_digit()).count())
+        };
+        let leading_digits =
+            text_ids.ids().map(digits_of).filter(|&(_, digits)| digits > 0).collect();
         let tokenizer = tokenizer.clone();
-        Self { inner: Arc::new(Inner { tokenizer, size, text_ids, end_ids }) }
+        Self { inner: Arc::new(Inner { tokenizer, size, text_ids, end_ids, leading_digits }) }
+    }
+
+    /// Ids whose text begins with digits, and with how many.
+    pub fn leading_digits(&self) -> &[(u32, usize)] {
+        &self.inner.leading_digits
     }
 
     pub fn tokenizer(&self) -> &Tokenizer {

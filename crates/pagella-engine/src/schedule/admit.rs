@@ -1,22 +1,26 @@
 //! Starting jobs: as many as the batch and the cache have room for.
 
+use pagella_backend::PAGE_TOKENS;
+
 use crate::job::{Job, JobState, Record, Sequence, Stage};
 use crate::pages::{PageTable, SequenceNeed};
 use crate::schedule::queue::{Queue, blocks};
 use crate::schedule::{GeneratorOptions, Reserve};
 
-/// Moves jobs from the queue to the active ones and says so.
+/// Moves jobs from the queue to the active ones and says so. Returns the tokens they found in the
+/// cache.
 pub(crate) fn admit(
     queue: &mut Queue,
     active: &mut Vec<Job>,
     table: &mut PageTable,
     options: &GeneratorOptions,
     records: &mut Vec<Record>,
-) {
+) -> usize {
+    let mut cached_tokens = 0;
     let mut rows: usize = active.iter().map(|job| job.sequences.len()).sum();
     for serial in queue.order() {
         if rows >= options.batch_max {
-            return;
+            break;
         }
         let Some(job) = queue.get(serial) else { continue };
         if waits_for_leader(job, queue, active) {
@@ -27,19 +31,19 @@ pub(crate) fn admit(
             && table.need(&needs) <= table.n_unreferenced();
         if !fits {
             if blocks(job) {
-                return;
+                break;
             }
             continue;
         }
         // Someone who is passed over here may be passed over no more.
         let overtaken = |other: &Job| other.serial < serial && other.leader.is_none() && blocks(other);
         if queue.jobs().iter().any(overtaken) && !blocks(job) {
-            return;
+            break;
         }
-        let Some(pages) = table.open(&needs) else { return };
+        let Some(pages) = table.open(&needs) else { break };
         drop(needs);
-        let Some(mut job) = queue.take(serial) else { return };
-        start(&mut job, pages, table);
+        let Some(mut job) = queue.take(serial) else { break };
+        cached_tokens += start(&mut job, pages, table);
         if job.preemptions == 0 {
             queue.note_start(serial);
             let position = Some(job.queue_position);
@@ -48,6 +52,7 @@ pub(crate) fn admit(
         rows += job.sequences.len();
         active.push(job);
     }
+    cached_tokens
 }
 
 /// Pages of every sequence of a job.
@@ -68,16 +73,18 @@ fn needs(job: &Job, reserve: Reserve) -> Vec<SequenceNeed<'_>> {
     needs.collect()
 }
 
-fn start(job: &mut Job, pages: Vec<Vec<u32>>, table: &PageTable) {
+/// Hands the job its pages. Returns the tokens found in them.
+fn start(job: &mut Job, pages: Vec<Vec<u32>>, table: &PageTable) -> usize {
     let mut cached = 0;
     for (sequence, pages) in job.sequences.iter_mut().zip(pages) {
         cached += sequence.open(pages, table);
     }
     if job.preemptions == 0 {
         job.cached_pages += cached;
-        job.cached_tokens += cached * pagella_backend::PAGE_TOKENS;
+        job.cached_tokens += cached * PAGE_TOKENS;
     }
     job.state = if job.is_ready() { JobState::Decode } else { JobState::Prefill };
+    cached * PAGE_TOKENS
 }
 
 /// Whether the prompt this job shares is still being computed by the one that came first.

@@ -8,7 +8,7 @@ use pagella_arch::{SpecOptions, load_spec};
 use pagella_backend::KvFormat;
 use pagella_cpu::{CpuBackend, CpuOptions};
 use pagella_engine::{Completion, Generator, GeneratorOptions, ModelWithCache};
-use pagella_model::{LoadOptions, Model};
+use pagella_model::{LoadOptions, LoadProgress, Model};
 use pagella_text::Tokenizer;
 
 pub fn demo_dir() -> PathBuf {
@@ -29,8 +29,8 @@ pub fn generator(
     let spec = load_spec(&demo_dir(), &SpecOptions::default()).unwrap();
     let backend = CpuBackend::new(CpuOptions::default()).unwrap();
     let load = LoadOptions { step_tokens_max };
-    let progress = &mut |_: &_| ControlFlow::Continue(());
-    let model = Model::load(&demo_dir(), spec, backend, &load, progress).unwrap();
+    let mut progress = |_: &LoadProgress<'_>| ControlFlow::Continue(());
+    let model = Model::load(&demo_dir(), spec, backend, &load, &mut progress).unwrap();
     let forward = ModelWithCache::new(model, format, cache_tokens).unwrap();
     Generator::new(Box::new(forward), tokenizer(), options).unwrap()
 }
