@@ -64,7 +64,9 @@ pub enum EngineError {
         sum: f32,
     },
     /// A guidance scale for something other than a pair of prompts.
-    #[error("cfg_scale mixes two prompts and the job has {prompts}: give a positive and a negative prompt")]
+    #[error(
+        "cfg_scale mixes two prompts and the job has {prompts}: give a positive and a negative prompt"
+    )]
     GuidanceWithoutPair {
         /// Prompts of the job.
         prompts: usize,

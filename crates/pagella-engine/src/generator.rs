@@ -244,14 +244,17 @@ impl Generator {
     pub fn stats(&self) -> Stats {
         let in_state = |state| self.active.iter().filter(|job| job.state == state).count();
         let preempted = |job: &&Job| job.state == JobState::Preempted;
-        self.counters.stats(crate::stats::QueueStats {
-            pending: self.queue.len(),
-            active: self.active.len(),
-            decoding: in_state(JobState::Decode),
-            prefilling: in_state(JobState::Prefill),
-            preempted: self.queue.jobs().iter().filter(preempted).count(),
-            resting: self.resting.len(),
-        }, self.table.counts())
+        self.counters.stats(
+            crate::stats::QueueStats {
+                pending: self.queue.len(),
+                active: self.active.len(),
+                decoding: in_state(JobState::Decode),
+                prefilling: in_state(JobState::Prefill),
+                preempted: self.queue.jobs().iter().filter(preempted).count(),
+                resting: self.resting.len(),
+            },
+            self.table.counts(),
+        )
     }
 
     /// Checks what must always hold between pages and jobs.

@@ -230,7 +230,9 @@ impl Forward for StandIn {
                     continue;
                 }
                 match self.scripted(at) {
-                    Some(id) => logits.extend((0..VOCAB).map(|i| f32::from(u8::from(i == id as usize)))),
+                    Some(id) => {
+                        logits.extend((0..VOCAB).map(|i| f32::from(u8::from(i == id as usize))))
+                    }
                     None => logits.extend(logits_of(sum)),
                 }
             }

@@ -211,7 +211,8 @@ impl StepTrace {
     pub(crate) fn masks(&mut self, spans: impl Iterator<Item = (Instant, Instant)>) {
         for (started, ended) in spans {
             self.mask = self.mask.max(ended - started);
-            self.mask_wait = self.mask_wait.max(ended.saturating_duration_since(self.forward_ended));
+            self.mask_wait =
+                self.mask_wait.max(ended.saturating_duration_since(self.forward_ended));
         }
     }
 

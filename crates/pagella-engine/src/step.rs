@@ -9,12 +9,12 @@ use std::time::Instant;
 use pagella_text::Tokenizer;
 use rayon::prelude::*;
 
+use crate::EngineError;
 use crate::generator::Generator;
 use crate::job::{Ending, EosReason, Job, JobState, Record, Stage, Turn};
 use crate::sample::{Scratch, mix};
 use crate::schedule::{Planned, Planner, admit, make_room};
 use crate::stats::StepTrace;
-use crate::EngineError;
 
 /// A row on its way through the sampler, kept between steps.
 #[derive(Default)]

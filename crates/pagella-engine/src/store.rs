@@ -91,7 +91,8 @@ impl Generator {
         model: &str,
         salt: Option<&str>,
     ) -> Result<(Stored, Vec<u32>), EngineError> {
-        let file = File::open(path).map_err(|error| saved(path, format!("cannot be opened: {error}")))?;
+        let file =
+            File::open(path).map_err(|error| saved(path, format!("cannot be opened: {error}")))?;
         let length = file.metadata().map_or(0, |metadata| metadata.len());
         let mut input = BufReader::new(file);
         let (header, sum) = self.read_header(&mut input, path, length)?;
@@ -141,7 +142,8 @@ impl Generator {
         path: &Path,
         length: u64,
     ) -> Result<(Header, Checksum), EngineError> {
-        let damaged = || saved(path, "is not a saved sequence, or it is damaged: save it again".to_owned());
+        let damaged =
+            || saved(path, "is not a saved sequence, or it is damaged: save it again".to_owned());
         let mut sum = Checksum::new();
         let mut start = [0u8; 16];
         input.read_exact(&mut start).map_err(|_| damaged())?;
@@ -175,7 +177,9 @@ impl Generator {
             Some("was saved with other weights: use it with the model it came from".to_owned())
         } else if header.cache != format || header.page_bytes != self.forward.page_bytes() {
             let theirs = &header.cache;
-            Some(format!("holds a {theirs} cache and this one is {format}: open the model with that"))
+            Some(format!(
+                "holds a {theirs} cache and this one is {format}: open the model with that"
+            ))
         } else if header.salt.as_deref() != salt {
             Some("was saved under another cache salt: give the same one".to_owned())
         } else if header.ids.iter().any(|&id| id as usize >= self.facts.vocab) {

@@ -189,7 +189,8 @@ fn drain(generator: &mut Generator, served: &mut Served, commands: &Receiver<Com
                 Err(TryRecvError::Disconnected) => return false,
             }
         } else {
-            let left = generator.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
+            let left =
+                generator.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
             let received = match left {
                 Some(left) => commands.recv_timeout(left),
                 None => commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -222,4 +223,3 @@ fn obey(command: Command, generator: &mut Generator, served: &mut Served) {
         Command::Call(work) => work(generator),
     }
 }
-

@@ -7,9 +7,9 @@ use llguidance::regex_to_lark;
 use pagella_text::Tokenizer;
 use serde_json::{Value, json};
 
-use super::digits::DigitLimit;
 use super::all::AllConstraint;
 use super::compiler::{Compiler, Refusal};
+use super::digits::DigitLimit;
 use super::error::short_reason;
 use super::grammar::GrammarConstraint;
 use super::lazy::LazyConstraint;

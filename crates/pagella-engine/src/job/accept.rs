@@ -38,7 +38,12 @@ enum Judged {
 
 impl Job {
     /// Chooses the next id from `logits`, which is changed. Shape `[vocab]`.
-    pub fn turn(&mut self, logits: &mut Vec<f32>, tokenizer: &Tokenizer, scratch: &mut Scratch) -> Turn {
+    pub fn turn(
+        &mut self,
+        logits: &mut Vec<f32>,
+        tokenizer: &Tokenizer,
+        scratch: &mut Scratch,
+    ) -> Turn {
         self.clock.first_logits.get_or_insert_with(Instant::now);
         let mut record = self.record();
         let ending = loop {
@@ -46,7 +51,7 @@ impl Job {
                 Ok(chosen) => chosen,
                 Err(ending) => {
                     record.add(self.text.release_all(), &self.spec);
-                    break Some(ending);
+                    break Some(*ending);
                 }
             };
             self.clock.first_token.get_or_insert_with(Instant::now);
@@ -76,19 +81,21 @@ impl Job {
         logits: &mut Vec<f32>,
         scratch: &mut Scratch,
         record: &mut Record,
-    ) -> Result<Accepted, Ending> {
+    ) -> Result<Accepted, Box<Ending>> {
         loop {
             if self.ends_here_by_preference()? {
-                return Err(Ending::of(EosReason::EndFilter));
+                return Err(Ending::of(EosReason::EndFilter).into());
             }
             let raw = self.keeps_raw().then(|| logits.clone());
             let choice = match self.pick(logits, scratch) {
                 Ok(choice) if choice.denied_share <= DENIED_SHARE_MAX => choice,
                 Ok(choice) if self.points.denied(self.len()).is_empty() => choice,
                 Err(error) if self.points.denied(self.len()).is_empty() => {
-                    return Err(self.no_choice(error));
+                    return Err(self.no_choice(error).into());
                 }
-                Err(error @ SampleError::NotANumber { .. }) => return Err(self.no_choice(error)),
+                Err(error @ SampleError::NotANumber { .. }) => {
+                    return Err(self.no_choice(error).into());
+                }
                 // Nothing but banned strings can follow here.
                 _ => {
                     let raw = raw.unwrap_or_default();
@@ -110,14 +117,14 @@ impl Job {
     }
 
     /// Whether the constraint may end and the job prefers that.
-    fn ends_here_by_preference(&mut self) -> Result<bool, Ending> {
+    fn ends_here_by_preference(&mut self) -> Result<bool, Box<Ending>> {
         let Some(slot) = &mut self.constraint else { return Ok(false) };
         if slot.verdict.is_none() {
             slot.verdict = Some(slot.constraint.mask(&mut slot.mask));
         }
         match &slot.verdict {
             Some(Ok(verdict)) => Ok(self.spec.prefer_end && verdict.can_end && self.new_tokens > 0),
-            Some(Err(error)) => Err(Ending::failed(EngineError::Constraint(error.clone()))),
+            Some(Err(error)) => Err(Ending::failed(EngineError::Constraint(error.clone())).into()),
             None => Ok(false),
         }
     }
@@ -306,7 +313,11 @@ impl Job {
 
     /// Every id worth choosing here leads to a banned string: another one is chosen before it, or the
     /// job ends, or it takes what it gets.
-    fn leave_position(&mut self, raw: Vec<f32>, record: &mut Record) -> Result<Vec<f32>, Ending> {
+    fn leave_position(
+        &mut self,
+        raw: Vec<f32>,
+        record: &mut Record,
+    ) -> Result<Vec<f32>, Box<Ending>> {
         let here = self.text.accepted().len();
         if let Some(before) = here.checked_sub(1)
             && let Some(logits) = self.go_back(before, record)
@@ -314,7 +325,7 @@ impl Job {
             return Ok(logits);
         }
         match self.spec.ban_exhausted {
-            BanExhausted::End => Err(Ending::of(EosReason::BanExhausted)),
+            BanExhausted::End => Err(Ending::of(EosReason::BanExhausted).into()),
             BanExhausted::Accept => {
                 self.tolerated.push(here);
                 self.points.allow_all(self.len());

@@ -64,7 +64,11 @@ impl Record {
 impl Job {
     /// An empty record of this job.
     pub fn record(&self) -> Record {
-        Record { serial: self.serial, identifier: self.spec.identifier.clone(), ..Record::default() }
+        Record {
+            serial: self.serial,
+            identifier: self.spec.identifier.clone(),
+            ..Record::default()
+        }
     }
 
     /// The last record of a job that is stopped from outside. What was held stays held.

@@ -18,10 +18,13 @@ pub struct JobView<'a> {
     pub prompt_tokens: usize,
 }
 
+type LogitsFn = dyn Fn(&mut [f32], JobView<'_>) + Send + Sync;
+type SampleFn = dyn Fn(&mut Choice, JobView<'_>) + Send + Sync;
+
 /// Changes a row of logits before any sampling step. Shape `[vocab]`.
 #[derive(Clone)]
-pub struct LogitsHook(pub Arc<dyn Fn(&mut [f32], JobView<'_>) + Send + Sync>);
+pub struct LogitsHook(pub Arc<LogitsFn>);
 
 /// Sees a choice and may replace its id.
 #[derive(Clone)]
-pub struct SampleHook(pub Arc<dyn Fn(&mut Choice, JobView<'_>) + Send + Sync>);
+pub struct SampleHook(pub Arc<SampleFn>);

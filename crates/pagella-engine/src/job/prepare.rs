@@ -13,7 +13,9 @@ use crate::constraint::{Bitmask, Constraint, HealingConstraint};
 use crate::job::rewind::RestorePoints;
 use crate::job::state::{ConstraintSlot, JobClock};
 use crate::job::text::TextState;
-use crate::job::{EosReason, Healing, Job, JobSpec, JobState, LengthPolicy, Sequence, WeightedPrompt};
+use crate::job::{
+    EosReason, Healing, Job, JobSpec, JobState, LengthPolicy, Sequence, WeightedPrompt,
+};
 use crate::pages::Namespace;
 use crate::sample::{Sampler, SamplerState, VocabSets};
 
@@ -111,8 +113,7 @@ fn check_prompts(spec: &mut JobSpec, facts: &Facts) -> Result<(), EngineError> {
         (None, _) => {}
     }
     let sum: f32 = spec.prompts.iter().map(|prompt| prompt.weight).sum();
-    // Written so that NaN is refused too.
-    if !((sum - 1.0).abs() <= WEIGHT_SUM_SLACK) {
+    if sum.is_nan() || (sum - 1.0).abs() > WEIGHT_SUM_SLACK {
         return Err(EngineError::PromptWeights { sum });
     }
     Ok(())
@@ -133,7 +134,10 @@ fn heal(
         Healing::Ids(n) => {
             let keep = prompt.ids.len().saturating_sub(n).max(1);
             let removed = &prompt.ids[keep..];
-            (keep, removed.iter().flat_map(|&id| facts.tokenizer.token_bytes(id)).copied().collect())
+            (
+                keep,
+                removed.iter().flat_map(|&id| facts.tokenizer.token_bytes(id)).copied().collect(),
+            )
         }
     };
     let cuts: Vec<(usize, Vec<u8>)> = spec.prompts.iter().map(cut).collect();

@@ -149,7 +149,10 @@ impl Sequence {
                 _ => self.keys.get(idx - 1).map_or(Parent::Detached, |&key| Parent::Page(key)),
             };
             if table.parent(page) != expected {
-                return Err(format!("page {page} has parent {:?}, not {expected:?}", table.parent(page)));
+                return Err(format!(
+                    "page {page} has parent {:?}, not {expected:?}",
+                    table.parent(page)
+                ));
             }
         }
         Ok(())

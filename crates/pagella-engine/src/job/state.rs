@@ -106,11 +106,7 @@ impl JobClock {
 impl Job {
     /// What hooks may see.
     pub fn view(&self) -> JobView<'_> {
-        JobView {
-            serial: self.serial,
-            ids: &self.sequences[0].ids,
-            prompt_tokens: self.prompt_len,
-        }
+        JobView { serial: self.serial, ids: &self.sequences[0].ids, prompt_tokens: self.prompt_len }
     }
 
     /// All sequences have everything but their newest id in the cache.

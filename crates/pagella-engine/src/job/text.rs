@@ -44,9 +44,14 @@ pub(crate) struct TextState {
 pub(crate) enum Found {
     Nothing,
     /// A stop string: its index and where it begins.
-    Stop { index: usize, cut: usize },
+    Stop {
+        index: usize,
+        cut: usize,
+    },
     /// A banned string, which begins in the accepted id with this index.
-    Ban { accepted: usize },
+    Ban {
+        accepted: usize,
+    },
 }
 
 /// What [`TextState::rewind`] needs besides the lengths.
@@ -146,11 +151,7 @@ impl TextState {
         self.judge(stop, ban)
     }
 
-    fn judge(
-        &mut self,
-        stop: StopStep,
-        ban: Option<BanStep>,
-    ) -> Found {
+    fn judge(&mut self, stop: StopStep, ban: Option<BanStep>) -> Found {
         let ban = ban.and_then(|step| {
             self.ban_pending = step.pending_bytes;
             step.matched

@@ -36,7 +36,8 @@ pub(crate) fn admit(
             continue;
         }
         // Someone who is passed over here may be passed over no more.
-        let overtaken = |other: &Job| other.serial < serial && other.leader.is_none() && blocks(other);
+        let overtaken =
+            |other: &Job| other.serial < serial && other.leader.is_none() && blocks(other);
         if queue.jobs().iter().any(overtaken) && !blocks(job) {
             break;
         }
@@ -47,7 +48,11 @@ pub(crate) fn admit(
         if job.preemptions == 0 {
             queue.note_start(serial);
             let position = Some(job.queue_position);
-            records.push(Record { stage: Stage::Started, queue_position: position, ..job.record() });
+            records.push(Record {
+                stage: Stage::Started,
+                queue_position: position,
+                ..job.record()
+            });
         }
         rows += job.sequences.len();
         active.push(job);

@@ -147,7 +147,7 @@ impl<'a> Planner<'a> {
         let mut gained = sequence.skip_filled(self.table);
         let last = sequence.ids.len() - 1;
         let start = sequence.kv;
-        if start % PAGE_TOKENS != 0 || start >= last {
+        if !start.is_multiple_of(PAGE_TOKENS) || start >= last {
             return Ok(gained);
         }
         let Some(&own) = sequence.pages.get(start / PAGE_TOKENS) else { return Ok(gained) };

@@ -11,8 +11,7 @@ use crate::{
 };
 
 fn constraint(spec: &ConstraintSpec) -> Option<BoxedConstraint> {
-    let factory =
-        ConstraintFactory::new(&tokenizer(), VOCAB, ConstraintLimits::default()).unwrap();
+    let factory = ConstraintFactory::new(&tokenizer(), VOCAB, ConstraintLimits::default()).unwrap();
     Some(BoxedConstraint(factory.compile(spec).unwrap()))
 }
 
@@ -28,7 +27,10 @@ fn g1_a_job_longer_than_the_context_is_refused_or_clamped_as_it_wants() {
     let cut = generator.enqueue(JobSpec { length_policy: cut, ..job(&ids(400, 1), 100) }).unwrap();
     assert!(generator.enqueue(job(&ids(300, 1), 1)).is_err());
     let done = run(&mut generator);
-    assert_eq!((done[&clamped].new_tokens, done[&clamped].eos_reason), (10, EosReason::LengthLimit));
+    assert_eq!(
+        (done[&clamped].new_tokens, done[&clamped].eos_reason),
+        (10, EosReason::LengthLimit)
+    );
     assert_eq!(done[&cut].token_ids, greedy_ids(&ids(400, 1)[200..], 100));
 }
 
@@ -58,7 +60,11 @@ fn g7_a_page_of_unknown_origin_is_never_taken_for_a_first_page() {
         for cut in [0, 1, 255, 256, 257] {
             let begins = &tail[cut..(cut + 40).min(tail.len())];
             let serial = generator.enqueue(job(begins, 20)).unwrap();
-            assert_eq!(run(&mut generator)[&serial].token_ids, greedy_ids(begins, 20), "{length} {cut}");
+            assert_eq!(
+                run(&mut generator)[&serial].token_ids,
+                greedy_ids(begins, 20),
+                "{length} {cut}"
+            );
         }
     }
 }
@@ -132,8 +138,8 @@ fn g13_a_job_may_be_overtaken_without_limit() {
         small(&mut generator, seed);
     }
     let all = records(&mut generator);
-    let starts = all.iter().filter(|r| r.stage == Stage::Started).map(|r| r.serial);
-    assert_eq!(starts.last(), Some(big));
+    let mut starts = all.iter().filter(|r| r.stage == Stage::Started).map(|r| r.serial);
+    assert_eq!(starts.next_back(), Some(big));
 }
 
 #[test]

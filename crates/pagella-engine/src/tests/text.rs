@@ -28,7 +28,9 @@ fn the_text_ends_before_the_first_completed_stop_string_however_tokens_are_cut()
         let ids: Vec<u32> = (0..40).map(|_| dice.pick(&[0, 1, 2, 52, 53, 54, 55, 56])).collect();
         let text = tokenizer().decode(&ids, SpecialTokens::Hide);
         let stops: Vec<String> = (0..1 + dice.below(4))
-            .map(|_| (0..1 + dice.below(3)).map(|_| dice.pick(&['a', 'b', 'c', 'E', 'N', '€'])).collect())
+            .map(|_| {
+                (0..1 + dice.below(3)).map(|_| dice.pick(&['a', 'b', 'c', 'E', 'N', '€'])).collect()
+            })
             .collect();
         let spec = JobSpec { stop_strings: stops.clone(), ..job(&[9], ids.len()) };
         let done = scripted(&ids, spec);
@@ -117,8 +119,9 @@ fn hooks_see_the_job_and_decide() {
     })));
     let spec = JobSpec { logits_hook, ..job(&[9], 3) };
     assert_eq!(solo(spec).token_ids, [1, 2, 0]);
-    let sample_hook =
-        Some(SampleHook(std::sync::Arc::new(|choice, _| choice.id = if choice.id == 7 { 7 } else { 8 })));
+    let sample_hook = Some(SampleHook(std::sync::Arc::new(|choice, _| {
+        choice.id = if choice.id == 7 { 7 } else { 8 }
+    })));
     assert_eq!(solo(JobSpec { sample_hook, ..job(&[9], 3) }).token_ids, [8, 8, 8]);
 }
 

@@ -110,11 +110,13 @@ fn batched_jobs_equal_their_solo_runs_with_every_cache_format() {
 
 #[test]
 fn text_is_the_same_in_batches_of_any_size() {
-    let prompts: Vec<Vec<u32>> = ["What is", "The map() method", "A string", "Objects", "Why", "1 +"]
-        .iter()
-        .map(|text| tokenizer().encode_text(text).unwrap())
-        .collect();
-    let job = |prompt: &Vec<u32>| JobSpec { max_new_tokens: Some(24), ..JobSpec::new(prompt.clone()) };
+    let prompts: Vec<Vec<u32>> =
+        ["What is", "The map() method", "A string", "Objects", "Why", "1 +"]
+            .iter()
+            .map(|text| tokenizer().encode_text(text).unwrap())
+            .collect();
+    let job =
+        |prompt: &Vec<u32>| JobSpec { max_new_tokens: Some(24), ..JobSpec::new(prompt.clone()) };
     let mut alone = generator(KvFormat::F16, 8192, 256, GeneratorOptions::default());
     let solo: Vec<Vec<u32>> = prompts
         .iter()
@@ -126,9 +128,8 @@ fn text_is_the_same_in_batches_of_any_size() {
     for batch_max in [2, 7, 32] {
         let options = GeneratorOptions { batch_max, ..GeneratorOptions::default() };
         let mut batch = generator(KvFormat::F16, 16 * 1024, 256, options);
-        let serials: Vec<u64> = (0..32)
-            .map(|idx| batch.enqueue(job(&prompts[idx % prompts.len()])).unwrap())
-            .collect();
+        let serials: Vec<u64> =
+            (0..32).map(|idx| batch.enqueue(job(&prompts[idx % prompts.len()])).unwrap()).collect();
         let done = run(&mut batch);
         for (idx, serial) in serials.iter().enumerate() {
             assert_eq!(done[serial].token_ids, solo[idx % solo.len()], "{batch_max} {idx}");

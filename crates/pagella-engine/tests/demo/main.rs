@@ -1,6 +1,8 @@
 //! The generator over the bundled demo model on the CPU: the same promises as on the checksum model,
 //! with real logits, real text and every cache format.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // Support code of tests.
+
 mod invariance;
 mod schema;
 #[path = "../support/schemas.rs"]

@@ -42,8 +42,9 @@ fn spec(factory: &ConstraintFactory, schema: &Value, seed: u64) -> JobSpec {
 }
 
 fn assert_valid(schema: &Value, done: &Completion) {
-    let parsed: Value = serde_json::from_str(&done.text)
-        .unwrap_or_else(|error| panic!("{error} ({}): {:?} for {schema}", done.eos_reason.name(), done.text));
+    let parsed: Value = serde_json::from_str(&done.text).unwrap_or_else(|error| {
+        panic!("{error} ({}): {:?} for {schema}", done.eos_reason.name(), done.text)
+    });
     validate(schema, &parsed).unwrap_or_else(|problem| panic!("{problem}: {parsed} for {schema}"));
 }
 
