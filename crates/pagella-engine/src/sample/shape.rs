@@ -67,7 +67,7 @@ impl Shape {
         }
     }
 
-    /// Weights of a row relative to its maximum, in f32; see [`exp`]. `out` has the row's length.
+    /// Weights of a row relative to its maximum, in f32; see `exp`. `out` has the row's length.
     pub fn weights(self, logits: &[f32], max: f32, out: &mut [f32]) {
         match self {
             Shape::Linear { scale } => {
