@@ -43,8 +43,8 @@ fn dry_ends_a_repetition() {
         let answer = pagella(&[&args[..], &["--max-new-tokens", "8"], more].concat()).json();
         answer["text"].as_str().unwrap().to_owned()
     };
-    assert!(text(&[]).starts_with(" blue"), "{}", text(&[]));
-    assert!(!text(&["--dry-multiplier", "50"]).starts_with(" blue"));
+    assert!(text(&[]).starts_with(" bold"), "{}", text(&[]));
+    assert!(!text(&["--dry-multiplier", "50"]).starts_with(" bold"));
 }
 
 #[test]
