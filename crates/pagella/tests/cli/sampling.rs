@@ -38,8 +38,8 @@ fn every_setting_reaches_the_sampler() {
 #[test]
 fn dry_ends_a_repetition() {
     let text = |more: &[&str]| {
-        let args =
-            ["run", "--raw", "red green blue red green blue red green", "--json", "--greedy"];
+        let repeats = "p {\n  font-weight: bold;\n  font-weight: bold;\n  font-weight:";
+        let args = ["run", "--raw", repeats, "--json", "--greedy"];
         let answer = pagella(&[&args[..], &["--max-new-tokens", "8"], more].concat()).json();
         answer["text"].as_str().unwrap().to_owned()
     };
