@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_core::Stream;
-use pagella_engine::{Completion, EngineError, JobStream, Record};
+use pagella_engine::{Completion, EngineError, JobStream, Record, Stage};
 
 use crate::{Complete, Error};
 use ready::Ready;
@@ -44,6 +44,8 @@ pub struct Batch<'p> {
     /// Prompts that were refused, not yet told.
     refused: VecDeque<BatchItem>,
     ready: Arc<Ready>,
+    /// The engine's queue was full, and none of our jobs has left it since.
+    full: bool,
     stopped: bool,
 }
 
@@ -63,6 +65,7 @@ impl<'p> Batch<'p> {
             n_jobs: 0,
             refused: VecDeque::new(),
             ready: Arc::default(),
+            full: false,
             stopped: false,
         }
     }
@@ -123,14 +126,15 @@ impl<'p> Batch<'p> {
 
     /// Hands over as many prompts as the engine may have.
     fn fill(&mut self) {
-        while !self.stopped && self.jobs.len() < JOBS_MAX {
+        while !self.stopped && !self.full && self.jobs.len() < JOBS_MAX {
             let Some(complete) = self.prompts.peek() else { return };
             match complete.clone().stream_all() {
                 Ok(streams) => self.add(streams),
-                // Others fill the queue; there will be room when a job of ours has ended.
+                // There will be room when a job of ours has started or ended.
                 Err(Error::Engine(error))
                     if matches!(*error, EngineError::Busy { .. }) && !self.jobs.is_empty() =>
                 {
+                    self.full = true;
                     return;
                 }
                 Err(error) => {
@@ -162,9 +166,14 @@ impl<'p> Batch<'p> {
         let polled = Pin::new(&mut job.stream).poll_next(&mut Context::from_waker(&waker));
         let Poll::Ready(record) = polled else { return None };
         let (prompt, completion) = (job.prompt, job.completion);
-        match &record {
-            Some(Ok(record)) if !record.is_last() => self.ready.add(key),
-            _ => drop(self.jobs.remove(&key)),
+        let goes_on = matches!(&record, Some(Ok(record)) if !record.is_last());
+        let starts = matches!(&record, Some(Ok(record)) if record.stage == Stage::Started);
+        if starts || !goes_on {
+            self.full = false;
+        }
+        match goes_on {
+            true => self.ready.add(key),
+            false => drop(self.jobs.remove(&key)),
         }
         let record = record?.map_err(Error::from);
         Some(BatchItem { prompt, completion, record })
