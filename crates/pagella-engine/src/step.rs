@@ -183,11 +183,11 @@ impl Generator {
             })
             .collect();
         let run = |task: &mut Task<'_>| task.run(&facts.tokenizer);
-        match host.get() {
-            Ok(pool) if n >= options.parallel_rows_min => {
-                pool.install(|| tasks.par_iter_mut().for_each(run));
-            }
-            _ => tasks.iter_mut().for_each(run),
+        let spread = n >= options.parallel_rows_min.max(2);
+        match spread.then(|| host.get()) {
+            Some(Ok(pool)) => pool.install(|| tasks.par_iter_mut().for_each(run)),
+            // Without threads it takes longer, no more.
+            Some(Err(_)) | None => tasks.iter_mut().for_each(run),
         }
         let mut endings = Vec::new();
         for Task { job, turn, .. } in tasks {

@@ -220,6 +220,11 @@ fn obey(command: Command, generator: &mut Generator, served: &mut Served) {
             }
         }
         Command::Wake(serial) => generator.set_resting(serial, false),
-        Command::Call(work) => work(generator),
+        Command::Call(work) => {
+            if catch_unwind(AssertUnwindSafe(|| work(generator))).is_err() {
+                let records = generator.recover();
+                records.into_iter().for_each(|record| served.deliver(record, generator));
+            }
+        }
     }
 }

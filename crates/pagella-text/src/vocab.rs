@@ -17,6 +17,8 @@ use crate::source::{ByteRule, Parts};
 pub struct TokenFlags {
     /// A control token: never the result of plain text.
     pub special: bool,
+    /// Added to the vocabulary of the model after training, special or not.
+    pub added: bool,
     /// Stands for one byte that has no piece of its own (`<0xHH>`).
     pub byte_fallback: bool,
     /// The bytes are not valid UTF-8 by themselves.
@@ -93,6 +95,7 @@ impl Vocab {
         let added: HashMap<u32, bool> = parts.added.iter().map(|t| (t.id, t.special)).collect();
         for (id, piece) in (0u32..).zip(&self.pieces) {
             let flags = &mut self.flags[id as usize];
+            flags.added = added.contains_key(&id);
             let bytes = match added.get(&id) {
                 Some(true) => piece.as_bytes().to_vec(),
                 Some(false) => replaced(piece, &parts.bytes).into_bytes(),

@@ -14,7 +14,7 @@ use crate::job::record::{Record, TokenLogprobs};
 use crate::job::rewind::RestorePoint;
 use crate::job::state::Job;
 use crate::job::text::{Accepted, Found, Released};
-use crate::job::{BanExhausted, ConstraintSlot, EosReason};
+use crate::job::{BanExhausted, ConstraintSlot, EosReason, JobSpec};
 use crate::sample::{Choice, Row, SampleError, Scratch, raw_logprobs};
 
 /// Denied ids that take more than this share leave nothing worth choosing.
@@ -103,7 +103,8 @@ impl Job {
                     continue;
                 }
             };
-            return Ok(self.take_choice(choice, raw));
+            let processed = self.spec.return_processed_logits.then(|| logits.clone());
+            return Ok(Accepted { processed_logits: processed, ..self.take_choice(choice, raw) });
         }
     }
 
@@ -187,7 +188,16 @@ impl Job {
             });
         }
         let Choice { id, p, top, .. } = choice;
-        Accepted { id, start: 0, decoded_before: 0, p, top, logprobs, logits }
+        Accepted {
+            id,
+            start: 0,
+            decoded_before: 0,
+            p,
+            top,
+            logprobs,
+            logits,
+            processed_logits: None,
+        }
     }
 
     /// Adds the id to text and sequences and decides how to go on.
@@ -248,7 +258,23 @@ impl Job {
         if complete {
             return Some(EosReason::EndFilter);
         }
+        if self.repeats_itself() {
+            return Some(EosReason::LoopDetected);
+        }
         (self.new_tokens >= self.new_tokens_max).then_some(self.limit_reason)
+    }
+
+    /// Whether the output ends in as many repetitions of one part as the job tolerates.
+    fn repeats_itself(&self) -> bool {
+        let repeats = self.spec.loop_repeats;
+        let output = &self.sequences[0].ids[self.prompt_len..];
+        let loops = |part: usize| {
+            let n = part * repeats;
+            // Ids that equal the one a part before them, from the end.
+            n <= output.len()
+                && output[output.len() - n..].windows(part + 1).all(|w| w[0] == w[part])
+        };
+        repeats > 1 && (1..=JobSpec::LOOP_IDS_MAX).any(loops)
     }
 
     /// Releases everything, unless the end of the text completes a banned or a stop string.

@@ -57,6 +57,7 @@ impl Record {
             }
             self.logprobs.extend(accepted.logprobs);
             self.logits.extend(accepted.logits);
+            self.processed_logits.extend(accepted.processed_logits);
         }
     }
 }

@@ -68,6 +68,9 @@ pub struct Record {
     /// Raw logits of each id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub logits: Vec<Vec<f32>>,
+    /// The row of each id as it entered the softmax.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processed_logits: Vec<Vec<f32>>,
     /// Text that was taken back for a banned string.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub suppressed_text: String,
@@ -100,6 +103,7 @@ impl Record {
         self.top_k.extend(later.top_k);
         self.logprobs.extend(later.logprobs);
         self.logits.extend(later.logits);
+        self.processed_logits.extend(later.processed_logits);
         self.suppressed_text.push_str(&later.suppressed_text);
         self.suppressed_tokens.extend(later.suppressed_tokens);
         self.eos = later.eos;
@@ -121,6 +125,8 @@ pub enum EosReason {
     EndFilter,
     /// The context has no room for another token.
     LengthLimit,
+    /// The output repeats itself.
+    LoopDetected,
     /// No continuation without a banned string was found.
     BanExhausted,
     /// The constraint allows no token at all here.
@@ -137,12 +143,13 @@ pub enum EosReason {
 
 impl EosReason {
     /// Every reason.
-    pub const ALL: [EosReason; 11] = [
+    pub const ALL: [EosReason; 12] = [
         EosReason::StopToken,
         EosReason::StopString,
         EosReason::MaxNewTokens,
         EosReason::EndFilter,
         EosReason::LengthLimit,
+        EosReason::LoopDetected,
         EosReason::BanExhausted,
         EosReason::FilterDeadEnd,
         EosReason::NoCandidates,
@@ -159,6 +166,7 @@ impl EosReason {
             EosReason::MaxNewTokens => "max_new_tokens",
             EosReason::EndFilter => "end_filter",
             EosReason::LengthLimit => "length_limit",
+            EosReason::LoopDetected => "loop_detected",
             EosReason::BanExhausted => "ban_exhausted",
             EosReason::FilterDeadEnd => "filter_dead_end",
             EosReason::NoCandidates => "no_candidates",

@@ -121,6 +121,11 @@ pub struct JobSpec {
     pub return_logprobs: Option<usize>,
     /// Report the logits of every id as the model gave them (mixed, for several prompts).
     pub return_logits: bool,
+    /// Report the row of every id as it entered the softmax: hooks, penalties, biases, masks applied.
+    pub return_processed_logits: bool,
+    /// End the job with `loop_detected` once its output ends in this many repetitions of the same
+    /// ids, up to [`LOOP_IDS_MAX`](Self::LOOP_IDS_MAX) long; 0 is off.
+    pub loop_repeats: usize,
     /// Higher starts earlier; 0 is usual.
     pub priority: i32,
     /// How often later jobs may start before this one; `None`: without limit.
@@ -146,6 +151,8 @@ pub struct JobSpec {
 impl JobSpec {
     /// Rewinds unless stated.
     pub const REWINDS_MAX: u32 = 256;
+    /// Longest repeated part that counts as a loop, in ids.
+    pub const LOOP_IDS_MAX: usize = 64;
     /// Overtakings unless stated.
     pub const MAX_SKIPS: u32 = 4;
 
@@ -169,6 +176,8 @@ impl JobSpec {
             return_probs: false,
             return_logprobs: None,
             return_logits: false,
+            return_processed_logits: false,
+            loop_repeats: 0,
             priority: 0,
             max_skips: Some(Self::MAX_SKIPS),
             timeout: None,

@@ -22,6 +22,7 @@ pub(crate) struct Accepted {
     pub top: Vec<(u32, f32)>,
     pub logprobs: Option<TokenLogprobs>,
     pub logits: Option<Vec<f32>>,
+    pub processed_logits: Option<Vec<f32>>,
 }
 
 /// The text of a job.
@@ -253,7 +254,8 @@ impl TextState {
             let next = &mut self.accepted[self.released_ids];
             // What is reported once need not be kept.
             let (top, logprobs) = (std::mem::take(&mut next.top), next.logprobs.take());
-            ids.push(Accepted { top, logprobs, logits: next.logits.take(), ..*next });
+            let (logits, processed_logits) = (next.logits.take(), next.processed_logits.take());
+            ids.push(Accepted { top, logprobs, logits, processed_logits, ..*next });
             self.released_ids += 1;
         }
         Released { text, byte_offset, ids }

@@ -42,8 +42,8 @@ impl VocabSets {
         }
     }
 
-    /// The sets of a tokenizer: DRY is broken by punctuation, brackets, newline, tab and special
-    /// tokens; XTC ignores newlines and special tokens.
+    /// The sets of a tokenizer: DRY is broken by punctuation, brackets, newline, tab, added
+    /// and special tokens; XTC ignores newlines, added and special tokens.
     pub fn from_tokenizer(tokenizer: &Tokenizer) -> Self {
         let vocab = tokenizer.vocab_size();
         let mut sets = VocabSets { tokenizer: Some(tokenizer.clone()), ..VocabSets::plain(vocab) };
@@ -54,10 +54,11 @@ impl VocabSets {
                 continue;
             }
             let bytes = tokenizer.token_bytes(id);
-            if flags.special || DEFAULT_DRY_BREAKERS.iter().any(|b| contains(bytes, b.as_bytes())) {
+            let control = flags.special || flags.added;
+            if control || DEFAULT_DRY_BREAKERS.iter().any(|b| contains(bytes, b.as_bytes())) {
                 sets.dry_breakers.allow(id);
             }
-            if flags.special || bytes.contains(&b'\n') {
+            if control || bytes.contains(&b'\n') {
                 sets.xtc_ignored.allow(id);
             }
         }

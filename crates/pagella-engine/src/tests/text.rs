@@ -173,3 +173,28 @@ fn a_constraint_that_prefers_to_end_does() {
     let done = solo(spec);
     assert_eq!((done.new_tokens, done.eos_reason), (1, EosReason::EndFilter));
 }
+
+#[test]
+fn a_loop_ends_the_job_when_asked() {
+    let script: Vec<u32> = [5, 6, 7].into_iter().chain([1, 2, 3].repeat(20)).collect();
+    let spec = JobSpec { loop_repeats: 4, ..job(&[9], 50) };
+    let done = scripted(&script, spec);
+    assert_eq!((done.token_ids.len(), done.eos_reason), (3 + 12, EosReason::LoopDetected));
+    assert_eq!(scripted(&script, job(&[9], 50)).eos_reason, EosReason::MaxNewTokens);
+}
+
+#[test]
+fn processed_logits_show_what_the_steps_did() {
+    let mut spec =
+        JobSpec { return_processed_logits: true, return_logits: true, ..job(&[1, 2], 2) };
+    spec.sampling.deny = vec![7];
+    let model = StandIn::new(1024, 64);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    generator.enqueue(spec).unwrap();
+    for record in records(&mut generator) {
+        assert_eq!(record.processed_logits.len(), record.token_ids.len());
+        for (raw, processed) in record.logits.iter().zip(&record.processed_logits) {
+            assert!(raw[7].is_finite() && processed[7] == f32::NEG_INFINITY);
+        }
+    }
+}

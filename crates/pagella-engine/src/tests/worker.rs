@@ -207,3 +207,11 @@ fn several_completions_come_as_several_streams() {
     }
     assert_idle(&worker);
 }
+
+#[test]
+fn a_panic_in_a_call_does_not_end_the_engine() {
+    let (worker, _) = worker();
+    assert!(worker.call(|_| -> () { panic!("ordered by a test") }).is_err());
+    let done = worker.submit(job(&[1], 5)).unwrap().finish().unwrap();
+    assert_eq!(done.token_ids, greedy_ids(&[1], 5));
+}
