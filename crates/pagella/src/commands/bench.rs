@@ -27,6 +27,8 @@ use sweep::{BatchSizes, Sweep, Swept};
 
 /// Passes over the buffer whose best gives the memory's speed.
 const BANDWIDTH_PASSES: usize = 5;
+/// Most repetitions with several sequences, which all go on in the same context.
+const BATCH_REPETITIONS_MAX: usize = 10;
 
 /// Measure prompt and generation speed
 ///
@@ -65,8 +67,8 @@ pub struct BenchArgs {
     /// How many sequences to write at once, one after the other; none for no such measurement
     #[arg(long, value_name = "N,N,…", default_value = "1,2,4,8,16,32")]
     batch: BatchSizes,
-    /// Steps that are timed for each of these
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    /// Steps of each of these, per repetition (at most 10 repetitions)
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch_steps: u32,
     #[command(flatten)]
     model_flags: ModelFlags,
@@ -131,8 +133,12 @@ struct ModelFacts {
 }
 
 fn sweep(args: &BenchArgs) -> Sweep<'_> {
-    let (past_tokens, steps) = (args.context as usize, args.batch_steps as usize);
-    Sweep { sizes: &args.batch, past_tokens, steps }
+    Sweep {
+        sizes: &args.batch,
+        past_tokens: args.context as usize,
+        steps: args.batch_steps as usize,
+        repetitions: BATCH_REPETITIONS_MAX.min(args.repetitions as usize),
+    }
 }
 
 fn load(args: &BenchArgs) -> Result<(Box<dyn Forward>, ModelFacts)> {

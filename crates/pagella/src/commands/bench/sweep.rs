@@ -47,8 +47,9 @@ pub struct Sweep<'a> {
     pub sizes: &'a BatchSizes,
     /// Tokens in the cache of every row before the first new one.
     pub past_tokens: usize,
-    /// Steps that are timed.
+    /// Steps that are timed together.
     pub steps: usize,
+    pub repetitions: usize,
 }
 
 /// Speeds with so many rows.
@@ -64,7 +65,7 @@ impl Sweep<'_> {
         let tokens = |&rows: &usize| {
             // While the last prompts are read, the first rows write already.
             let meanwhile = (rows * self.past_tokens.max(1)).div_ceil(step_tokens.max(1));
-            let row = self.past_tokens.max(1) + meanwhile + self.steps + 1;
+            let row = self.past_tokens.max(1) + meanwhile + self.steps * self.repetitions + 1;
             rows * row.div_ceil(PAGE_TOKENS) * PAGE_TOKENS
         };
         self.sizes.0.iter().map(tokens).max().unwrap_or(0)
@@ -102,20 +103,25 @@ impl Sweep<'_> {
             );
             generator.iterate();
         }
-        let mut seconds = Vec::with_capacity(self.steps);
+        let seconds: Result<Vec<f64>> =
+            (0..self.repetitions).map(|_| self.step_seconds(generator, rows)).collect();
+        generator.clear_queue();
+        Ok(Swept { rows, rates: Rates::of(rows * self.steps, &seconds?) })
+    }
+
+    /// Time of all steps of one repetition.
+    fn step_seconds(&self, generator: &mut Generator, rows: usize) -> Result<f64> {
+        let started = Instant::now();
         for _ in 0..self.steps {
-            let started = Instant::now();
             let records = generator.iterate();
-            seconds.push(started.elapsed().as_secs_f64());
             let written = records.iter().filter(|r| r.stage == Stage::Streaming).count();
             let ended = records.iter().any(|record| record.is_last());
             ensure!(
                 written == rows && !ended,
-                "a row ended early: lower --context or --new-tokens"
+                "a row ended early: lower --context, --batch-steps or --repetitions"
             );
         }
-        generator.clear_queue();
-        Ok(Swept { rows, rates: Rates::of(rows, &seconds) })
+        Ok(started.elapsed().as_secs_f64())
     }
 }
 
@@ -125,7 +131,8 @@ impl Swept {
     }
 
     pub fn text(&self) -> String {
-        format!("{}, {} rows", self.rates.text(), self.rows)
+        let plural = if self.rows == 1 { "" } else { "s" };
+        format!("{}, {} row{plural}", self.rates.text(), self.rows)
     }
 }
 
@@ -145,7 +152,7 @@ mod tests {
     #[test]
     fn every_row_has_whole_pages() {
         let sizes = BatchSizes(vec![1, 4]);
-        let sweep = Sweep { sizes: &sizes, past_tokens: 250, steps: 16 };
+        let sweep = Sweep { sizes: &sizes, past_tokens: 250, steps: 4, repetitions: 3 };
         assert_eq!(sweep.cache_tokens(512), 4 * 2 * PAGE_TOKENS);
         let none = BatchSizes(vec![]);
         assert_eq!(Sweep { sizes: &none, ..sweep }.cache_tokens(512), 0);
