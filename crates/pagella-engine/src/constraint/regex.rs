@@ -1,6 +1,7 @@
 //! Regular expressions: what is checked before the grammar engine sees them, and quoting.
 
 use super::ConstraintError;
+use super::error::short_reason;
 use super::spec::ConstraintLimits;
 
 /// Checks a regular expression that the whole output must match, and writes it as the grammar engine
@@ -10,6 +11,19 @@ pub(super) fn whole_output(
     limits: &ConstraintLimits,
 ) -> Result<String, ConstraintError> {
     check(pattern, limits)?;
+    // The grammar engine would report a mistake inside of a grammar that nobody wrote.
+    if let Err(error) = regex_syntax::Parser::new().parse(pattern) {
+        let reason = match &error {
+            regex_syntax::Error::Parse(error) => {
+                format!("{} at character {}", error.kind(), error.span().start.column)
+            }
+            regex_syntax::Error::Translate(error) => {
+                format!("{} at character {}", error.kind(), error.span().start.column)
+            }
+            _ => short_reason(&error.to_string()),
+        };
+        return Err(ConstraintError::InvalidRegex { reason });
+    }
     let body = pattern.strip_prefix('^').unwrap_or(pattern);
     let body = match body.strip_suffix('$') {
         Some(rest) if !ends_in_escape(rest) => rest,

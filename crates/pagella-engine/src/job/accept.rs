@@ -15,7 +15,7 @@ use crate::job::rewind::RestorePoint;
 use crate::job::state::Job;
 use crate::job::text::{Accepted, Found, Released};
 use crate::job::{BanExhausted, ConstraintSlot, EosReason, JobSpec};
-use crate::sample::{Choice, Row, SampleError, Scratch, raw_logprobs};
+use crate::sample::{Choice, Row, SampleError, SamplerState, Scratch, raw_logprobs};
 
 /// Denied ids that take more than this share leave nothing worth choosing.
 const DENIED_SHARE_MAX: f32 = 1.0 - 1e-4;
@@ -87,24 +87,31 @@ impl Job {
                 return Err(Ending::of(EosReason::EndFilter).into());
             }
             let raw = self.keeps_raw().then(|| logits.clone());
+            let before = self.sampler_state.clone();
+            let banned = !self.points.denied(self.len()).is_empty();
             let choice = match self.pick(logits, scratch) {
-                Ok(choice) if choice.denied_share <= DENIED_SHARE_MAX => choice,
-                Ok(choice) if self.points.denied(self.len()).is_empty() => choice,
-                Err(error) if self.points.denied(self.len()).is_empty() => {
-                    return Err(self.no_choice(error).into());
+                // All that is likely here is banned: better to choose differently before.
+                Ok(choice) if banned && choice.denied_share > DENIED_SHARE_MAX => {
+                    match self.choose_before(record) {
+                        Some(kept) => {
+                            *logits = kept;
+                            continue;
+                        }
+                        None => choice,
+                    }
                 }
-                Err(error @ SampleError::NotANumber { .. }) => {
-                    return Err(self.no_choice(error).into());
-                }
-                // Nothing but banned strings can follow here.
-                _ => {
-                    let raw = raw.unwrap_or_default();
-                    *logits = self.leave_position(raw, record)?;
+                Ok(choice) => choice,
+                Err(SampleError::NoCandidates { .. }) if banned => {
+                    *logits = self.leave_position(raw.unwrap_or_default(), record)?;
                     continue;
                 }
+                Err(error) => return Err(self.no_choice(error).into()),
             };
             let processed = self.spec.return_processed_logits.then(|| logits.clone());
-            return Ok(Accepted { processed_logits: processed, ..self.take_choice(choice, raw) });
+            return Ok(Accepted {
+                processed_logits: processed,
+                ..self.take_choice(choice, raw, before)
+            });
         }
     }
 
@@ -168,7 +175,12 @@ impl Job {
     }
 
     /// Notes the state before the choice, if it may be taken back, and what is reported about it.
-    fn take_choice(&mut self, choice: Choice, raw: Option<Vec<f32>>) -> Accepted {
+    fn take_choice(
+        &mut self,
+        choice: Choice,
+        raw: Option<Vec<f32>>,
+        before: SamplerState,
+    ) -> Accepted {
         let logprobs = self.spec.return_logprobs.zip(raw.as_ref()).map(|(top, raw)| {
             let (logprob, top) = raw_logprobs(raw, choice.id, top);
             TokenLogprobs { logprob, top }
@@ -181,7 +193,7 @@ impl Job {
                 healing,
                 len: self.len(),
                 text: self.text.point(),
-                sampler: self.sampler_state.clone(),
+                sampler: before,
                 logits: raw,
                 new_tokens: self.new_tokens,
                 healing_bytes: self.healing_bytes,
@@ -332,28 +344,32 @@ impl Job {
         }
         record.suppressed_text.push_str(&text);
         record.suppressed_tokens.extend(ids);
-        self.sampler_state = point.sampler;
+        self.sampler_state.rewind_to(&point.sampler);
         (self.new_tokens, self.healing_bytes) = (point.new_tokens, point.healing_bytes);
         Some(point.logits)
     }
 
-    /// Every id worth choosing here leads to a banned string: another one is chosen before it, or the
-    /// job ends, or it takes what it gets.
+    /// Takes back the id before this position, so that another one is chosen there. Returns the logits
+    /// of that position, or nothing if it is settled.
+    fn choose_before(&mut self, record: &mut Record) -> Option<Vec<f32>> {
+        let before = self.text.accepted().len().checked_sub(1)?;
+        self.go_back(before, record)
+    }
+
+    /// Every id that can be chosen here leads to a banned string: another one is chosen before it, or
+    /// the job ends, or it takes what it gets.
     fn leave_position(
         &mut self,
         raw: Vec<f32>,
         record: &mut Record,
     ) -> Result<Vec<f32>, Box<Ending>> {
-        let here = self.text.accepted().len();
-        if let Some(before) = here.checked_sub(1)
-            && let Some(logits) = self.go_back(before, record)
-        {
+        if let Some(logits) = self.choose_before(record) {
             return Ok(logits);
         }
         match self.spec.ban_exhausted {
             BanExhausted::End => Err(Ending::of(EosReason::BanExhausted).into()),
             BanExhausted::Accept => {
-                self.tolerated.push(here);
+                self.tolerated.push(self.text.accepted().len());
                 self.points.allow_all(self.len());
                 Ok(raw)
             }

@@ -21,6 +21,12 @@ impl SamplerState {
         SamplerState { mirostat_mu: None, mt19937 }
     }
 
+    /// Goes back to an earlier state of the same job. Draws of the Mersenne twister stay consumed, as
+    /// in ExLlamaV2; all others are keyed by position and attempt.
+    pub fn rewind_to(&mut self, earlier: &SamplerState) {
+        self.mirostat_mu = earlier.mirostat_mu;
+    }
+
     /// Mirostat's μ; `None` before the first token that changed it.
     pub fn mirostat_mu(&self) -> Option<f64> {
         self.mirostat_mu
