@@ -5,25 +5,31 @@
 
 use crate::generator::Generator;
 use crate::pages::Moves;
+use crate::schedule::preempt;
 use crate::{EngineError, Forward};
 
 impl Generator {
     /// Orders the pages if the generator is idle, wants that, and it is worth it.
     pub(crate) fn defragment_if_idle(&mut self) {
         if self.options.defragment && self.n_jobs() == 0 {
-            // A page that could not be moved is a page whose content is lost, not wrong.
-            if self.defragment().is_err() {
-                self.table.reset();
-            }
+            // What could not be moved is lost from the cache and no more.
+            let _ = self.defragment();
         }
     }
 
-    /// Orders the pages now if it is worth it; whether it was. Jobs may be running.
+    /// Orders the pages now if it is worth it; whether it was. Jobs may be running. After an error the
+    /// cache is empty and running jobs compute their text again.
     pub fn defragment(&mut self) -> Result<bool, EngineError> {
         let moves = self.table.plan_defragment();
         self.table.note_defragment_attempt();
         let Some(moves) = moves else { return Ok(false) };
-        carry_out(&moves, self.forward.as_mut())?;
+        if let Err(error) = carry_out(&moves, self.forward.as_mut()) {
+            for job in std::mem::take(&mut self.active) {
+                preempt(job, &mut self.queue, &mut self.table);
+            }
+            self.table.reset();
+            return Err(error);
+        }
         self.table.apply_moves(&moves);
         for sequence in self.active.iter_mut().flat_map(|job| &mut job.sequences) {
             for page in &mut sequence.pages {

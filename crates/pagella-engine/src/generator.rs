@@ -25,6 +25,9 @@ use crate::{EngineError, Forward};
 /// Steps whose timings are kept.
 const TRACE_STEPS_MAX: usize = 4096;
 
+/// Tokens written to warm up.
+const WARMUP_TOKENS: usize = 32;
+
 /// Any number of jobs over one model.
 pub struct Generator {
     pub(crate) forward: Box<dyn Forward>,
@@ -35,8 +38,6 @@ pub struct Generator {
     pub(crate) queue: Queue,
     /// Started jobs in the order of their start.
     pub(crate) active: Vec<Job>,
-    /// Jobs that rest because nobody reads what they say.
-    pub(crate) resting: Vec<u64>,
     /// The last step found nothing to do, and nothing has changed since.
     pub(crate) stalled: bool,
     pub(crate) host: HostPool,
@@ -54,8 +55,10 @@ impl Generator {
         mut options: GeneratorOptions,
     ) -> Result<Self, EngineError> {
         let n_pages = forward.cache_tokens() / PAGE_TOKENS;
-        let budget = options.step_tokens.unwrap_or(usize::MAX).min(forward.step_tokens_max());
-        options.batch_max = options.batch_max.clamp(1, budget.max(1));
+        let budget =
+            options.step_tokens.unwrap_or(usize::MAX).min(forward.step_tokens_max()).max(1);
+        options.step_tokens = Some(budget);
+        options.batch_max = options.batch_max.clamp(1, budget);
         let context = options.context.unwrap_or(usize::MAX).min(forward.spec().context);
         let facts = Facts {
             sets: Arc::new(VocabSets::from_tokenizer(&tokenizer)),
@@ -74,7 +77,6 @@ impl Generator {
             options,
             queue: Queue::default(),
             active: Vec::new(),
-            resting: Vec::new(),
             stalled: false,
             logits: Vec::new(),
             buffers: Vec::new(),
@@ -95,11 +97,10 @@ impl Generator {
 
     /// Several completions of one prompt, with seeds counting up. The prompt is computed once.
     pub fn enqueue_n(&mut self, spec: &JobSpec, n: usize) -> Result<Vec<u64>, EngineError> {
-        let jobs = prepare_n(spec, n, &self.serials, &self.facts)?;
-        let room = self.options.queue_max.saturating_sub(self.queue.len());
-        if jobs.len() > room {
+        if n > self.options.queue_max.saturating_sub(self.queue.len()) {
             return Err(self.busy());
         }
+        let jobs = prepare_n(spec, n, &self.serials, &self.facts)?;
         let serials = jobs.iter().map(|job| job.serial).collect();
         jobs.into_iter().for_each(|job| self.queue_prepared(job));
         Ok(serials)
@@ -117,7 +118,34 @@ impl Generator {
 
     /// Ends a job. Its last record comes from here; `None` if there is no such job (any more).
     pub fn cancel(&mut self, serial: u64) -> Option<Record> {
-        self.end(serial, || Ending::of(EosReason::Cancelled))
+        let record = self.end(serial, || Ending::of(EosReason::Cancelled));
+        self.defragment_if_idle();
+        record
+    }
+
+    /// Whether a job waits or runs.
+    pub fn has_job(&self, serial: u64) -> bool {
+        self.queue.get(serial).is_some() || self.active.iter().any(|job| job.serial == serial)
+    }
+
+    /// Writes a few tokens and forgets them, so that the first job does not pay for what is made on
+    /// first use. Does nothing while there are jobs.
+    pub fn warmup(&mut self) -> Result<(), EngineError> {
+        if self.n_jobs() > 0 {
+            return Ok(());
+        }
+        let new_tokens = WARMUP_TOKENS.min(self.facts.capacity.saturating_sub(1)).max(1);
+        let serial =
+            self.enqueue(JobSpec { max_new_tokens: Some(new_tokens), ..JobSpec::new(vec![0]) })?;
+        while self.has_job(serial) {
+            for record in self.iterate() {
+                if let Some(error) = record.eos.and_then(|done| done.error) {
+                    return Err(EngineError::Failed(error));
+                }
+            }
+        }
+        self.table.reset();
+        Ok(())
     }
 
     /// Ends every job; their last records.
@@ -148,9 +176,10 @@ impl Generator {
     pub(crate) fn recover(&mut self) -> Vec<Record> {
         let jobs = self.queue.drain().into_iter().chain(std::mem::take(&mut self.active));
         let error = Arc::new(EngineError::Panicked);
-        let records = jobs.map(|job| job.stop(Ending::failed_by(error.clone()))).collect();
+        let records: Vec<Record> =
+            jobs.map(|job| job.stop(Ending::failed_by(error.clone()))).collect();
+        records.iter().for_each(|record| self.note_end(record));
         self.table = PageTable::new(self.facts.n_pages);
-        self.resting.clear();
         records
     }
 
@@ -160,7 +189,6 @@ impl Generator {
         for sequence in &mut job.sequences {
             sequence.close(0, &mut self.table);
         }
-        self.resting.retain(|&serial| serial != job.serial);
         job
     }
 
@@ -190,9 +218,9 @@ impl Generator {
     /// Lets a job rest, or go on. It keeps its pages while it rests, unless others need them.
     pub fn set_resting(&mut self, serial: u64, rests: bool) {
         self.stalled = false;
-        self.resting.retain(|&other| other != serial);
-        if rests {
-            self.resting.push(serial);
+        self.queue.set_resting(serial, rests);
+        if let Some(job) = self.active.iter_mut().find(|job| job.serial == serial) {
+            job.resting = rests;
         }
     }
 
@@ -251,7 +279,13 @@ impl Generator {
                 decoding: in_state(JobState::Decode),
                 prefilling: in_state(JobState::Prefill),
                 preempted: self.queue.jobs().iter().filter(preempted).count(),
-                resting: self.resting.len(),
+                resting: self
+                    .queue
+                    .jobs()
+                    .iter()
+                    .chain(&self.active)
+                    .filter(|job| job.resting)
+                    .count(),
             },
             self.table.counts(),
         )

@@ -38,10 +38,10 @@ impl Generator {
         let mut trace = StepTrace::begin(self.counters.steps());
         self.expire(&mut records);
         let Generator { queue, active, table, options, .. } = self;
-        let cached = admit(queue, active, table, options, &mut records);
-        self.counters.note_cached(cached);
-        let preempted = make_room(&mut self.active, &mut self.queue, &mut self.table);
-        self.counters.note_preemptions(preempted);
+        let admitted = admit(queue, active, table, options, &mut records);
+        let preempted = make_room(active, queue, table);
+        self.counters.note_cached(admitted.cached_tokens);
+        self.counters.note_preemptions(preempted + admitted.preempted);
         match self.plan(&mut records) {
             Ok(Some(planned)) => self.compute(&planned, &mut trace, &mut records),
             Ok(None) => self.stalled = records.is_empty(),
@@ -54,9 +54,8 @@ impl Generator {
 
     fn plan(&mut self, records: &mut Vec<Record>) -> Result<Option<Planned>, EngineError> {
         let before: Vec<usize> = self.active.iter().map(|job| job.progress().0).collect();
-        let Generator { table, forward, options, active, resting, .. } = self;
-        let planner = Planner::new(table, forward.as_mut(), options);
-        let planned = planner.plan(active, |job| resting.contains(&job.serial))?;
+        let Generator { table, forward, options, active, .. } = self;
+        let planned = Planner::new(table, forward.as_mut(), options).plan(active)?;
         // What the cache gave counts as progress even if nothing is computed.
         for (job, before) in self.active.iter().zip(before) {
             let progress = job.progress();

@@ -104,7 +104,10 @@ impl Generator {
         let mut restored = 0;
         for (ids, bytes) in header.ids.chunks(PAGE_TOKENS).zip(&pages) {
             if let Some(page) = self.table.restore(parent, ids) {
-                self.forward.write_page(page, bytes)?;
+                if let Err(error) = self.forward.write_page(page, bytes) {
+                    self.table.forget(page);
+                    return Err(error);
+                }
                 restored += 1;
             }
             // Only the last page can be partial.

@@ -56,7 +56,10 @@ impl Mailbox {
         }
         let hold = self.granularity == StreamGranularity::Done && !state.closed;
         state.resting = match self.backpressure {
-            Backpressure::Pause(most) => !state.closed && state.records.len() >= most.max(1),
+            // Whoever waits for the end does not read before it.
+            Backpressure::Pause(most) if self.granularity == StreamGranularity::Token => {
+                !state.closed && state.records.len() >= most.max(1)
+            }
             _ => false,
         };
         if !hold {
@@ -111,11 +114,13 @@ pub struct JobStream {
     mailbox: Arc<Mailbox>,
     commands: Commands,
     ended: bool,
+    /// An error that comes after the record it was found in.
+    error: Option<EngineError>,
 }
 
 impl JobStream {
     pub(crate) fn new(serial: u64, mailbox: Arc<Mailbox>, commands: Commands) -> Self {
-        JobStream { serial, mailbox, commands, ended: false }
+        JobStream { serial, mailbox, commands, ended: false, error: None }
     }
 
     /// Number of the job.
@@ -171,15 +176,29 @@ impl JobStream {
 
     /// What is there already; an error when nothing can come any more.
     fn take_record(&mut self, state: &mut MailboxState) -> Option<<Self as Iterator>::Item> {
+        if let Some(error) = self.error.take() {
+            self.ended = true;
+            return Some(Err(error));
+        }
         let (record, wakes) = state.pop(self.mailbox.granularity);
         if wakes {
             self.commands.wake(self.serial);
         }
         match record {
-            Some(record) => {
-                self.ended = record.is_last();
+            Some(mut record) => {
                 let error = record.eos.as_ref().and_then(|done| done.error.clone());
-                Some(error.map_or(Ok(record), |error| Err(EngineError::Failed(error))))
+                let Some(error) = error.map(EngineError::Failed) else {
+                    self.ended = record.is_last();
+                    return Some(Ok(record));
+                };
+                if record.text.is_empty() && record.token_ids.is_empty() {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+                // Text that was joined with the failure is not lost with it.
+                self.error = Some(error);
+                record.eos = None;
+                Some(Ok(record))
             }
             None if state.closed => {
                 self.ended = true;

@@ -77,6 +77,9 @@ impl Worker {
 
     /// Several completions of one prompt, with seeds counting up. The prompt is computed once.
     pub fn submit_n(&self, spec: &JobSpec, n: usize) -> Result<Vec<JobStream>, EngineError> {
+        if n > self.queue_max {
+            return Err(EngineError::Busy { queued: n, queue_max: self.queue_max });
+        }
         let jobs = crate::generator::prepare_n(spec, n, &self.serials, &self.facts)?;
         self.submit_prepared(jobs)
     }
@@ -123,6 +126,11 @@ impl Worker {
         self.call(|generator| generator.pages().map())
     }
 
+    /// Lets the engine write a few tokens and forget them, if it is idle.
+    pub fn warmup(&self) -> Result<(), EngineError> {
+        self.call(Generator::warmup)?
+    }
+
     /// Longest sequence, reply included, in tokens.
     pub fn capacity(&self) -> usize {
         self.facts.capacity
@@ -158,6 +166,22 @@ impl Served {
     }
 }
 
+impl Served {
+    /// Closes the streams of jobs that the generator does not have any more and that got no last
+    /// record: they were lost in a panic, or someone ended them by hand.
+    fn close_lost(&mut self, generator: &Generator) {
+        let waiting = &self.waiting;
+        self.readers.retain(|&serial, reader| {
+            let alive = generator.has_job(serial);
+            if !alive {
+                reader.mailbox.close();
+                waiting.fetch_sub(usize::from(!reader.started), Ordering::Relaxed);
+            }
+            alive
+        });
+    }
+}
+
 impl Drop for Served {
     /// Nobody may wait for a thread that is gone.
     fn drop(&mut self) {
@@ -171,9 +195,12 @@ fn serve(mut generator: Generator, mut served: Served, commands: &Receiver<Comma
             return;
         }
         let step = catch_unwind(AssertUnwindSafe(|| generator.iterate()));
-        let records = step.unwrap_or_else(|_| generator.recover());
-        for record in records {
+        let panicked = step.is_err();
+        for record in step.unwrap_or_else(|_| generator.recover()) {
             served.deliver(record, &mut generator);
+        }
+        if panicked {
+            served.close_lost(&generator);
         }
     }
 }
@@ -225,6 +252,7 @@ fn obey(command: Command, generator: &mut Generator, served: &mut Served) {
                 let records = generator.recover();
                 records.into_iter().for_each(|record| served.deliver(record, generator));
             }
+            served.close_lost(generator);
         }
     }
 }

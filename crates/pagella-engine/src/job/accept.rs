@@ -13,7 +13,7 @@ use crate::job::finish::Ending;
 use crate::job::record::{Record, TokenLogprobs};
 use crate::job::rewind::RestorePoint;
 use crate::job::state::Job;
-use crate::job::text::{Accepted, Found, Released};
+use crate::job::text::{Accepted, Found, Released, StopAt};
 use crate::job::{BanExhausted, ConstraintSlot, EosReason, JobSpec};
 use crate::sample::{Choice, Row, SampleError, SamplerState, Scratch, raw_logprobs};
 
@@ -47,15 +47,11 @@ impl Job {
         self.clock.first_logits.get_or_insert_with(Instant::now);
         let mut record = self.record();
         let ending = loop {
-            let chosen = match self.choose(logits, scratch, &mut record) {
-                Ok(chosen) => chosen,
-                Err(ending) => {
-                    record.add(self.text.release_all(), &self.spec);
-                    break Some(*ending);
-                }
+            let judged = match self.choose(logits, scratch, &mut record) {
+                Ok(chosen) => self.judge(chosen, tokenizer),
+                Err(ending) => self.flush(*ending),
             };
-            self.clock.first_token.get_or_insert_with(Instant::now);
-            match self.judge(chosen, tokenizer) {
+            match judged {
                 Judged::Stays(released) => {
                     record.add(released, &self.spec);
                     break None;
@@ -89,9 +85,11 @@ impl Job {
             let raw = self.keeps_raw().then(|| logits.clone());
             let before = self.sampler_state.clone();
             let banned = !self.points.denied(self.len()).is_empty();
+            let early = self.new_tokens < self.spec.min_new_tokens;
             let choice = match self.pick(logits, scratch) {
                 // All that is likely here is banned: better to choose differently before.
-                Ok(choice) if banned && choice.denied_share > DENIED_SHARE_MAX => {
+                // While stop tokens are denied too, the share says nothing.
+                Ok(choice) if banned && !early && choice.denied_share > DENIED_SHARE_MAX => {
                     match self.choose_before(record) {
                         Some(kept) => {
                             *logits = kept;
@@ -107,6 +105,10 @@ impl Job {
                 }
                 Err(error) => return Err(self.no_choice(error).into()),
             };
+            if choice.id as usize >= logits.len() {
+                let (id, vocab) = (choice.id, logits.len());
+                return Err(Ending::failed(EngineError::IdOutOfRange { id, vocab }).into());
+            }
             let processed = self.spec.return_processed_logits.then(|| logits.clone());
             return Ok(Accepted {
                 processed_logits: processed,
@@ -214,6 +216,7 @@ impl Job {
 
     /// Adds the id to text and sequences and decides how to go on.
     fn judge(&mut self, chosen: Accepted, tokenizer: &Tokenizer) -> Judged {
+        self.clock.first_token.get_or_insert_with(Instant::now);
         let id = chosen.id;
         // Ids that write the healed prompt end again are not new.
         let healing = self.healing_bytes > 0;
@@ -236,8 +239,8 @@ impl Job {
         self.sequences.iter_mut().for_each(|sequence| sequence.ids.push(id));
         let found = self.text.push(chosen);
         match self.tolerate(found) {
-            Found::Ban { accepted } => Judged::Banned { accepted },
-            Found::Stop { index, cut } => self.stop_string(index, cut),
+            Found::Ban { accepted, .. } => Judged::Banned { accepted },
+            Found::Stop(stop) => self.stop_string(stop),
             Found::Nothing => match self.limit() {
                 Some(reason) => self.flush(Ending::of(reason)),
                 None => Judged::Stays(self.text.release()),
@@ -254,9 +257,9 @@ impl Job {
         self.flush(Ending { stop_token: Some((id, piece)), ..Ending::of(reason) })
     }
 
-    fn stop_string(&mut self, index: usize, cut: usize) -> Judged {
-        let (released, overlap, text, ids) = self.text.cut(cut);
-        let string = self.spec.stop_strings.get(index).cloned();
+    fn stop_string(&mut self, stop: StopAt) -> Judged {
+        let (released, overlap, text, ids) = self.text.cut(stop.cut);
+        let string = self.spec.stop_strings.get(stop.index).cloned();
         let mut ending = Ending::of(EosReason::StopString);
         (ending.stop_string, ending.stop_overlap) = (string, overlap);
         (ending.held.text, ending.held.token_ids) = (text, ids);
@@ -281,7 +284,7 @@ impl Job {
         let repeats = self.spec.loop_repeats;
         let output = &self.sequences[0].ids[self.prompt_len..];
         let loops = |part: usize| {
-            let n = part * repeats;
+            let n = part.saturating_mul(repeats);
             // Ids that equal the one a part before them, from the end.
             n <= output.len()
                 && output[output.len() - n..].windows(part + 1).all(|w| w[0] == w[part])
@@ -294,19 +297,24 @@ impl Job {
         let found = self.text.end();
         match self.tolerate(found) {
             Found::Nothing => Judged::Ends(self.text.release_all(), ending),
-            Found::Stop { index, cut } => self.stop_string(index, cut),
-            Found::Ban { accepted } => Judged::Banned { accepted },
+            Found::Stop(stop) => self.stop_string(stop),
+            Found::Ban { accepted, .. } => Judged::Banned { accepted },
         }
     }
 
-    /// A banned string is let through where there is no way around it, if the job wants that.
-    fn tolerate(&mut self, found: Found) -> Found {
-        let Found::Ban { accepted } = found else { return found };
-        let stuck = self.spec.ban_exhausted == BanExhausted::Accept && !self.can_go_back(accepted);
-        if stuck {
-            self.tolerated.push(accepted);
+    /// Banned strings are let through where there is no way around them, if the job wants that.
+    fn tolerate(&mut self, mut found: Found) -> Found {
+        while let Found::Ban { accepted, end, stop } = found {
+            let wants = self.spec.ban_exhausted == BanExhausted::Accept;
+            if wants && !self.can_go_back(accepted) {
+                self.tolerated.push(accepted);
+            }
+            if !self.tolerated.contains(&accepted) {
+                break;
+            }
+            found = self.text.let_through(end, stop);
         }
-        if self.tolerated.contains(&accepted) { Found::Nothing } else { found }
+        found
     }
 
     /// Position of an accepted id in the first sequence.
@@ -327,20 +335,24 @@ impl Job {
         let id = self.text.accepted().get(accepted)?.id;
         let position = self.position(accepted);
         let point = self.points.take(position)?;
+        let n = self.text.accepted().len() - accepted;
+        match (point.healing, &mut self.constraint) {
+            (Some(healing), _) => self.constraint = Some(healing),
+            (None, Some(slot)) => {
+                slot.verdict = None;
+                // A constraint that cannot go back keeps the job where it is.
+                if !slot.constraint.rewind(n) {
+                    return None;
+                }
+            }
+            (None, None) => {}
+        }
         self.points.rewinds += 1;
         self.points.deny(position, id);
         self.tolerated.retain(|&tolerated| tolerated < accepted);
         let (text, ids) = self.text.rewind(point.text);
         for sequence in &mut self.sequences {
             sequence.truncate(sequence.ids.len() - ids.len());
-        }
-        if point.healing.is_some() {
-            self.constraint = point.healing;
-        } else if let Some(slot) = &mut self.constraint {
-            slot.verdict = None;
-            if !slot.constraint.rewind(ids.len()) {
-                return None;
-            }
         }
         record.suppressed_text.push_str(&text);
         record.suppressed_tokens.extend(ids);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use pagella_backend::PAGE_TOKENS;
+
 use crate::EngineError;
 use crate::job::record::{Completion, Held, Record, Stage};
 use crate::job::state::Job;
@@ -100,7 +102,7 @@ impl Job {
             stop_overlap: ending.stop_overlap,
             held,
             prompt_tokens: self.prompt_tokens,
-            cached_pages: self.cached_pages / n,
+            cached_pages: self.cached_tokens / n / PAGE_TOKENS,
             cached_tokens: self.cached_tokens / n,
             new_tokens: self.new_tokens,
             preemptions: self.preemptions,

@@ -1,11 +1,12 @@
 //! One request: what it asks for, its state, and what it says.
 //!
 //! - `spec`: the request as plain data; `hook`: where programs can step in; `prepare`: checking it;
-//! - `state`: the job while it lives; `sequence`: its ids and pages; `text`: its text;
+//! - `state`: the job while it lives; `sequence`: its ids and pages; `text`: its text, `ban_watch`: what must not be in it;
 //! - `accept`: one row of logits becomes one id; `rewind`: the places it can go back to;
 //! - `finish`, `record`: what it says.
 
 mod accept;
+mod ban_watch;
 mod finish;
 mod hook;
 mod prepare;

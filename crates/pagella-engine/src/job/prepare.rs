@@ -10,6 +10,7 @@ use pagella_text::{BanMatcher, StopMatcher, StreamStart, Tokenizer};
 
 use crate::EngineError;
 use crate::constraint::{Bitmask, Constraint, HealingConstraint};
+use crate::job::ban_watch::BanWatch;
 use crate::job::rewind::RestorePoints;
 use crate::job::state::{ConstraintSlot, JobClock};
 use crate::job::text::TextState;
@@ -21,6 +22,11 @@ use crate::sample::{Sampler, SamplerState, VocabSets};
 
 /// How far the weights of a job's prompts may be from 1 in sum.
 const WEIGHT_SUM_SLACK: f32 = 1e-3;
+
+/// Memory for the rows of logits a job can go back to.
+const RESTORE_BYTES_MAX: usize = 64 << 20;
+/// A job can go back at least this many tokens, whatever they take.
+const UNSETTLED_MIN: usize = 32;
 
 /// What preparing a job needs to know of the engine.
 pub(crate) struct Facts {
@@ -48,8 +54,10 @@ pub(crate) fn prepare(mut spec: JobSpec, serial: u64, facts: &Facts) -> Result<J
     let stop = StopMatcher::new(&spec.stop_strings)?;
     let ban = match spec.banned.as_slice() {
         [] => None,
-        rules => Some(BanMatcher::new(rules)?),
+        rules => Some(BanWatch::new(BanMatcher::new(rules)?)),
     };
+    let row_bytes = facts.vocab * size_of::<f32>();
+    let unsettled_max = (RESTORE_BYTES_MAX / row_bytes.max(1)).max(UNSETTLED_MIN);
     let mut decoder = facts.tokenizer.stream_decoder(spec.specials, StreamStart::Continuation);
     decoder.skip_bytes(healed.len());
     let namespace = match &spec.cache_salt {
@@ -68,7 +76,7 @@ pub(crate) fn prepare(mut spec: JobSpec, serial: u64, facts: &Facts) -> Result<J
         prompt_tokens,
         sampler,
         sampler_state,
-        text: TextState::new(decoder, stop, ban),
+        text: TextState::new(decoder, stop, ban, unsettled_max),
         points: RestorePoints::default(),
         tolerated: Vec::new(),
         constraint,
@@ -80,7 +88,7 @@ pub(crate) fn prepare(mut spec: JobSpec, serial: u64, facts: &Facts) -> Result<J
         leader: None,
         deadline: spec.timeout.and_then(|timeout| submitted.checked_add(timeout)),
         queue_position: 0,
-        cached_pages: 0,
+        resting: false,
         cached_tokens: 0,
         preemptions: 0,
         warnings,
@@ -193,7 +201,9 @@ fn fit(
         LengthPolicy::TruncatePrompt => {
             let share = facts.capacity.min(facts.n_pages / spec.prompts.len() * PAGE_TOKENS);
             let new = spec.max_new_tokens.unwrap_or(share / 4).max(1);
-            let Some(keep) = share.checked_sub(new + healed_bytes).filter(|&keep| keep > 0) else {
+            let Some(keep) =
+                share.checked_sub(new.saturating_add(healed_bytes)).filter(|&keep| keep > 0)
+            else {
                 return Err(too_long);
             };
             for prompt in &mut spec.prompts {

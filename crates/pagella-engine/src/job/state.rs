@@ -74,7 +74,8 @@ pub(crate) struct Job {
     pub leader: Option<u64>,
     pub deadline: Option<Instant>,
     pub queue_position: usize,
-    pub cached_pages: usize,
+    /// Nobody reads what it says, so it waits.
+    pub resting: bool,
     pub cached_tokens: usize,
     pub preemptions: u32,
     pub warnings: Vec<String>,

@@ -6,8 +6,9 @@
 //!
 //! Invariant: `released ≤ decoded.len()`, and nothing before `released` is ever taken back.
 
-use pagella_text::{BanMatch, BanMatcher, BanStep, StopMatcher, StopStep, StreamDecoder};
+use pagella_text::{BanMatch, StopMatcher, StopStep, StreamDecoder};
 
+use crate::job::ban_watch::BanWatch;
 use crate::job::record::TokenLogprobs;
 
 /// An accepted id and what is reported about it.
@@ -29,13 +30,13 @@ pub(crate) struct Accepted {
 pub(crate) struct TextState {
     decoder: StreamDecoder,
     stop: StopMatcher,
-    ban: Option<BanMatcher>,
+    ban: Option<BanWatch>,
+    /// Most ids that can be taken back; older ones are released even if a match is pending.
+    unsettled_max: usize,
     /// All text, held text included.
     decoded: String,
     /// Bytes of it that were released.
     released: usize,
-    /// Bytes at the end that may become a banned string.
-    ban_pending: usize,
     /// Every accepted id; the first `released_ids` were released.
     accepted: Vec<Accepted>,
     released_ids: usize,
@@ -43,16 +44,20 @@ pub(crate) struct TextState {
 
 /// What a piece of text led to.
 pub(crate) enum Found {
+    /// Neither a stop string nor a banned one.
     Nothing,
-    /// A stop string: its index and where it begins.
-    Stop {
-        index: usize,
-        cut: usize,
-    },
-    /// A banned string, which begins in the accepted id with this index.
-    Ban {
-        accepted: usize,
-    },
+    /// A stop string.
+    Stop(StopAt),
+    /// A banned string, which begins in the accepted id with this index and ends at byte `end`;
+    /// a stop string that the same text completes counts if the banned one is let through.
+    Ban { accepted: usize, end: usize, stop: Option<StopAt> },
+}
+
+/// A stop string: its index and where it begins.
+#[derive(Clone, Copy)]
+pub(crate) struct StopAt {
+    pub index: usize,
+    pub cut: usize,
 }
 
 /// What [`TextState::rewind`] needs besides the lengths.
@@ -60,9 +65,8 @@ pub(crate) enum Found {
 pub(crate) struct TextPoint {
     decoder: StreamDecoder,
     stop: StopMatcher,
-    ban: Option<BanMatcher>,
+    ban: Option<BanWatch>,
     decoded: usize,
-    ban_pending: usize,
     accepted: usize,
 }
 
@@ -75,14 +79,19 @@ pub(crate) struct Released {
 }
 
 impl TextState {
-    pub fn new(decoder: StreamDecoder, stop: StopMatcher, ban: Option<BanMatcher>) -> Self {
+    pub fn new(
+        decoder: StreamDecoder,
+        stop: StopMatcher,
+        ban: Option<BanWatch>,
+        unsettled_max: usize,
+    ) -> Self {
         TextState {
             decoder,
             stop,
             ban,
+            unsettled_max,
             decoded: String::new(),
             released: 0,
-            ban_pending: 0,
             accepted: Vec::new(),
             released_ids: 0,
         }
@@ -101,17 +110,14 @@ impl TextState {
     /// Number of leading accepted ids that can no longer be taken back. The one after them holds the
     /// first byte of what may become a banned string.
     pub fn settled_ids(&self) -> usize {
-        if self.ban.is_none() {
+        let Some(ban) = &self.ban else { return self.accepted.len() };
+        if ban.pending == 0 && self.decoder.held_bytes() == 0 {
             return self.accepted.len();
         }
-        let pending = self.decoded.len() - self.ban_pending;
-        let settled = match (self.ban_pending, self.decoder.held_bytes()) {
-            (0, 0) => self.accepted.len(),
-            // The ids of an unfinished character.
-            (0, _) => self.accepted.partition_point(|a| a.start < pending),
-            _ => self.accepted.partition_point(|a| a.start <= pending).saturating_sub(1),
-        };
-        settled.max(self.released_ids)
+        let pending = self.decoded.len() - ban.pending;
+        let settled = self.accepted.partition_point(|a| a.start <= pending).saturating_sub(1);
+        let oldest = self.accepted.len().saturating_sub(self.unsettled_max);
+        settled.max(self.released_ids).max(oldest)
     }
 
     /// Where the text of an accepted id ends.
@@ -131,54 +137,57 @@ impl TextState {
             stop: self.stop.clone(),
             ban: self.ban.clone(),
             decoded: self.decoded.len(),
-            ban_pending: self.ban_pending,
             accepted: self.accepted.len(),
         }
     }
 
     /// Adds an id. Where its text begins is filled in here.
     pub fn push(&mut self, mut accepted: Accepted) -> Found {
-        (accepted.start, accepted.decoded_before) = (self.end_offset(), self.decoded.len());
-        let id = accepted.id;
-        self.accepted.push(accepted);
-        let piece = self.decoder.push(id);
+        let before = self.decoded.len();
+        let held = self.decoder.held_bytes();
+        let piece = self.decoder.push(accepted.id);
         self.decoded.push_str(piece);
-        let (stop, ban) = {
-            let before = self.decoded.len() - piece.len();
-            let piece = &self.decoded[before..];
-            let ban = self.ban.as_mut().map(|ban| ban.push(piece));
-            (self.stop.push(piece), ban)
-        };
+        // Held bytes that this id does not continue have become one U+FFFD of their own.
+        let broken = held > 0 && piece.starts_with('\u{FFFD}');
+        let own = if broken { '\u{FFFD}'.len_utf8() } else { held };
+        (accepted.start, accepted.decoded_before) = (before + own, before);
+        self.accepted.push(accepted);
+        let piece = &self.decoded[before..];
+        let ban = self.ban.as_mut().and_then(|ban| ban.push(piece));
+        let stop = self.stop.push(piece);
         self.judge(stop, ban)
     }
 
-    fn judge(&mut self, stop: StopStep, ban: Option<BanStep>) -> Found {
-        let ban = ban.and_then(|step| {
-            self.ban_pending = step.pending_bytes;
-            step.matched
-        });
+    fn judge(&self, stop: StopStep, ban: Option<BanMatch>) -> Found {
         let stop = stop.matched.map(|found| {
             let end = self.decoded.len() - found.rest.len();
-            (found.index, end - self.stop_len(found.index), end)
+            (StopAt { index: found.index, cut: end - self.stop.stop_bytes(found.index) }, end)
         });
         match (stop, ban) {
             // What is complete first decides; a tie goes to the ban.
-            (Some((index, cut, end)), ban) if ban.as_ref().is_none_or(|ban| end < ban.end) => {
-                Found::Stop { index, cut }
+            (Some((stop, end)), ban) if ban.as_ref().is_none_or(|ban| end < ban.end) => {
+                Found::Stop(stop)
             }
-            (_, Some(ban)) => self.banned(&ban),
+            (stop, Some(ban)) => self.banned(&ban, stop.map(|(stop, _)| stop)),
             _ => Found::Nothing,
         }
     }
 
-    fn stop_len(&self, index: usize) -> usize {
-        self.stop.stop_bytes(index)
+    /// The id in whose text a banned string begins.
+    fn banned(&self, ban: &BanMatch, stop: Option<StopAt>) -> Found {
+        let behind = self.accepted.partition_point(|a| a.start <= ban.start);
+        Found::Ban { accepted: behind.saturating_sub(1), end: ban.end, stop }
     }
 
-    /// The id in whose text a banned string begins.
-    fn banned(&self, ban: &BanMatch) -> Found {
-        let behind = self.accepted.partition_point(|a| a.start <= ban.start);
-        Found::Ban { accepted: behind.saturating_sub(1) }
+    /// Lets the banned string that ends at `end` through. What is found in its place: the next one, a
+    /// stop string, or nothing.
+    pub fn let_through(&mut self, end: usize, stop: Option<StopAt>) -> Found {
+        let next = self.ban.as_mut().and_then(|ban| ban.resume_after(end, &self.decoded));
+        match (next, stop) {
+            (Some(ban), stop) => self.banned(&ban, stop),
+            (None, Some(stop)) => Found::Stop(stop),
+            (None, None) => Found::Nothing,
+        }
     }
 
     /// Goes back to `point`. Returns what is taken back: text and ids.
@@ -186,7 +195,6 @@ impl TextState {
         let text = self.decoded.split_off(point.decoded.min(self.decoded.len()));
         let ids = self.accepted.drain(point.accepted..).map(|a| a.id).collect();
         (self.decoder, self.stop, self.ban) = (point.decoder, point.stop, point.ban);
-        self.ban_pending = point.ban_pending;
         (text, ids)
     }
 
@@ -203,23 +211,26 @@ impl TextState {
     pub fn end(&mut self) -> Found {
         let tail = self.decoder.finish().to_owned();
         self.decoded.push_str(&tail);
-        let ban = self.ban.as_mut().map(|ban| {
-            let step = ban.push(&tail);
-            BanStep { matched: step.matched.or_else(|| ban.finish()), ..step }
-        });
+        let ban = self.ban.as_mut().and_then(|ban| ban.push(&tail).or_else(|| ban.finish()));
         let stop = self.stop.push(&tail);
         self.judge(stop, ban)
     }
 
     /// Releases everything.
     pub fn release_all(&mut self) -> Released {
-        self.ban_pending = 0;
+        self.settle();
         self.release_to(self.decoded.len(), |_| true)
+    }
+
+    /// Nothing is taken back any more.
+    fn settle(&mut self) {
+        self.ban = None;
     }
 
     /// Releases the text before a stop string and the ids that begin before it. Returns also the
     /// overlap of the last of these ids, and what is never released.
     pub fn cut(&mut self, cut: usize) -> (Released, usize, String, Vec<u32>) {
+        self.settle();
         let cut = cut.max(self.released);
         let ids = self.accepted.partition_point(|a| a.start < cut);
         let overlap = if ids > 0 { self.end_of(ids - 1).saturating_sub(cut) } else { 0 };
@@ -259,5 +270,45 @@ impl TextState {
             self.released_ids += 1;
         }
         Released { text, byte_offset, ids }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pagella_text::{BanMatcher, BanPattern, BanRule, SpecialTokens, StreamStart};
+
+    use super::*;
+    use crate::stand_in::tokenizer;
+
+    fn accepted(id: u32) -> Accepted {
+        Accepted {
+            id,
+            start: 0,
+            decoded_before: 0,
+            p: 1.0,
+            top: Vec::new(),
+            logprobs: None,
+            logits: None,
+            processed_logits: None,
+        }
+    }
+
+    #[test]
+    fn an_open_ended_ban_holds_only_as_much_as_can_be_taken_back() {
+        // Once begun it can be completed at any time.
+        let rule = BanRule { pattern: BanPattern::Regex("a.*z".into()), ..BanRule::text("a") };
+        let decoder = tokenizer().stream_decoder(SpecialTokens::Hide, StreamStart::Continuation);
+        let ban = BanWatch::new(BanMatcher::new(&[rule]).unwrap());
+        let stop = StopMatcher::new::<&str>(&[]).unwrap();
+        let mut text = TextState::new(decoder, stop, Some(ban), 8);
+        let mut released = String::new();
+        for n in 1..=20 {
+            assert!(matches!(text.push(accepted(0)), Found::Nothing));
+            released.push_str(&text.release().text);
+            assert_eq!(released.len(), usize::max(n, 8) - 8);
+            assert_eq!(text.settled_ids(), released.len());
+        }
+        // The match is found where it begins, which cannot be reached any more.
+        assert!(matches!(text.push(accepted(25)), Found::Ban { accepted: 0, .. }));
     }
 }

@@ -33,6 +33,12 @@ impl PageTable {
         Some(page)
     }
 
+    /// Empties an unreferenced page, for content that did not arrive after all.
+    pub fn forget(&mut self, page: PageIdx) {
+        assert_eq!(self.refs(page), 0, "page {page} is in use");
+        self.edit(page, |record| record.clear());
+    }
+
     /// Some page after `parent` starts with `ids`, or is going to.
     fn holds(&self, parent: Parent, ids: &[u32]) -> bool {
         let promised = ids.len() == PAGE_TOKENS

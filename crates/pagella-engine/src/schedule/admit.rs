@@ -4,60 +4,73 @@ use pagella_backend::PAGE_TOKENS;
 
 use crate::job::{Job, JobState, Record, Sequence, Stage};
 use crate::pages::{PageTable, SequenceNeed};
+use crate::schedule::preempt::preempt;
 use crate::schedule::queue::{Queue, blocks};
 use crate::schedule::{GeneratorOptions, Reserve};
 
-/// Moves jobs from the queue to the active ones and says so. Returns the tokens they found in the
-/// cache.
+/// What starting jobs led to.
+#[derive(Default)]
+pub(crate) struct Admitted {
+    /// Tokens that the started jobs found in the cache.
+    pub cached_tokens: usize,
+    /// Jobs at rest that had to give their pages up.
+    pub preempted: usize,
+}
+
+/// Moves jobs from the queue to the active ones and says so.
 pub(crate) fn admit(
     queue: &mut Queue,
     active: &mut Vec<Job>,
     table: &mut PageTable,
     options: &GeneratorOptions,
     records: &mut Vec<Record>,
-) -> usize {
-    let mut cached_tokens = 0;
-    let mut rows: usize = active.iter().map(|job| job.sequences.len()).sum();
+) -> Admitted {
+    let mut admitted = Admitted::default();
+    queue.forget_leaders(|leader, queued| waits_for(leader, queued, active));
     for serial in queue.order() {
-        if rows >= options.batch_max {
+        let Some(job) = queue.get(serial).filter(|job| !job.resting && job.leader.is_none()) else {
+            continue;
+        };
+        let blocking = blocks(job);
+        // Jobs that rest make room for one that could go on.
+        while let Some(job) = queue.get(serial)
+            && !fits(job, active, table, options)
+            && let Some(victim) = (0..active.len()).rev().find(|&idx| active[idx].resting)
+        {
+            preempt(active.remove(victim), queue, table);
+            admitted.preempted += 1;
+        }
+        // Someone who is passed over here may be passed over no more.
+        let overtaken = |other: &Job| other.serial < serial && blocks(other);
+        if !blocking && queue.jobs().iter().any(overtaken) {
             break;
         }
-        let Some(job) = queue.get(serial) else { continue };
-        if waits_for_leader(job, queue, active) {
-            continue;
-        }
-        let needs = needs(job, options.reserve);
-        let fits = rows + job.sequences.len() <= options.batch_max
-            && table.need(&needs) <= table.n_unreferenced();
-        if !fits {
-            if blocks(job) {
+        let Some(mut job) = queue.take_if(serial, |job| fits(job, active, table, options)) else {
+            if blocking {
                 break;
             }
             continue;
-        }
-        // Someone who is passed over here may be passed over no more.
-        let overtaken =
-            |other: &Job| other.serial < serial && other.leader.is_none() && blocks(other);
-        if queue.jobs().iter().any(overtaken) && !blocks(job) {
+        };
+        let Some(pages) = table.open(&needs(&job, options.reserve)) else {
+            queue.push_preempted(job);
             break;
-        }
-        let Some(pages) = table.open(&needs) else { break };
-        drop(needs);
-        let Some(mut job) = queue.take(serial) else { break };
-        cached_tokens += start(&mut job, pages, table);
+        };
+        admitted.cached_tokens += start(&mut job, pages, table);
         if job.preemptions == 0 {
             queue.note_start(serial);
-            let position = Some(job.queue_position);
-            records.push(Record {
-                stage: Stage::Started,
-                queue_position: position,
-                ..job.record()
-            });
+            let queue_position = Some(job.queue_position);
+            records.push(Record { stage: Stage::Started, queue_position, ..job.record() });
         }
-        rows += job.sequences.len();
         active.push(job);
     }
-    cached_tokens
+    admitted
+}
+
+/// Whether batch and cache have room for a job.
+fn fits(job: &Job, active: &[Job], table: &PageTable, options: &GeneratorOptions) -> bool {
+    let rows: usize = active.iter().map(|job| job.sequences.len()).sum();
+    rows + job.sequences.len() <= options.batch_max
+        && table.need(&needs(job, options.reserve)) <= table.n_unreferenced()
 }
 
 /// Pages of every sequence of a job.
@@ -85,17 +98,17 @@ fn start(job: &mut Job, pages: Vec<Vec<u32>>, table: &PageTable) -> usize {
         cached += sequence.open(pages, table);
     }
     if job.preemptions == 0 {
-        job.cached_pages += cached;
         job.cached_tokens += cached * PAGE_TOKENS;
     }
     job.state = if job.is_ready() { JobState::Decode } else { JobState::Prefill };
     cached * PAGE_TOKENS
 }
 
-/// Whether the prompt this job shares is still being computed by the one that came first.
-fn waits_for_leader(job: &Job, queue: &Queue, active: &[Job]) -> bool {
-    let Some(leader) = job.leader else { return false };
-    let computing = active.iter().any(|a| a.serial == leader && a.state == JobState::Prefill);
+/// Whether the prompt that a job shares with its leader is still being computed. `queued` is the
+/// leader if it waits itself.
+fn waits_for(leader: u64, queued: Option<&Job>, active: &[Job]) -> bool {
+    let computing = |job: &Job| job.state == JobState::Prefill && !job.resting;
+    let active = active.iter().any(|job| job.serial == leader && computing(job));
     // A preempted leader has computed its prompt before.
-    computing || queue.get(leader).is_some_and(|leader| leader.state == JobState::Queued)
+    active || queued.is_some_and(|job| job.state == JobState::Queued)
 }

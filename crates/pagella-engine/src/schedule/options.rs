@@ -3,7 +3,7 @@
 /// How many pages a job takes when it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reserve {
-    /// Those of its prompt and one more; others as it grows. When none are left, the youngest job of
+    /// Those of its prompt; others as it grows. When none are left, the youngest job of
     /// the lowest priority gives its pages up and goes on later.
     #[default]
     Grow,

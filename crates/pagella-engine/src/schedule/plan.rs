@@ -69,14 +69,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Plans a step of the jobs for which `rests` does not hold. `None`: there is nothing to do.
-    pub fn plan(
-        mut self,
-        active: &mut [Job],
-        rests: impl Fn(&Job) -> bool,
-    ) -> Result<Option<Planned>, EngineError> {
+    /// Plans a step of the jobs that do not rest. `None`: there is nothing to do.
+    pub fn plan(mut self, active: &mut [Job]) -> Result<Option<Planned>, EngineError> {
         for (idx, job) in active.iter_mut().enumerate() {
-            if !rests(job) && job.is_ready() {
+            if !job.resting && job.is_ready() {
                 self.add_decode(idx, job);
             }
         }
@@ -86,7 +82,7 @@ impl<'a> Planner<'a> {
             self.budget = self.budget.min(limit.max(1));
         }
         for (idx, job) in active.iter_mut().enumerate() {
-            if !rests(job) && !self.rows.iter().any(|row| row.job == idx) {
+            if !job.resting && !self.rows.iter().any(|row| row.job == idx) {
                 self.add_prefill(idx, job)?;
             }
         }
@@ -123,7 +119,6 @@ impl<'a> Planner<'a> {
             let found = self.reuse(sequence)?;
             if job.preemptions == 0 && job.new_tokens == 0 {
                 job.cached_tokens += found;
-                job.cached_pages += found / PAGE_TOKENS;
             }
             let tokens = self.chunk(sequence, end);
             if tokens == 0 {

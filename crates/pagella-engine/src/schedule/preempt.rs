@@ -1,6 +1,6 @@
 //! Pages on demand: a job that writes takes one more page, if need be from a job that ranks below.
 //!
-//! Ranks are strict (priority, then age), a job only takes from jobs below it, and the first of all
+//! Ranks are strict (awake, then priority, then age), a job only takes from jobs below it, and the first of all
 //! fits the cache alone; so someone always gets on.
 
 use std::cmp::Reverse;
@@ -11,7 +11,8 @@ use crate::schedule::Queue;
 
 /// Makes sure that every ready job has a page for its newest id. Returns how many jobs lost theirs.
 pub(crate) fn make_room(active: &mut Vec<Job>, queue: &mut Queue, table: &mut PageTable) -> usize {
-    let mut ranked: Vec<_> = active.iter().map(|job| (rank(job), job.serial)).collect();
+    let awake = active.iter().filter(|job| !job.resting);
+    let mut ranked: Vec<_> = awake.map(|job| (rank(job), job.serial)).collect();
     ranked.sort_unstable();
     let mut preempted = 0;
     for (_, serial) in ranked {
@@ -28,9 +29,9 @@ pub(crate) fn make_room(active: &mut Vec<Job>, queue: &mut Queue, table: &mut Pa
     preempted
 }
 
-/// Lower goes first.
-fn rank(job: &Job) -> (Reverse<i32>, u64) {
-    (Reverse(job.spec.priority), job.serial)
+/// Lower goes first; jobs at rest go last.
+fn rank(job: &Job) -> (bool, Reverse<i32>, u64) {
+    (job.resting, Reverse(job.spec.priority), job.serial)
 }
 
 /// The job that ranks below all others.
@@ -50,7 +51,7 @@ fn grow(job: &mut Job, table: &mut PageTable) -> bool {
 }
 
 /// Sends a job back to the queue. Its ids, draws and held text stay with it.
-fn preempt(mut job: Job, queue: &mut Queue, table: &mut PageTable) {
+pub(crate) fn preempt(mut job: Job, queue: &mut Queue, table: &mut PageTable) {
     for idx in 0..job.sequences.len() {
         let final_len = job.final_len(idx);
         job.sequences[idx].close(final_len, table);

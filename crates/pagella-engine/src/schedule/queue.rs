@@ -36,6 +36,30 @@ impl Queue {
         Some(self.jobs.remove(idx))
     }
 
+    /// Removes the job with this number if `wanted` holds for it.
+    pub fn take_if(&mut self, serial: u64, wanted: impl FnOnce(&Job) -> bool) -> Option<Job> {
+        self.get(serial).is_some_and(wanted).then(|| self.take(serial)).flatten()
+    }
+
+    /// Lets jobs go whose leader they need not wait for any more. `waits` is told the leader's number,
+    /// and the leader if it waits itself.
+    pub fn forget_leaders(&mut self, waits: impl Fn(u64, Option<&Job>) -> bool) {
+        for idx in 0..self.jobs.len() {
+            if let Some(leader) = self.jobs[idx].leader
+                && !waits(leader, self.get(leader))
+            {
+                self.jobs[idx].leader = None;
+            }
+        }
+    }
+
+    /// Lets a waiting job rest, or go on.
+    pub fn set_resting(&mut self, serial: u64, rests: bool) {
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.serial == serial) {
+            job.resting = rests;
+        }
+    }
+
     /// Removes all jobs.
     pub fn drain(&mut self) -> Vec<Job> {
         std::mem::take(&mut self.jobs)
@@ -67,5 +91,5 @@ impl Queue {
 /// Whether nobody may start before this job does.
 pub(crate) fn blocks(job: &Job) -> bool {
     let overtaken = job.spec.max_skips.is_some_and(|max| job.skips >= max);
-    job.state == JobState::Preempted || overtaken
+    !job.resting && job.leader.is_none() && (job.state == JobState::Preempted || overtaken)
 }

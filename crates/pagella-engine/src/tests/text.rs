@@ -9,7 +9,9 @@ use crate::sample::SampleOptions;
 use crate::stand_in::{END, StandIn, VOCAB, tokenizer};
 use crate::tests::script::Dice;
 use crate::tests::support::{check_stream, generator, job, records, run, solo};
-use crate::{BoxedConstraint, EosReason, GeneratorOptions, JobSpec, LogitsHook, SampleHook};
+use crate::{
+    BanExhausted, BoxedConstraint, EosReason, GeneratorOptions, JobSpec, LogitsHook, SampleHook,
+};
 
 /// What a job says about a text that the model is made to write.
 fn scripted(ids: &[u32], spec: JobSpec) -> crate::Completion {
@@ -197,4 +199,64 @@ fn processed_logits_show_what_the_steps_did() {
             assert!(raw[7].is_finite() && processed[7] == f32::NEG_INFINITY);
         }
     }
+}
+
+#[test]
+fn a_stop_string_inside_a_possible_ban_ends_the_text() {
+    let spec = JobSpec {
+        stop_strings: vec!["ab".into()],
+        banned: vec![BanRule::text("abc")],
+        ..job(&[9], 10)
+    };
+    let done = scripted(&[0, 1, 2, 3], spec);
+    assert_eq!((done.text.as_str(), done.eos_reason), ("", EosReason::StopString));
+}
+
+#[test]
+fn a_ban_that_is_let_through_hides_neither_stops_nor_later_bans() {
+    // `END` is one token: with no way around the ban on "en", "nd" and the stop string still count.
+    let spec = JobSpec {
+        stop_strings: vec!["D".into()],
+        banned: vec![BanRule::text("en")],
+        rewinds_max: 0,
+        ban_exhausted: BanExhausted::Accept,
+        ..job(&[9], 10)
+    };
+    let done = scripted(&[0, 56, 1], spec);
+    assert_eq!((done.text.as_str(), done.eos_reason), ("aEN", EosReason::StopString));
+    let spec = JobSpec {
+        banned: vec![BanRule::text("b")],
+        rewinds_max: 1,
+        ban_exhausted: BanExhausted::Accept,
+        ..job(&[9], 6)
+    };
+    // One rewind, then everything is let through, and counted no more.
+    let done = scripted(&[0, 1, 0, 1, 0, 1], spec);
+    assert_eq!((done.rewinds, done.new_tokens), (1, 6));
+    assert!(done.text.contains('b'));
+}
+
+#[test]
+fn a_ban_on_a_character_goes_back_to_the_token_with_its_first_byte() {
+    let spec = JobSpec { banned: vec![BanRule::text("€")], ..job(&[9], 5) };
+    let done = scripted(&[0, 53, 54, 55, 1], spec);
+    assert!(done.rewinds > 0 && !done.text.contains('€'), "{done:?}");
+    assert_eq!(done.new_tokens, 5);
+}
+
+#[test]
+fn what_ends_a_constraint_early_still_ends_the_text() {
+    // Preferring to end, with a word that is banned: the end completes the word.
+    let rule = BanRule { whole_word: true, ..BanRule::text("a") };
+    let constraint = regex("[ab]+");
+    let spec = JobSpec { constraint, prefer_end: true, banned: vec![rule], ..job(&[9], 8) };
+    let done = scripted(&[0, 1, 1], spec);
+    assert_ne!(done.text, "a", "{done:?}");
+}
+
+#[test]
+fn a_hook_that_chooses_an_impossible_id_ends_its_own_job() {
+    let hook = SampleHook(std::sync::Arc::new(|choice, _| choice.id = 1_000_000));
+    let done = solo(JobSpec { sample_hook: Some(hook), ..job(&[9], 3) });
+    assert_eq!(done.eos_reason, EosReason::Error);
 }

@@ -215,3 +215,78 @@ fn a_panic_in_a_call_does_not_end_the_engine() {
     let done = worker.submit(job(&[1], 5)).unwrap().finish().unwrap();
     assert_eq!(done.token_ids, greedy_ids(&[1], 5));
 }
+
+#[test]
+fn a_reader_that_waits_for_the_end_does_not_stop_the_job() {
+    let (worker, _) = worker();
+    let backpressure = Backpressure::Pause(1);
+    let granularity = StreamGranularity::Done;
+    let stream = worker.submit(JobSpec { backpressure, granularity, ..job(&[1], 20) }).unwrap();
+    assert_eq!(stream.finish().unwrap().new_tokens, 20);
+}
+
+#[test]
+fn jobs_at_rest_give_their_pages_to_those_that_go_on() {
+    let model = StandIn::with_cache(4096, 5, 512);
+    let worker = Worker::spawn(generator(&model, GeneratorOptions::default())).unwrap();
+    let backpressure = Backpressure::Pause(1);
+    let mut unread: Vec<_> = (0..3)
+        .map(|seed| {
+            let spec = JobSpec { backpressure, ..job(&ids(300, seed), 40) };
+            worker.submit(spec).unwrap()
+        })
+        .collect();
+    // It needs every page there is, and the others rest for ever unless someone reads.
+    let big = worker.submit(job(&ids(1000, 9), 200)).unwrap().finish().unwrap();
+    assert_eq!(big.token_ids, greedy_ids(&ids(1000, 9), 200));
+    for (seed, stream) in unread.drain(..).enumerate() {
+        let done = stream.finish().unwrap();
+        assert_eq!(done.token_ids, greedy_ids(&ids(300, seed as u32), 40));
+    }
+    assert_idle(&worker);
+}
+
+#[test]
+fn completions_do_not_wait_for_a_leader_that_rests() {
+    let (worker, _) = worker();
+    let spec = JobSpec { backpressure: Backpressure::Pause(1), ..job(&ids(300, 1), 10) };
+    let streams = worker.submit_n(&spec, 3).unwrap();
+    for stream in streams.into_iter().rev() {
+        assert_eq!(stream.finish().unwrap().new_tokens, 10);
+    }
+    assert_idle(&worker);
+}
+
+#[test]
+fn streams_of_jobs_that_were_ended_by_hand_or_lost_are_closed() {
+    let (worker, model) = worker();
+    model.delay(Duration::from_millis(1));
+    let stream = worker.submit(JobSpec::new(vec![1])).unwrap();
+    worker.call(|generator| generator.clear_queue()).unwrap();
+    assert!(matches!(stream.last(), Some(Err(EngineError::WorkerGone))));
+    let queued = worker.submit(job(&[1], 3)).unwrap();
+    assert_eq!(queued.finish().unwrap().new_tokens, 3);
+    assert_idle(&worker);
+}
+
+#[test]
+fn text_before_a_failure_is_not_lost_with_it() {
+    let (worker, model) = worker();
+    model.fail_at_step(model.steps().len() + 6);
+    let granularity = StreamGranularity::Done;
+    let mut stream = worker.submit(JobSpec { granularity, ..job(&[1], 20) }).unwrap();
+    let first = stream.next().unwrap().unwrap();
+    assert_eq!(first.token_ids, greedy_ids(&[1], first.token_ids.len()));
+    assert!(!first.token_ids.is_empty() && !first.is_last());
+    assert!(matches!(stream.next(), Some(Err(EngineError::Failed(_)))));
+    assert!(stream.next().is_none());
+}
+
+#[test]
+fn warming_up_leaves_no_trace() {
+    let (worker, model) = worker();
+    worker.warmup().unwrap();
+    assert!(model.forwarded() >= 32);
+    assert_eq!(worker.stats().unwrap().pages.cached, 0);
+    assert_eq!(worker.submit(job(&[0], 3)).unwrap().finish().unwrap().cached_tokens, 0);
+}
