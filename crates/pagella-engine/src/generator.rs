@@ -313,15 +313,11 @@ pub(crate) fn prepare_n(
     serials: &AtomicU64,
     facts: &Facts,
 ) -> Result<Vec<Job>, EngineError> {
-    let mut leader = None;
     let jobs = (0..n).map(|idx| {
         let mut spec = spec.clone();
         spec.sampling.seed = spec.sampling.seed.wrapping_add(idx as u64);
         let serial = serials.fetch_add(1, Ordering::Relaxed);
-        let mut job = prepare(spec, serial, facts)?;
-        job.leader = leader;
-        leader = leader.or(Some(serial));
-        Ok(job)
+        prepare(spec, serial, facts)
     });
     jobs.collect()
 }

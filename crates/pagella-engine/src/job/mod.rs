@@ -2,12 +2,15 @@
 //!
 //! - `spec`: the request as plain data; `hook`: where programs can step in; `prepare`: checking it;
 //! - `state`: the job while it lives; `sequence`: its ids and pages; `text`: its text, `ban_watch`: what must not be in it;
-//! - `accept`: one row of logits becomes one id; `rewind`: the places it can go back to;
+//! - `accept`: one row of logits becomes one accepted id: `choose`d, judged, or taken back (`go_back`,
+//!   with the places in `rewind`);
 //! - `finish`, `record`: what it says.
 
 mod accept;
 mod ban_watch;
+mod choose;
 mod finish;
+mod go_back;
 mod hook;
 mod prepare;
 mod record;

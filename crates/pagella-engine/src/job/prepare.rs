@@ -85,7 +85,6 @@ pub(crate) fn prepare(mut spec: JobSpec, serial: u64, facts: &Facts) -> Result<J
         limit_reason,
         new_tokens: 0,
         skips: 0,
-        leader: None,
         deadline: spec.timeout.and_then(|timeout| submitted.checked_add(timeout)),
         queue_position: 0,
         resting: false,

@@ -70,8 +70,6 @@ pub(crate) struct Job {
     /// Sampled tokens that stayed.
     pub new_tokens: usize,
     pub skips: u32,
-    /// Job whose prompt this one waits for, to copy what it computes.
-    pub leader: Option<u64>,
     pub deadline: Option<Instant>,
     pub queue_position: usize,
     /// Nobody reads what it says, so it waits.

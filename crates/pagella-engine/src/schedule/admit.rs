@@ -26,11 +26,8 @@ pub(crate) fn admit(
     records: &mut Vec<Record>,
 ) -> Admitted {
     let mut admitted = Admitted::default();
-    queue.forget_leaders(|leader, queued| waits_for(leader, queued, active));
     for serial in queue.order() {
-        let Some(job) = queue.get(serial).filter(|job| !job.resting && job.leader.is_none()) else {
-            continue;
-        };
+        let Some(job) = queue.get(serial).filter(|job| !job.resting) else { continue };
         let blocking = blocks(job);
         // Jobs that rest make room for one that could go on.
         while let Some(job) = queue.get(serial)
@@ -102,13 +99,4 @@ fn start(job: &mut Job, pages: Vec<Vec<u32>>, table: &PageTable) -> usize {
     }
     job.state = if job.is_ready() { JobState::Decode } else { JobState::Prefill };
     cached * PAGE_TOKENS
-}
-
-/// Whether the prompt that a job shares with its leader is still being computed. `queued` is the
-/// leader if it waits itself.
-fn waits_for(leader: u64, queued: Option<&Job>, active: &[Job]) -> bool {
-    let computing = |job: &Job| job.state == JobState::Prefill && !job.resting;
-    let active = active.iter().any(|job| job.serial == leader && computing(job));
-    // A preempted leader has computed its prompt before.
-    active || queued.is_some_and(|job| job.state == JobState::Queued)
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use pagella_backend::{PAGE_TOKENS, PlanError, StepPlan, StepRow};
 
 use crate::job::{Job, JobState, Sequence};
-use crate::pages::{PageIdx, PageTable};
+use crate::pages::{PageIdx, PageTable, Parent};
 use crate::schedule::GeneratorOptions;
 use crate::{EngineError, Forward};
 
@@ -44,6 +44,8 @@ pub(crate) struct Planner<'a> {
     rows: Vec<PlannedRow>,
     /// Pages with a key that some row of this step writes.
     filling: Vec<PageIdx>,
+    /// What the prompts of this step put into pages: what comes before a page, and its ids.
+    coming: Vec<(Parent, Vec<u32>)>,
     prefill_tokens: usize,
     /// Tokens that were copied from other pages instead of computed.
     pub copied_tokens: usize,
@@ -64,6 +66,7 @@ impl<'a> Planner<'a> {
             budget,
             rows: Vec::new(),
             filling: Vec::new(),
+            coming: Vec::new(),
             prefill_tokens: 0,
             copied_tokens: 0,
         }
@@ -120,12 +123,16 @@ impl<'a> Planner<'a> {
             if job.preemptions == 0 && job.new_tokens == 0 {
                 job.cached_tokens += found;
             }
+            if self.is_coming(sequence) {
+                continue;
+            }
             let tokens = self.chunk(sequence, end);
             if tokens == 0 {
                 continue;
             }
             let logits = sequence.kv + tokens == sequence.ids.len();
             self.note_writes(sequence, tokens);
+            self.note_coming(sequence, tokens);
             self.budget -= tokens;
             self.prefill_tokens += tokens;
             self.rows.push(PlannedRow { job: idx, sequence: sequence_idx, tokens, logits });
@@ -139,27 +146,35 @@ impl<'a> Planner<'a> {
     /// Moves over what the cache has: pages that others filled, then the beginning of a page that
     /// someone else filled differently further on. Returns the tokens gained.
     fn reuse(&mut self, sequence: &mut Sequence) -> Result<usize, EngineError> {
-        let mut gained = sequence.skip_filled(self.table);
-        let last = sequence.ids.len() - 1;
-        let start = sequence.kv;
-        if !start.is_multiple_of(PAGE_TOKENS) || start >= last {
+        let gained = sequence.skip_filled(self.table);
+        let Some((own, ids)) = unfinished_page(sequence) else { return Ok(gained) };
+        if self.filling.contains(&own) {
             return Ok(gained);
         }
-        let Some(&own) = sequence.pages.get(start / PAGE_TOKENS) else { return Ok(gained) };
-        if self.filling.contains(&own) || self.table.fill(own) > 0 {
+        let at = sequence.kv % PAGE_TOKENS;
+        let Some((from, common)) = self.table.partial_match(own, ids) else { return Ok(gained) };
+        if common < at + self.copy_tokens_min() {
             return Ok(gained);
         }
-        let ids = &sequence.ids[start..last.min(start + PAGE_TOKENS)];
-        if let Some((from, common)) = self.table.partial_match(own, ids)
-            && common >= self.options.copy_tokens_min.max(1)
-        {
-            self.table.begin_write(own);
-            self.forward.copy_page_prefix(from, own, common)?;
-            sequence.commit(common, self.table);
-            gained += common;
-            self.copied_tokens += common;
-        }
-        Ok(gained)
+        self.table.begin_write(own);
+        self.forward.copy_page_prefix(from, own, common)?;
+        sequence.commit(common - at, self.table);
+        self.copied_tokens += common - at;
+        Ok(gained + common - at)
+    }
+
+    /// Whether another prompt computes, in this very step, what the sequence needs next, so that it can
+    /// be copied in the next step.
+    fn is_coming(&self, sequence: &Sequence) -> bool {
+        let Some((own, ids)) = unfinished_page(sequence) else { return false };
+        let parent = self.table.parent(own);
+        let enough = sequence.kv % PAGE_TOKENS + self.copy_tokens_min();
+        let common = |coming: &[u32]| coming.iter().zip(ids).take_while(|(a, b)| a == b).count();
+        self.coming.iter().any(|(other, coming)| *other == parent && common(coming) >= enough)
+    }
+
+    fn copy_tokens_min(&self) -> usize {
+        self.options.copy_tokens_min.max(1)
     }
 
     /// How many tokens the sequence may feed, up to position `end`.
@@ -191,6 +206,18 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// Remembers what the row puts into pages whose place is known.
+    fn note_coming(&mut self, sequence: &Sequence, tokens: usize) {
+        let end = sequence.kv + tokens;
+        for idx in sequence.kv / PAGE_TOKENS..end.div_ceil(PAGE_TOKENS) {
+            let parent = self.table.parent(sequence.pages[idx]);
+            if parent != Parent::Detached {
+                let ids = &sequence.ids[idx * PAGE_TOKENS..end.min((idx + 1) * PAGE_TOKENS)];
+                self.coming.push((parent, ids.to_vec()));
+            }
+        }
+    }
+
     fn finish(self, active: &[Job]) -> Result<Option<Planned>, PlanError> {
         if self.rows.is_empty() {
             return Ok(None);
@@ -216,4 +243,14 @@ impl<'a> Planner<'a> {
 /// Whether the page for the newest id is missing; the job then waits for one.
 fn lacks_page(sequence: &Sequence) -> bool {
     sequence.pages.len() < Sequence::pages_for(sequence.ids.len())
+}
+
+/// The page that the next id of a prompt goes to, and all ids that belong there; the last id of the
+/// prompt is not among them, because it must be computed.
+fn unfinished_page(sequence: &Sequence) -> Option<(PageIdx, &[u32])> {
+    let last = sequence.ids.len().saturating_sub(1);
+    let idx = sequence.kv / PAGE_TOKENS;
+    let page = *sequence.pages.get(idx)?;
+    let begins = idx * PAGE_TOKENS;
+    (sequence.kv < last).then(|| (page, &sequence.ids[begins..last.min(begins + PAGE_TOKENS)]))
 }

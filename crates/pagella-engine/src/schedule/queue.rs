@@ -41,18 +41,6 @@ impl Queue {
         self.get(serial).is_some_and(wanted).then(|| self.take(serial)).flatten()
     }
 
-    /// Lets jobs go whose leader they need not wait for any more. `waits` is told the leader's number,
-    /// and the leader if it waits itself.
-    pub fn forget_leaders(&mut self, waits: impl Fn(u64, Option<&Job>) -> bool) {
-        for idx in 0..self.jobs.len() {
-            if let Some(leader) = self.jobs[idx].leader
-                && !waits(leader, self.get(leader))
-            {
-                self.jobs[idx].leader = None;
-            }
-        }
-    }
-
     /// Lets a waiting job rest, or go on.
     pub fn set_resting(&mut self, serial: u64, rests: bool) {
         if let Some(job) = self.jobs.iter_mut().find(|job| job.serial == serial) {
@@ -78,10 +66,10 @@ impl Queue {
         self.jobs.iter().find(|job| job.serial == serial)
     }
 
-    /// Counts the start of job `serial` as an overtaking of everyone older who could have started.
+    /// Counts the start of job `serial` as an overtaking of everyone older who does not rest.
     pub fn note_start(&mut self, serial: u64) {
         for job in &mut self.jobs {
-            if job.serial < serial && job.leader.is_none() {
+            if job.serial < serial && !job.resting {
                 job.skips = job.skips.saturating_add(1);
             }
         }
@@ -91,5 +79,5 @@ impl Queue {
 /// Whether nobody may start before this job does.
 pub(crate) fn blocks(job: &Job) -> bool {
     let overtaken = job.spec.max_skips.is_some_and(|max| job.skips >= max);
-    !job.resting && job.leader.is_none() && (job.state == JobState::Preempted || overtaken)
+    !job.resting && (job.state == JobState::Preempted || overtaken)
 }

@@ -1,0 +1,160 @@
+//! From a row of logits to one chosen id, with what is reported about it.
+//!
+//! The state before the choice is kept where bans can make it necessary to choose again.
+
+use crate::EngineError;
+use crate::job::finish::Ending;
+use crate::job::record::{Record, TokenLogprobs};
+use crate::job::rewind::RestorePoint;
+use crate::job::state::Job;
+use crate::job::text::Accepted;
+use crate::job::{ConstraintSlot, EosReason};
+use crate::sample::{Choice, Row, SampleError, SamplerState, Scratch, raw_logprobs};
+
+/// Denied ids that take more than this share leave nothing worth choosing.
+const DENIED_SHARE_MAX: f32 = 1.0 - 1e-4;
+
+impl Job {
+    /// Picks an id, with a place to come back to when bans are on.
+    pub(super) fn choose(
+        &mut self,
+        logits: &mut Vec<f32>,
+        scratch: &mut Scratch,
+        record: &mut Record,
+    ) -> Result<Accepted, Box<Ending>> {
+        loop {
+            if self.ends_here_by_preference()? {
+                return Err(Ending::of(EosReason::EndFilter).into());
+            }
+            let raw = self.keeps_raw().then(|| logits.clone());
+            let before = self.sampler_state.clone();
+            let banned = !self.points.denied(self.len()).is_empty();
+            let early = self.new_tokens < self.spec.min_new_tokens;
+            let choice = match self.pick(logits, scratch) {
+                // All that is likely here is banned: better to choose differently before.
+                // While stop tokens are denied too, the share says nothing.
+                Ok(choice) if banned && !early && choice.denied_share > DENIED_SHARE_MAX => {
+                    match self.choose_before(record) {
+                        Some(kept) => {
+                            *logits = kept;
+                            continue;
+                        }
+                        None => choice,
+                    }
+                }
+                Ok(choice) => choice,
+                Err(SampleError::NoCandidates { .. }) if banned => {
+                    *logits = self.leave_position(raw.unwrap_or_default(), record)?;
+                    continue;
+                }
+                Err(error) => return Err(self.no_choice(error).into()),
+            };
+            if choice.id as usize >= logits.len() {
+                let (id, vocab) = (choice.id, logits.len());
+                return Err(Ending::failed(EngineError::IdOutOfRange { id, vocab }).into());
+            }
+            let processed = self.spec.return_processed_logits.then(|| logits.clone());
+            return Ok(Accepted {
+                processed_logits: processed,
+                ..self.take_choice(choice, raw, before)
+            });
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.sequences[0].ids.len()
+    }
+
+    /// Whether the row is needed after the sampler has changed it.
+    fn keeps_raw(&self) -> bool {
+        self.spec.return_logits || self.spec.return_logprobs.is_some() || self.text.has_bans()
+    }
+
+    /// Whether the constraint may end and the job prefers that.
+    fn ends_here_by_preference(&mut self) -> Result<bool, Box<Ending>> {
+        let Some(slot) = &mut self.constraint else { return Ok(false) };
+        if slot.verdict.is_none() {
+            slot.verdict = Some(slot.constraint.mask(&mut slot.mask));
+        }
+        match &slot.verdict {
+            Some(Ok(verdict)) => Ok(self.spec.prefer_end && verdict.can_end && self.new_tokens > 0),
+            Some(Err(error)) => Err(Ending::failed(EngineError::Constraint(error.clone())).into()),
+            None => Ok(false),
+        }
+    }
+
+    fn pick(&mut self, logits: &mut [f32], scratch: &mut Scratch) -> Result<Choice, SampleError> {
+        if let Some(hook) = self.spec.logits_hook.clone() {
+            (hook.0)(logits, self.view());
+        }
+        let banned = self.points.denied(self.len());
+        let early = self.new_tokens < self.spec.min_new_tokens;
+        let mut denied = banned.to_vec();
+        if early {
+            denied.extend_from_slice(&self.spec.stop_ids);
+        }
+        let row = Row {
+            logits,
+            history: &self.sequences[0].ids,
+            prompt_len: self.prompt_len,
+            mask: self.constraint.as_ref().map(|slot| &slot.mask),
+            denied: &denied,
+            attempt: banned.len() as u32,
+            top: self.spec.return_top_tokens,
+        };
+        let mut choice = self.sampler.pick(&mut self.sampler_state, scratch, row)?;
+        if let Some(hook) = self.spec.sample_hook.clone() {
+            (hook.0)(&mut choice, self.view());
+        }
+        Ok(choice)
+    }
+
+    /// The reason to end when no id can be chosen.
+    fn no_choice(&self, error: SampleError) -> Ending {
+        match error {
+            SampleError::NoCandidates { .. } if self.constraint.is_some() => {
+                Ending::of(EosReason::FilterDeadEnd)
+            }
+            SampleError::NoCandidates { .. } => Ending::of(EosReason::NoCandidates),
+            error => Ending::failed(error.into()),
+        }
+    }
+
+    /// Notes the state before the choice, if it may be taken back, and what is reported about it.
+    fn take_choice(
+        &mut self,
+        choice: Choice,
+        raw: Option<Vec<f32>>,
+        before: SamplerState,
+    ) -> Accepted {
+        let logprobs = self.spec.return_logprobs.zip(raw.as_ref()).map(|(top, raw)| {
+            let (logprob, top) = raw_logprobs(raw, choice.id, top);
+            TokenLogprobs { logprob, top }
+        });
+        let logits = raw.as_ref().filter(|_| self.spec.return_logits).cloned();
+        if let Some(raw) = raw.filter(|_| self.text.has_bans()) {
+            let heals = |_: &&ConstraintSlot| self.healing_bytes > 0;
+            let healing = self.constraint.as_ref().filter(heals).map(ConstraintSlot::fork);
+            self.points.push(RestorePoint {
+                healing,
+                len: self.len(),
+                text: self.text.point(),
+                sampler: before,
+                logits: raw,
+                new_tokens: self.new_tokens,
+                healing_bytes: self.healing_bytes,
+            });
+        }
+        let Choice { id, p, top, .. } = choice;
+        Accepted {
+            id,
+            start: 0,
+            decoded_before: 0,
+            p,
+            top,
+            logprobs,
+            logits,
+            processed_logits: None,
+        }
+    }
+}
