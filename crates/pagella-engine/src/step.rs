@@ -182,7 +182,8 @@ impl Generator {
             })
             .collect();
         let run = |task: &mut Task<'_>| task.run(&facts.tokenizer);
-        let spread = n >= options.parallel_rows_min.max(2);
+        // Waking threads for little costs more than it saves.
+        let spread = n > 1 && n * vocab >= options.parallel_logits_min;
         match spread.then(|| host.get()) {
             Some(Ok(pool)) => pool.install(|| tasks.par_iter_mut().for_each(run)),
             // Without threads it takes longer, no more.

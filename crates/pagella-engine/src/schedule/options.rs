@@ -35,8 +35,8 @@ pub struct GeneratorOptions {
     pub defragment: bool,
     /// Threads that sample and compute masks; one per core, at most 16, unless stated.
     pub host_threads: Option<usize>,
-    /// Fewest rows for which sampling is spread over threads.
-    pub parallel_rows_min: usize,
+    /// Fewest logits of a step, over all rows, for which sampling is spread over threads.
+    pub parallel_logits_min: usize,
 }
 
 impl Default for GeneratorOptions {
@@ -52,7 +52,8 @@ impl Default for GeneratorOptions {
             queue_max: 4096,
             defragment: false,
             host_threads: None,
-            parallel_rows_min: 3,
+            // Some 50 µs of one thread.
+            parallel_logits_min: 1 << 18,
         }
     }
 }

@@ -123,8 +123,8 @@ pub fn random_options(dice: &mut Dice) -> GeneratorOptions {
         reserve: dice.pick(&[Reserve::Grow, Reserve::Grow, Reserve::Full]),
         copy_tokens_min: dice.pick(&[1, 16]),
         defragment: dice.one_in(2),
-        host_threads: Some(1),
-        parallel_rows_min: usize::MAX,
+        host_threads: Some(2),
+        parallel_logits_min: dice.pick(&[0, usize::MAX, usize::MAX, usize::MAX]),
         ..GeneratorOptions::default()
     }
 }
