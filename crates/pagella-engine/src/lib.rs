@@ -36,8 +36,6 @@ pub mod sample;
 mod schedule;
 mod score;
 mod session;
-#[cfg(test)]
-mod stand_in;
 mod stats;
 mod step;
 mod store;

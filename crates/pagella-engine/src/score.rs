@@ -68,7 +68,7 @@ pub fn log_prob_and_argmax(logits: &[f32], target: u32) -> ScoredToken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stand_in::StandIn;
+    use crate::tests::stand_in::StandIn;
 
     #[test]
     fn log_softmax_is_exact_and_ties_go_to_the_lowest_id() {

@@ -278,7 +278,7 @@ mod tests {
     use pagella_text::{BanMatcher, BanPattern, BanRule, SpecialTokens, StreamStart};
 
     use super::*;
-    use crate::stand_in::tokenizer;
+    use crate::tests::stand_in::tokenizer;
 
     fn accepted(id: u32) -> Accepted {
         Accepted {

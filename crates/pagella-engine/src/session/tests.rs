@@ -1,7 +1,7 @@
 //! Sessions on the stand-in model: prefix reuse, chunks, limits, failed steps.
 
 use super::*;
-use crate::stand_in::StandIn;
+use crate::tests::stand_in::StandIn;
 
 fn session(step_tokens_max: usize) -> (Session, StandIn) {
     let model = StandIn::new(1024, step_tokens_max);

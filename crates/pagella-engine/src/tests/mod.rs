@@ -1,6 +1,6 @@
 //! The generator as a whole, on the checksum model: every job gets what it would get alone.
 //!
-//! - `support`: running jobs; `script`: random jobs and what is done to them;
+//! - `stand_in`: the checksum model; `support`: running jobs; `script`: random jobs and what is done to them;
 //! - `random_jobs`: thousands of such scripts; `sharing`: pages computed once;
 //! - `quirks`: one named test for each known mistake of generators of this kind;
 //! - `text`: stops, bans, characters; `worker`: threads, streams, cancelling; `saved`: files.
@@ -10,6 +10,7 @@ mod random_jobs;
 mod saved;
 mod script;
 mod sharing;
+pub(crate) mod stand_in;
 mod support;
 mod text;
 mod worker;

@@ -3,7 +3,7 @@
 use pagella_text::BanRule;
 
 use crate::constraint::{ConstraintFactory, ConstraintLimits, ConstraintSpec};
-use crate::stand_in::{END, StandIn, TOKENS, VOCAB, greedy_ids, tokenizer};
+use crate::tests::stand_in::{END, StandIn, TOKENS, VOCAB, greedy_ids, tokenizer};
 use crate::tests::support::{chars, check_stream, generator, ids, job, records, roomy, run, solo};
 use crate::{
     BanExhausted, BoxedConstraint, EngineError, EosReason, GeneratorOptions, Healing, JobSpec,
@@ -174,7 +174,7 @@ fn g14_one_budget_holds_for_all_prompts_of_a_step_together() {
     }
     run(&mut generator);
     assert!(model.steps().iter().all(|rows| rows.iter().map(|r| r.tokens).sum::<usize>() <= 100));
-    let mixed = |rows: &Vec<crate::stand_in::StepRecord>| {
+    let mixed = |rows: &Vec<crate::tests::stand_in::StepRecord>| {
         rows.iter().any(|r| r.tokens == 1 && r.logits == 1) && rows.iter().any(|r| r.tokens > 1)
     };
     assert!(model.steps().iter().any(mixed), "writing goes on beside prompts");

@@ -1,6 +1,6 @@
 //! Sequences saved to disk and brought back.
 
-use crate::stand_in::{StandIn, greedy_ids};
+use crate::tests::stand_in::{StandIn, greedy_ids};
 use crate::tests::support::{generator, ids, job, roomy, run};
 use crate::{EngineError, GeneratorOptions, JobSpec};
 

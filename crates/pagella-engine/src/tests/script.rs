@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pagella_text::BanRule;
 
 use crate::sample::SampleOptions;
-use crate::stand_in::{END, StandIn};
+use crate::tests::stand_in::{END, StandIn};
 use crate::tests::support::{check_stream, generator, ids};
 use crate::{
     BanExhausted, Completion, EosReason, Generator, GeneratorOptions, Healing, JobSpec, Record,

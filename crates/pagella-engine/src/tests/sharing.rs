@@ -1,6 +1,6 @@
 //! What is computed once although several jobs need it.
 
-use crate::stand_in::{StandIn, greedy_ids};
+use crate::tests::stand_in::{StandIn, greedy_ids};
 use crate::tests::support::{generator, ids, job, records, roomy, run};
 use crate::{EosReason, GeneratorOptions, JobSpec, Reserve, Stage};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pagella_text::SpecialTokens;
 
-use crate::stand_in::{StandIn, tokenizer};
+use crate::tests::stand_in::{StandIn, tokenizer};
 use crate::{Completion, Generator, GeneratorOptions, JobSpec, Record, Stage};
 
 /// Steps after which a set of jobs must have ended; far more than any test needs.

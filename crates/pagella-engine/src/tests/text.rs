@@ -6,8 +6,8 @@ use pagella_text::{BanRule, SpecialTokens};
 
 use crate::constraint::{ConstraintFactory, ConstraintLimits, ConstraintSpec};
 use crate::sample::SampleOptions;
-use crate::stand_in::{END, StandIn, VOCAB, tokenizer};
 use crate::tests::script::Dice;
+use crate::tests::stand_in::{END, StandIn, VOCAB, tokenizer};
 use crate::tests::support::{check_stream, generator, job, records, run, solo};
 use crate::{
     BanExhausted, BoxedConstraint, EosReason, GeneratorOptions, JobSpec, LogitsHook, SampleHook,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_core::Stream;
 
-use crate::stand_in::{StandIn, greedy_ids};
+use crate::tests::stand_in::{StandIn, greedy_ids};
 use crate::tests::support::{generator, ids, job};
 use crate::{
     Backpressure, EngineError, EosReason, GeneratorOptions, JobSpec, StreamGranularity, Worker,
