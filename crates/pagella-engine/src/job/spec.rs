@@ -138,9 +138,11 @@ pub struct JobSpec {
     pub cache_salt: Option<String>,
     /// Echoed in every record.
     pub identifier: Option<Arc<str>>,
-    /// How often records are sent.
+    /// How often records are sent through a [`JobStream`](crate::JobStream); whoever pumps a
+    /// generator gets them all.
     pub granularity: StreamGranularity,
-    /// What happens when records are not read.
+    /// What happens when the records of a [`JobStream`](crate::JobStream) are not read; whoever pumps a
+    /// generator decides with [`Generator::set_resting`](crate::Generator::set_resting).
     pub backpressure: Backpressure,
     /// Sees and changes logits before any sampling step.
     pub logits_hook: Option<LogitsHook>,

@@ -47,8 +47,6 @@ pub(crate) struct Planner<'a> {
     /// What the prompts of this step put into pages: what comes before a page, and its ids.
     coming: Vec<(Parent, Vec<u32>)>,
     prefill_tokens: usize,
-    /// Tokens that were copied from other pages instead of computed.
-    pub copied_tokens: usize,
 }
 
 impl<'a> Planner<'a> {
@@ -68,7 +66,6 @@ impl<'a> Planner<'a> {
             filling: Vec::new(),
             coming: Vec::new(),
             prefill_tokens: 0,
-            copied_tokens: 0,
         }
     }
 
@@ -159,7 +156,6 @@ impl<'a> Planner<'a> {
         self.table.begin_write(own);
         self.forward.copy_page_prefix(from, own, common)?;
         sequence.commit(common - at, self.table);
-        self.copied_tokens += common - at;
         Ok(gained + common - at)
     }
 

