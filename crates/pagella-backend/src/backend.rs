@@ -70,6 +70,9 @@ pub trait Backend: Send + Sync + 'static {
     type Kv: Send;
     /// A plan, made ready for the device.
     type Step: Send;
+    /// Steps of a model that can be run again without naming their operations; `()` where naming
+    /// them costs nothing. Dropped whenever a buffer that they use is replaced.
+    type Recordings: Default + Send;
 
     /// `cpu`, `cuda`.
     fn name(&self) -> &'static str;
@@ -95,6 +98,28 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Makes a plan ready. Every id is below the rows of the embedding table used later.
     fn begin(&self, plan: &StepPlan) -> Result<Self::Step, BackendError>;
+
+    /// Runs the step from a recording of one of the same shape. `false`: there is none, and the
+    /// caller names the operations, which may then be recorded until [`Backend::finish`].
+    fn replay(
+        &self,
+        _recordings: &mut Self::Recordings,
+        _step: &mut Self::Step,
+        _kv: &Self::Kv,
+    ) -> Result<bool, BackendError> {
+        Ok(false)
+    }
+
+    /// Ends a step whose operations were all named. A step that is dropped before, after an error,
+    /// records nothing.
+    fn finish(
+        &self,
+        _recordings: &mut Self::Recordings,
+        _step: Self::Step,
+        _kv: &Self::Kv,
+    ) -> Result<(), BackendError> {
+        Ok(())
+    }
 
     /// `out[i] = scale · table[ids[i]]`, plus `positions[position(i)]` when given. `[t, width]`.
     fn embed(

@@ -34,6 +34,14 @@ pub enum BackendError {
         /// How much was asked for.
         bytes: usize,
     },
+    /// The device or its driver failed. What was asked for did not happen.
+    #[error("the {backend} device failed: {message}")]
+    Device {
+        /// Backend name.
+        backend: &'static str,
+        /// What the driver said.
+        message: String,
+    },
     /// A worker thread died; the backend cannot be used any longer.
     #[error("a worker thread of the {backend} backend failed: {message}")]
     Worker {

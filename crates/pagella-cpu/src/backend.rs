@@ -129,6 +129,7 @@ impl Backend for CpuBackend {
     type Rope = CpuRope;
     type Kv = KvPages;
     type Step = CpuStep;
+    type Recordings = ();
 
     fn name(&self) -> &'static str {
         "cpu"

@@ -9,7 +9,6 @@ use crate::block::Pass;
 use crate::error::ModelError;
 use crate::load::Loader;
 use crate::weights::{LinearUse, WeightSource};
-use crate::workspace::Logits;
 
 /// Final norm and head in the backend's layout.
 pub(crate) struct Head<B: Backend> {
@@ -59,15 +58,18 @@ impl<B: Backend> Head<B> {
         Ok(Self { norm, linear, vocab, scale: spec.scale, softcap: spec.softcap })
     }
 
-    /// Computes the logits of `rows` tokens of the plan into `logits`, making room first.
+    /// Logits per token.
+    pub(crate) fn vocab(&self) -> usize {
+        self.vocab
+    }
+
+    /// Computes the logits of the plan's `logit_tokens` into `out`, which has room for them.
     pub(crate) fn run(
         &self,
         pass: &Pass<'_, B>,
         residual: &B::Tensor,
-        rows: usize,
-        logits: &mut Logits<B>,
+        out: &mut B::Tensor,
     ) -> Result<(), ModelError> {
-        let out = logits.room(pass.backend, rows, self.vocab)?;
         Ok(pass.backend.logits(
             pass.step,
             residual,

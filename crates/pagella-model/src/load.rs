@@ -88,7 +88,8 @@ pub(crate) fn assemble<B: Backend>(
     let ropes = spec.ropes.iter().map(|rope| backend.rope(rope, spec.context));
     let ropes = ropes.collect::<Result<_, _>>()?;
     let workspace = Workspace::new(&backend, &spec, options.step_tokens_max)?;
-    let parts = Parts { embed, layers, head, ropes, workspace };
+    let recordings = B::Recordings::default();
+    let parts = Parts { embed, layers, head, ropes, workspace, recordings };
     let mut model = Model::new(spec, backend, parts, options.step_tokens_max, tally);
     model.probe()?;
     progress.report()?;

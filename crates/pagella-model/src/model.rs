@@ -29,6 +29,8 @@ pub(crate) struct Parts<B: Backend> {
     /// One table per rope of the spec.
     pub ropes: Vec<B::Rope>,
     pub workspace: Workspace<B>,
+    /// Steps that the backend can run again; they name buffers of the workspace.
+    pub recordings: B::Recordings,
 }
 
 impl<B: Backend> Model<B> {

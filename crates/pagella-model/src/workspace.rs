@@ -144,28 +144,35 @@ impl<B: Backend> Logits<B> {
         self.rows = 0;
     }
 
-    /// Room for `rows` rows of logits, allocating when there were never so many.
-    pub(crate) fn room(
+    /// Makes room for `rows` rows, and says whether that replaced the buffer. Room grows by
+    /// doubling: recorded steps name the buffer, and each new one costs them all.
+    pub(crate) fn make_room(
         &mut self,
         backend: &B,
         rows: usize,
         vocab: usize,
-    ) -> Result<&mut B::Tensor, BackendError> {
-        if rows > self.rows_max {
-            // The old buffer goes first: two at once could be too much.
-            self.tensor = None;
-            self.rows_max = 0;
+    ) -> Result<bool, BackendError> {
+        self.rows = 0;
+        if rows <= self.rows_max {
+            return Ok(false);
         }
-        let tensor = match self.tensor.take() {
-            Some(tensor) => tensor,
-            None => {
-                let tensor = backend.tensor(rows, vocab)?;
-                self.rows_max = rows;
-                tensor
-            }
-        };
-        (self.rows, self.vocab) = (rows, vocab);
-        Ok(self.tensor.insert(tensor))
+        // The old buffer goes first: two at once could be too much.
+        self.tensor = None;
+        self.rows_max = 0;
+        let rows_max = rows.next_power_of_two();
+        self.tensor = Some(backend.tensor(rows_max, vocab)?);
+        (self.rows_max, self.vocab) = (rows_max, vocab);
+        Ok(true)
+    }
+
+    /// The buffer, as far as there is room.
+    pub(crate) fn tensor_mut(&mut self) -> Option<&mut B::Tensor> {
+        self.tensor.as_mut()
+    }
+
+    /// Notes that the step has left `rows` rows.
+    pub(crate) fn written(&mut self, rows: usize) {
+        self.rows = rows.min(self.rows_max);
     }
 
     /// Reads the rows of the last step.

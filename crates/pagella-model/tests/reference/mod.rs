@@ -110,6 +110,7 @@ impl Backend for ReferenceBackend {
     type Rope = RopeSpec;
     type Kv = Kv;
     type Step = StepPlan;
+    type Recordings = ();
 
     fn name(&self) -> &'static str {
         "reference"
