@@ -15,16 +15,21 @@ struct Arrows {
 const ARROWS: &[Arrows] = &[
     Arrows {
         name: "pagella",
-        may_use: &["engine", "model", "cpu", "backend", "formats", "arch", "text"],
+        may_use: &["engine", "model", "cpu", "cuda", "backend", "formats", "arch", "text"],
         tests_may_use: &[],
     },
     Arrows {
         name: "pagella-engine",
         may_use: &["model", "backend", "arch", "text"],
-        tests_may_use: &["cpu", "formats"],
+        tests_may_use: &["cpu", "cuda", "formats"],
     },
     Arrows {
         name: "pagella-model",
+        may_use: &["backend", "formats", "arch"],
+        tests_may_use: &["cpu", "cuda"],
+    },
+    Arrows {
+        name: "pagella-cuda",
         may_use: &["backend", "formats", "arch"],
         tests_may_use: &["cpu"],
     },

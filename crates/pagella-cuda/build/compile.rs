@@ -1,0 +1,188 @@
+//! Kernel files to fatbins, several at a time, each only when it or a header has changed.
+//!
+//! A result is kept under a name that holds the hash of everything it depends on: the file, all
+//! headers, the compiler and its flags. Results are written beside and renamed, so that two builds
+//! at once do no harm.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Command, id};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::nvcc::Nvcc;
+use crate::target::{self, Target};
+
+/// Results of one file that are kept, newest first: switching between two sets of chips is free.
+const KEPT_PER_FILE: usize = 4;
+
+/// What to compile, with what, where to.
+pub struct Order<'a> {
+    pub nvcc: &'a Nvcc,
+    /// Folder of `.cu` and `.cuh` files.
+    pub sources: &'a Path,
+    pub cache: &'a Path,
+    /// The value of [`target::ARCHS_ENV`].
+    pub archs: Option<&'a str>,
+    /// Processes at once, at least 1.
+    pub jobs: usize,
+}
+
+/// One compiled file.
+pub struct Kernel {
+    /// The file's name without its extension.
+    pub name: String,
+    pub source: PathBuf,
+    pub targets: Vec<Target>,
+    pub fatbin: PathBuf,
+    /// What the compiler said, with the resources of every function.
+    pub log: PathBuf,
+}
+
+impl Kernel {
+    /// Lines of the log that a person should see.
+    pub fn warnings(&self) -> Vec<String> {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let is_warning = |line: &&str| line.to_lowercase().contains("warning");
+        log.lines().filter(is_warning).map(|line| format!("{}: {line}", self.name)).collect()
+    }
+}
+
+/// Compiles every file that has targets, sorted by name.
+pub fn all(order: &Order<'_>) -> Result<Vec<Kernel>, String> {
+    fs::create_dir_all(order.cache)
+        .map_err(|err| format!("cannot create {}: {err}", order.cache.display()))?;
+    let kernels = plan(order)?;
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..order.jobs.clamp(1, kernels.len().max(1)) {
+            scope.spawn(|| {
+                while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(failure) = compile(order, kernel, kernels.len()) {
+                        failures.lock().unwrap_or_else(|err| err.into_inner()).push(failure);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap_or_else(|err| err.into_inner());
+    if failures.is_empty() { Ok(kernels) } else { Err(failures.join("\n")) }
+}
+
+/// Names and places of all results.
+fn plan(order: &Order<'_>) -> Result<Vec<Kernel>, String> {
+    let mut files = BTreeMap::new();
+    read_tree(order.sources, &mut files)?;
+    let mut headers = DefaultHasher::new();
+    for (path, text) in files.iter().filter(|(path, _)| has_extension(path, "cuh")) {
+        (path.strip_prefix(order.sources).ok(), text).hash(&mut headers);
+    }
+    let headers = headers.finish();
+    let mut kernels: Vec<Kernel> = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| has_extension(path, "cu")) {
+        let targets = target::of(text, order.archs);
+        let targets = targets.map_err(|reason| format!("{}: {reason}", path.display()))?;
+        if targets.is_empty() {
+            continue;
+        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if kernels.iter().any(|kernel| kernel.name == name) {
+            return Err(format!("two kernel files are called {name}.cu"));
+        }
+        let mut key = DefaultHasher::new();
+        let flags = flags(order.nvcc, &targets);
+        (text, headers, &order.nvcc.identity, flags).hash(&mut key);
+        let result = order.cache.join(format!("{name}-{:016x}", key.finish()));
+        let (fatbin, log) = (result.with_extension("fatbin"), result.with_extension("log"));
+        kernels.push(Kernel { name, source: path.clone(), targets, fatbin, log });
+    }
+    Ok(kernels)
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|found| found == extension)
+}
+
+/// All kernel files and headers below a folder, with their text.
+fn read_tree(dir: &Path, files: &mut BTreeMap<PathBuf, String>) -> Result<(), String> {
+    let failed = |path: &Path, err| format!("cannot read {}: {err}", path.display());
+    for entry in fs::read_dir(dir).map_err(|err| failed(dir, err))? {
+        let path = entry.map_err(|err| failed(dir, err))?.path();
+        if path.is_dir() {
+            read_tree(&path, files)?;
+        } else if has_extension(&path, "cu") || has_extension(&path, "cuh") {
+            println!("cargo::rerun-if-changed={}", path.display());
+            let text = fs::read_to_string(&path).map_err(|err| failed(&path, err))?;
+            files.insert(path, text);
+        }
+    }
+    Ok(())
+}
+
+/// Everything that decides what comes out. No fast maths: results must be the IEEE ones.
+fn flags(nvcc: &Nvcc, targets: &[Target]) -> Vec<String> {
+    let mut flags: Vec<String> =
+        ["-fatbin", "-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v"].map(str::to_owned).into();
+    // The option came with 13.0; before it, fatbinary compressed machine code only when told to.
+    let compress: &[&str] = if nvcc.version >= (13, 0) {
+        &["--compress-mode=size"]
+    } else {
+        &["-Xfatbin", "-compress-all"]
+    };
+    flags.extend(compress.iter().map(|flag| (*flag).to_owned()));
+    for target in targets {
+        flags.extend(["-gencode".to_owned(), target.gencode()]);
+    }
+    flags
+}
+
+/// Makes one result, unless it is there.
+fn compile(order: &Order<'_>, kernel: &Kernel, n_kernels: usize) -> Result<(), String> {
+    if kernel.fatbin.is_file() && kernel.log.is_file() {
+        return Ok(());
+    }
+    let unfinished = kernel.fatbin.with_extension(format!("{}.unfinished", id()));
+    let output = Command::new(&order.nvcc.path)
+        .args(flags(order.nvcc, &kernel.targets))
+        // Chips in parallel too when there are fewer files than processors.
+        .args(["-t", &(order.jobs / n_kernels).max(1).to_string()])
+        .arg("-I")
+        .arg(order.sources)
+        .arg("-o")
+        .arg(&unfinished)
+        .arg(&kernel.source)
+        .output()
+        .map_err(|err| format!("cannot start {}: {err}", order.nvcc.path.display()))?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    if !output.status.success() {
+        let is_noise = |line: &&str| line.contains("ptxas info") || line.contains("bytes spill");
+        let lines: Vec<&str> = said.lines().filter(|line| !is_noise(line)).collect();
+        let source = kernel.source.display();
+        return Err(format!("nvcc failed on {source} ({}):\n{}", output.status, lines.join("\n")));
+    }
+    let kept = |err| format!("cannot keep {}: {err}", kernel.fatbin.display());
+    fs::write(&kernel.log, said.as_bytes()).map_err(kept)?;
+    fs::rename(&unfinished, &kernel.fatbin).map_err(kept)?;
+    forget_old(order.cache, &kernel.name);
+    Ok(())
+}
+
+/// Removes all but the newest results of one file. Failing to tidy up is no failure.
+fn forget_old(cache: &Path, name: &str) {
+    let is_result = |path: &Path| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        has_extension(path, "fatbin") && stem.rsplit_once('-').is_some_and(|(of, _)| of == name)
+    };
+    let entries = fs::read_dir(cache).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path()).filter(|path| is_result(path));
+    let mut results: Vec<_> =
+        paths.map(|path| (path.metadata().and_then(|meta| meta.modified()).ok(), path)).collect();
+    results.sort();
+    for (_, fatbin) in results.iter().rev().skip(KEPT_PER_FILE) {
+        let _ = fs::remove_file(fatbin);
+        let _ = fs::remove_file(fatbin.with_extension("log"));
+    }
+}
