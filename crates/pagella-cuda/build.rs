@@ -21,6 +21,10 @@ use std::process::ExitCode;
 /// an installation, which makes Cargo run this again.
 const PINS: &str = "toolchain.txt";
 
+/// What to do when there is no compiler.
+const REMEDY: &str = "no usable nvcc; `cargo xtask cuda-toolchain` fetches one, \
+                          or set PAGELLA_NVCC to its path (`none` silences this)";
+
 fn main() -> ExitCode {
     println!("cargo::rustc-check-cfg=cfg(pagella_kernels)");
     println!("cargo::rerun-if-changed=build.rs");
@@ -52,7 +56,7 @@ fn build() -> Result<(), String> {
         nvcc::Choice::Refused => return table::write_empty(&out_dir),
         nvcc::Choice::Missing { passed_over } => {
             passed_over.iter().for_each(|line| println!("cargo::warning={line}"));
-            println!("cargo::warning=building without CUDA kernels: {}", nvcc::REMEDY);
+            println!("cargo::warning=building without CUDA kernels: {}", REMEDY);
             return table::write_empty(&out_dir);
         }
     };

@@ -3,11 +3,22 @@
 //! Logic that other projects keep in shell scripts lives here, so that it is checked by the compiler,
 //! runs wherever Rust runs, and has tests of its own. `cargo xtask help` lists the commands.
 
+mod cuda;
 mod fuzz;
 mod test;
 mod tidy;
 mod tools;
 mod workspace;
+
+// Parts of a build script, which cannot have tests of its own: they run here.
+#[cfg(test)]
+#[path = "../../crates/pagella-cuda/build/compile.rs"]
+mod compile;
+#[path = "../../crates/pagella-cuda/build/nvcc.rs"]
+mod nvcc;
+#[cfg(test)]
+#[path = "../../crates/pagella-cuda/build/target.rs"]
+mod target;
 
 use std::process::ExitCode;
 
@@ -49,6 +60,12 @@ const COMMANDS: &[Command] = &[
         usage: "fuzz [--seconds N] [TARGET]...",
         about: "mutate inputs against the fuzz targets, N seconds each (default 60)",
         run: fuzz::command,
+    },
+    Command {
+        name: "cuda-toolchain",
+        usage: "cuda-toolchain",
+        about: "fetch the CUDA compiler into target/cuda-toolchain; prints its path",
+        run: cuda::toolchain::command,
     },
     Command { name: "help", usage: "help", about: "this list", run: help },
 ];

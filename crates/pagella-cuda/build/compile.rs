@@ -186,3 +186,101 @@ fn forget_old(cache: &Path, name: &str) {
         let _ = fs::remove_file(fatbin.with_extension("log"));
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A compiler that writes down which files it was asked for, and fails on one called `bad.cu`.
+    const FAKE: &str = "#!/bin/sh\nfor last; do :; done\necho \"$last\" >> \"${0%/*}/asked\"\n\
+                        case $last in *bad.cu) echo 'bad.cu(1): error: bad'; exit 2;; esac\n\
+                        while [ \"$1\" != -o ]; do shift; done\necho code > \"$2\"\n\
+                        echo 'ptxas info: fine'; echo 'ptxas Warning: slow'\n";
+
+    /// A folder with a compiler and sources of its own.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(test: &str) -> Self {
+            let place = std::env::temp_dir().join(format!("pagella-compile-{test}-{}", id()));
+            fs::create_dir_all(place.join("kernels")).unwrap();
+            fs::write(place.join("nvcc"), FAKE).unwrap();
+            fs::set_permissions(place.join("nvcc"), fs::Permissions::from_mode(0o755)).unwrap();
+            Place(place)
+        }
+
+        fn write(&self, file: &str, text: &str) {
+            fs::write(self.0.join("kernels").join(file), text).unwrap();
+        }
+
+        /// What was compiled, by file name, and the result.
+        fn compile(&self, archs: Option<&str>) -> (Vec<String>, Result<Vec<Kernel>, String>) {
+            let path = self.0.join("nvcc");
+            let nvcc = Nvcc { path, version: (13, 0), identity: "fake".into() };
+            let (sources, cache) = (self.0.join("kernels"), self.0.join("cache"));
+            let order = Order { nvcc: &nvcc, sources: &sources, cache: &cache, archs, jobs: 2 };
+            let result = all(&order);
+            let asked = fs::read_to_string(self.0.join("asked")).unwrap_or_default();
+            let _ = fs::remove_file(self.0.join("asked"));
+            let mut asked: Vec<String> =
+                asked.lines().filter_map(|l| Some(l.rsplit_once('/')?.1.to_owned())).collect();
+            asked.sort();
+            (asked, result)
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn only_what_changed_is_compiled_again() {
+        let place = Place::new("changed");
+        place.write("a.cu", "a");
+        place.write("b.cu", "b");
+        place.write("x.cuh", "x");
+        assert_eq!(place.compile(None).0, ["a.cu", "b.cu"]);
+        assert_eq!(place.compile(None).0, [""; 0]);
+        place.write("b.cu", "b2");
+        assert_eq!(place.compile(None).0, ["b.cu"]);
+        place.write("x.cuh", "x2");
+        assert_eq!(place.compile(None).0, ["a.cu", "b.cu"]);
+        assert_eq!(place.compile(Some("80")).0, ["a.cu", "b.cu"]);
+        assert_eq!(place.compile(None).0, [""; 0], "the first results are still there");
+    }
+
+    #[test]
+    fn warnings_are_shown_also_when_nothing_was_compiled() {
+        let place = Place::new("warnings");
+        place.write("a.cu", "");
+        for _ in 0..2 {
+            let kernels = place.compile(None).1.unwrap();
+            assert_eq!(kernels[0].warnings(), ["a: ptxas Warning: slow"]);
+        }
+    }
+
+    #[test]
+    fn old_results_are_forgotten() {
+        let place = Place::new("forgotten");
+        for text in ["1", "2", "3", "4", "5", "6", "7"] {
+            place.write("a.cu", text);
+            place.compile(None).1.unwrap();
+        }
+        let kept = fs::read_dir(place.0.join("cache")).unwrap().count();
+        assert_eq!(kept, 2 * KEPT_PER_FILE, "a fatbin and a log each");
+    }
+
+    #[test]
+    fn a_failure_shows_what_the_compiler_said_and_the_others_are_kept() {
+        let place = Place::new("failure");
+        place.write("bad.cu", "");
+        place.write("good.cu", "");
+        let (_, result) = place.compile(None);
+        assert!(result.err().unwrap().contains("error: bad"));
+        assert_eq!(place.compile(None).0, ["bad.cu"]);
+    }
+}

@@ -20,10 +20,6 @@ pub const ENVIRONMENT: &[&str] = &[NVCC_ENV, "CUDA_HOME", "CUDA_PATH"];
 /// The oldest compiler that knows every chip we compile for (12.0 needs it).
 pub const VERSION_MIN: (u32, u32) = (12, 8);
 
-/// What to do when there is no compiler.
-pub const REMEDY: &str = "no usable nvcc; `cargo xtask cuda-toolchain` fetches one, \
-                          or set PAGELLA_NVCC to its path (`none` silences this)";
-
 /// Where `cargo xtask cuda-toolchain` installs, below the root of the checkout.
 pub const TOOLCHAIN_DIR: &str = "target/cuda-toolchain";
 
@@ -120,4 +116,55 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
     let release = text.split_once("release ")?.1.split([',', ' ', '\n']).next()?;
     let (major, minor) = release.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stands for `look`: what the file says about itself.
+    fn read(path: &Path) -> Result<Nvcc, String> {
+        let identity = std::fs::read_to_string(path).map_err(|err| err.to_string())?;
+        let version = parse_version(&identity).ok_or("no version")?;
+        Ok(Nvcc { path: path.to_owned(), version, identity })
+    }
+
+    fn folder(test: &str) -> PathBuf {
+        let folder = env::temp_dir().join(format!("pagella-nvcc-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn the_first_usable_candidate_is_taken_and_others_are_explained() {
+        let folder = folder("first");
+        let [gone, old, good, later] = ["gone", "old", "good", "later"].map(|n| folder.join(n));
+        std::fs::write(&old, "who knows").unwrap();
+        std::fs::write(&good, "release 13.0, V13.0.88").unwrap();
+        std::fs::write(&later, "release 13.1, V13.1.0").unwrap();
+        let found = decide(None, &[gone.clone(), old.clone(), good.clone(), later], &read);
+        let Ok(Choice::Found { nvcc, passed_over }) = found else { panic!("{found:?}") };
+        assert_eq!((nvcc.path, nvcc.version), (good, (13, 0)));
+        assert_eq!(passed_over, ["no version"]);
+        let missing = decide(None, &[gone, old], &read);
+        assert_eq!(missing, Ok(Choice::Missing { passed_over: vec!["no version".into()] }));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_named_compiler_must_work_and_none_is_a_name() {
+        let nowhere = PathBuf::from("no/such/nvcc");
+        let refused = decide(Some(NONE.into()), std::slice::from_ref(&nowhere), &read);
+        assert_eq!(refused, Ok(Choice::Refused));
+        let named = decide(Some(nowhere.into()), &[], &read);
+        assert!(named.unwrap_err().starts_with(NVCC_ENV));
+    }
+
+    #[test]
+    fn the_version_is_read_from_what_nvcc_prints() {
+        let text = "nvcc: NVIDIA (R) Cuda compiler driver\n\
+                    Cuda compilation tools, release 12.8, V12.8.61\nBuild cuda_12.8";
+        assert_eq!(parse_version(text), Some((12, 8)));
+        assert_eq!(parse_version("gcc (Debian) 12.2.0"), None);
+    }
 }

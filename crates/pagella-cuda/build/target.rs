@@ -88,3 +88,40 @@ fn marked(source: &str) -> Result<Option<Vec<Target>>, String> {
     });
     targets.collect::<Result<_, String>>().map(Some)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORDINARY: &str = "// Norms.\n#include <x>\n// targets: sm_80\n";
+    const HOPPER: &str = "// Tiles.\n// targets: sm_90a\n#include <x>\n";
+
+    fn names(source: &str, archs: Option<&str>) -> Vec<String> {
+        of(source, archs).unwrap().iter().map(Target::name).collect()
+    }
+
+    #[test]
+    fn ordinary_files_have_code_for_every_chip_and_marked_ones_for_theirs() {
+        let all = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_120", "compute_80", "compute_90"];
+        assert_eq!(names(ORDINARY, None), all);
+        assert_eq!(names(HOPPER, None), ["sm_90a"]);
+        assert_eq!(of(HOPPER, None).unwrap()[0].gencode(), "arch=compute_90a,code=sm_90a");
+    }
+
+    #[test]
+    fn a_restricted_build_takes_what_was_asked_for() {
+        for archs in ["90", "90a"] {
+            assert_eq!(names(ORDINARY, Some(archs)), ["sm_90"]);
+            assert_eq!(names(HOPPER, Some(archs)), ["sm_90a"]);
+        }
+        assert_eq!(names(ORDINARY, Some("80, 120")), ["sm_80", "sm_120"]);
+        assert_eq!(names(HOPPER, Some("80,120")), [""; 0]);
+        assert_eq!(names(HOPPER, Some("")), ["sm_90a"]);
+    }
+
+    #[test]
+    fn unknown_chips_are_errors() {
+        assert!(of(ORDINARY, Some("75")).unwrap_err().contains("`75`"));
+        assert!(of("// targets: sm_9\n", None).unwrap_err().contains("`sm_9`"));
+    }
+}

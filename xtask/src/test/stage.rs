@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::cuda::toolchain::{self, Readiness};
 use crate::workspace::Workspace;
 use crate::{fuzz, tidy, tools};
 
@@ -24,10 +25,12 @@ pub struct Stage {
     pub run: fn(&Workspace) -> Result<Outcome>,
 }
 
-/// Every stage, cheapest first, so that a slip in style shows before minutes of compiling.
+/// Every stage, cheapest first, so that a slip in style shows before minutes of compiling; kernels
+/// before everything else that compiles, because their compiler must be there by then.
 pub const STAGES: &[Stage] = &[
     Stage { name: "fmt", about: "code is formatted", run: fmt },
     Stage { name: "tidy", about: "style rules that a program can check", run: tidy_rules },
+    Stage { name: "kernels", about: "CUDA kernels compile; none spills registers", run: kernels },
     Stage { name: "clippy", about: "no warnings in any target", run: clippy },
     Stage { name: "tests", about: "unit, property, golden and command-line tests", run: tests },
     Stage { name: "doctests", about: "examples in the documentation run", run: doctests },
@@ -53,6 +56,31 @@ fn tidy_rules(workspace: &Workspace) -> Result<Outcome> {
         0 => Outcome::Passed(String::new()),
         n => Outcome::Failed(format!("{n} findings")),
     })
+}
+
+/// Gets a CUDA compiler, so that everything after this is built with kernels. A machine that cannot
+/// have one, or a developer who is offline, goes on without; a build machine must not.
+fn kernels(workspace: &Workspace) -> Result<Outcome> {
+    let without = |reason: String| {
+        println!("SKIPPED: everything is built WITHOUT CUDA kernels: {reason}");
+        Ok(Outcome::Skipped(format!("built WITHOUT CUDA kernels: {reason}")))
+    };
+    match toolchain::prepare(workspace)? {
+        Readiness::Ready(nvcc) => {
+            let (major, minor) = nvcc.version;
+            println!("{} (CUDA {major}.{minor})", nvcc.path.display());
+        }
+        Readiness::NotHere(reason) => return without(reason),
+        Readiness::Failed(reason) if on_build_machine() => return Ok(Outcome::Failed(reason)),
+        Readiness::Failed(reason) => return without(reason),
+    }
+    // The whole workspace, so that crates get the features they have in the stages to come.
+    check(workspace.cargo().args(["test", "--workspace", "--test", "kernel_resources"]))
+}
+
+/// Whether continuous integration runs this: it sets `CI`, by general agreement.
+fn on_build_machine() -> bool {
+    std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
 }
 
 fn clippy(workspace: &Workspace) -> Result<Outcome> {
