@@ -45,7 +45,8 @@ impl Kernel {
     /// Lines of the log that a person should see.
     pub fn warnings(&self) -> Vec<String> {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
-        let is_warning = |line: &&str| line.to_lowercase().contains("warning");
+        let is_warning =
+            |line: &&str| line.to_lowercase().contains("warning") && !line.starts_with("Remark:");
         log.lines().filter(is_warning).map(|line| format!("{}: {line}", self.name)).collect()
     }
 }

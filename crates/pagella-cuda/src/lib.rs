@@ -1,1 +1,3 @@
 //! The CUDA backend.
+
+pub mod probe;
