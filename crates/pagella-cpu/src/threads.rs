@@ -2,6 +2,10 @@
 //!
 //! [`Pool::run`] hands out task indices from one counter; which worker computes which task never
 //! changes a result. With one thread there is no pool, no atomics and no wake-up.
+//!
+//! Workers join a job while its door is open, and the caller closes the door when all tasks are
+//! taken. So it waits only for those inside: a worker that the system has put aside for another
+//! program costs its share of the work, not a time slice per op.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,16 +19,52 @@ const SPINS_BEFORE_SLEEP: u32 = 5_000;
 /// Spins of the caller before it yields its core to workers that may need it.
 const SPINS_BEFORE_YIELD: u32 = 2_000;
 
-/// A task function, its lifetime erased while [`Pool::run`] waits for everybody.
+/// A task function, its lifetime erased while [`Pool::run`] waits for everybody inside.
 type TaskFn = *const (dyn Fn(usize) + Sync);
 
+/// State of the door: number of the job, whether workers may join it, how many are inside.
+/// `number << 32 | OPEN | inside`.
+struct Door(AtomicU64);
+
+impl Door {
+    const OPEN: u64 = 1 << 31;
+
+    fn number(&self, order: Ordering) -> u64 {
+        self.0.load(order) >> 32
+    }
+
+    /// Lets workers join the next job. Nobody is inside.
+    fn open_next(&self) {
+        let next = (self.0.load(Ordering::Relaxed) >> 32).wrapping_add(1) << 32;
+        self.0.store(next | Self::OPEN, Ordering::SeqCst);
+    }
+
+    /// Joins job `number`; `false` when it is closed or another one.
+    fn enter(&self, number: u64) -> bool {
+        let join = |state: u64| {
+            (state >> 32 == number && state & Self::OPEN != 0).then(|| state.wrapping_add(1))
+        };
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, join).is_ok()
+    }
+
+    fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Lets nobody else in.
+    fn close(&self) {
+        self.0.fetch_and(!Self::OPEN, Ordering::AcqRel);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.load(Ordering::Acquire) & (Self::OPEN - 1) == 0
+    }
+}
+
 struct Shared {
-    /// Incremented for every job; workers wait for a change.
-    generation: AtomicU64,
+    door: Door,
     job: Mutex<Option<Job>>,
     next_task: AtomicUsize,
-    /// Workers that have not finished the current job.
-    busy: AtomicUsize,
     sleepers: AtomicUsize,
     sleep: Mutex<()>,
     wake: Condvar,
@@ -38,8 +78,8 @@ struct Job {
     tasks: usize,
 }
 
-// SAFETY: the pointer is only dereferenced between the start of a job and the moment `busy` drops
-// to zero, while `Pool::run` keeps the referent alive; the referent is `Sync`.
+// SAFETY: the pointer is only dereferenced by those inside, and `Pool::run` keeps the referent alive
+// until the door is closed and nobody is; the referent is `Sync`.
 unsafe impl Send for Job {}
 
 /// Threads that work together on one task list at a time.
@@ -59,10 +99,9 @@ impl Pool {
     /// A pool of `threads` including the caller. Workers are pinned to `cpus[1..]` when given.
     pub(crate) fn new(threads: usize, cpus: Option<&[usize]>) -> Self {
         let shared = Arc::new(Shared {
-            generation: AtomicU64::new(0),
+            door: Door(AtomicU64::new(0)),
             job: Mutex::new(None),
             next_task: AtomicUsize::new(0),
-            busy: AtomicUsize::new(0),
             sleepers: AtomicUsize::new(0),
             sleep: Mutex::new(()),
             wake: Condvar::new(),
@@ -112,20 +151,20 @@ impl Pool {
         let _turn = lock(&self.caller);
         let shared = &*self.shared;
         // SAFETY: only the lifetime is erased; this function does not return before every worker
-        // has finished with the reference (`busy` is zero).
+        // that joined has left, and nobody joins later.
         let task: TaskFn = unsafe { std::mem::transmute(task) };
         let job = Job { task, tasks };
         *lock(&shared.job) = Some(job);
         shared.next_task.store(0, Ordering::Relaxed);
-        shared.busy.store(self.workers.len(), Ordering::Relaxed);
-        shared.generation.fetch_add(1, Ordering::SeqCst);
+        shared.door.open_next();
         if shared.sleepers.load(Ordering::SeqCst) > 0 {
             let _guard = lock(&shared.sleep);
             shared.wake.notify_all();
         }
         claim(shared, job);
+        shared.door.close();
         let mut spins = 0u32;
-        while shared.busy.load(Ordering::Acquire) > 0 {
+        while !shared.door.is_empty() {
             spins += 1;
             if spins < SPINS_BEFORE_YIELD {
                 std::hint::spin_loop();
@@ -140,7 +179,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.generation.fetch_add(1, Ordering::SeqCst);
+        self.shared.door.open_next();
         drop(lock(&self.shared.sleep));
         self.shared.wake.notify_all();
         for worker in self.workers.drain(..) {
@@ -153,7 +192,7 @@ impl Drop for Pool {
 /// Takes tasks until none is left.
 fn claim(shared: &Shared, job: Job) {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: `Pool::run_shared` keeps the task alive until this job has ended everywhere.
+        // SAFETY: `Pool::run_shared` keeps the task alive until everybody inside has left.
         let task = unsafe { &*job.task };
         loop {
             let index = shared.next_task.fetch_add(1, Ordering::Relaxed);
@@ -175,18 +214,20 @@ fn work(shared: &Shared) {
         if shared.stop.load(Ordering::SeqCst) {
             return;
         }
-        let job = *lock(&shared.job);
-        if let Some(job) = job {
-            claim(shared, job);
+        if shared.door.enter(seen) {
+            let job = *lock(&shared.job);
+            if let Some(job) = job {
+                claim(shared, job);
+            }
+            shared.door.leave();
         }
-        shared.busy.fetch_sub(1, Ordering::Release);
     }
 }
 
-/// Returns the new generation.
+/// Returns the number of a job other than `seen`.
 fn wait_for_job(shared: &Shared, seen: u64) -> u64 {
     for _ in 0..SPINS_BEFORE_SLEEP {
-        let now = shared.generation.load(Ordering::Acquire);
+        let now = shared.door.number(Ordering::Acquire);
         if now != seen {
             return now;
         }
@@ -194,14 +235,14 @@ fn wait_for_job(shared: &Shared, seen: u64) -> u64 {
     }
     shared.sleepers.fetch_add(1, Ordering::SeqCst);
     let mut guard = lock(&shared.sleep);
-    // The generation is read after `sleepers` was raised, so a job published in between is seen
+    // The number is read after `sleepers` was raised, so a job published in between is seen
     // here or its publisher sees the sleeper: no wake-up is lost.
-    while shared.generation.load(Ordering::SeqCst) == seen {
+    while shared.door.number(Ordering::SeqCst) == seen {
         guard = shared.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
     }
     drop(guard);
     shared.sleepers.fetch_sub(1, Ordering::SeqCst);
-    shared.generation.load(Ordering::Acquire)
+    shared.door.number(Ordering::Acquire)
 }
 
 fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
