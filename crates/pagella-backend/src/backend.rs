@@ -7,7 +7,7 @@
 use pagella_arch::{Activation, NormKind, RopeSpec};
 use pagella_formats::Linear;
 
-use crate::{BackendError, KvSpec, StepPlan, TableSource};
+use crate::{BackendError, KvSpec, NarrowAsk, NarrowRow, StepPlan, TableSource};
 
 /// A norm with its weights as f32, the family's offset already added.
 #[derive(Clone, Debug)]
@@ -247,4 +247,44 @@ pub trait Backend: Send + Sync + 'static {
         rows: usize,
         out: &mut Vec<f32>,
     ) -> Result<(), BackendError>;
+
+    /// Replaces `out` by one row as f32, waiting for pending work.
+    fn read_row(
+        &self,
+        tensor: &Self::Tensor,
+        row: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<(), BackendError> {
+        self.read(tensor, row + 1, out)?;
+        let width = out.len() / (row + 1);
+        out.drain(..row * width);
+        Ok(())
+    }
+
+    /// Whether [`Backend::narrow`] works. It does where steps run beside the host and reading a row
+    /// costs something.
+    fn narrows(&self) -> bool {
+        false
+    }
+
+    /// Whether everything enqueued so far is done; always, where steps do not run beside the host.
+    fn is_idle(&self) -> bool {
+        true
+    }
+
+    /// Replaces `out` by the answers to `asks`, in their order, waiting for pending work. Every ask
+    /// passes [`NarrowAsk::check`]; rows may be asked for in any order and more than once.
+    fn narrow(
+        &self,
+        logits: &Self::Tensor,
+        asks: &[NarrowAsk<'_>],
+        out: &mut Vec<NarrowRow>,
+    ) -> Result<(), BackendError> {
+        let _ = (logits, asks, out);
+        Err(BackendError::Unsupported {
+            backend: self.name(),
+            what: "narrowing of logits".to_owned(),
+            hint: "read the rows".to_owned(),
+        })
+    }
 }

@@ -16,11 +16,15 @@ mod backend;
 pub mod conformance;
 mod error;
 mod kv_format;
+mod narrow;
 mod plan;
 mod source;
 
 pub use backend::{AttentionOp, Backend, NormWeights, Projection};
 pub use error::BackendError;
 pub use kv_format::{KvFormat, KvLayer, KvSpec, PAGE_TOKENS};
+pub use narrow::{
+    NARROW_APART_MAX, NARROW_MASS_ERROR, NARROW_TOP_MAX, NarrowAsk, NarrowRow, narrow_plain,
+};
 pub use plan::{PlanError, StepPlan, StepRow};
 pub use source::{SharedBytes, TableDtype, TableSource};

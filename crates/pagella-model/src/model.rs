@@ -1,7 +1,7 @@
 //! `Model`: a spec with its weights on a machine, ready to run steps.
 
 use pagella_arch::ModelSpec;
-use pagella_backend::{Backend, KvFormat, KvLayer, KvSpec, PAGE_TOKENS};
+use pagella_backend::{Backend, KvFormat, KvLayer, KvSpec, NarrowAsk, NarrowRow, PAGE_TOKENS};
 
 use crate::block::{Embedding, Layer};
 use crate::error::ModelError;
@@ -80,6 +80,21 @@ impl<B: Backend> Model<B> {
     pub fn read_logits(&self, out: &mut Vec<f32>) -> Result<(), ModelError> {
         out.clear();
         self.parts.workspace.logits.read(&self.backend, out)
+    }
+
+    /// One row of the last step's logits, `[vocab]`; replaces `out`.
+    pub fn read_logit_row(&self, row: usize, out: &mut Vec<f32>) -> Result<(), ModelError> {
+        self.parts.workspace.logits.read_row(&self.backend, row, out)
+    }
+
+    /// What is asked of rows of the last step's logits; replaces `out`. Only where the backend
+    /// [narrows](Backend::narrows).
+    pub fn narrow_logits(
+        &self,
+        asks: &[NarrowAsk<'_>],
+        out: &mut Vec<NarrowRow>,
+    ) -> Result<(), ModelError> {
+        self.parts.workspace.logits.narrow(&self.backend, asks, out)
     }
 }
 

@@ -4,7 +4,7 @@
 //! grow, to the largest number of rows ever asked for.
 
 use pagella_arch::{LayerSpec, MlpSpec, ModelSpec};
-use pagella_backend::{Backend, BackendError};
+use pagella_backend::{Backend, BackendError, NarrowAsk, NarrowRow};
 
 use crate::error::ModelError;
 
@@ -181,5 +181,36 @@ impl<B: Backend> Logits<B> {
             Some(tensor) if self.rows > 0 => Ok(backend.read(tensor, self.rows, out)?),
             _ => Ok(()),
         }
+    }
+
+    /// Reads one row of the last step.
+    pub(crate) fn read_row(
+        &self,
+        backend: &B,
+        row: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<(), ModelError> {
+        Ok(backend.read_row(self.tensor_with(row)?, row, out)?)
+    }
+
+    /// Narrows rows of the last step.
+    pub(crate) fn narrow(
+        &self,
+        backend: &B,
+        asks: &[NarrowAsk<'_>],
+        out: &mut Vec<NarrowRow>,
+    ) -> Result<(), ModelError> {
+        let Some(last) = asks.iter().map(|ask| ask.row).max() else {
+            out.clear();
+            return Ok(());
+        };
+        Ok(backend.narrow(self.tensor_with(last)?, asks, out)?)
+    }
+
+    /// The logits, if the last step computed this row.
+    fn tensor_with(&self, row: usize) -> Result<&B::Tensor, BackendError> {
+        let what = "rows of logits";
+        let found = BackendError::Size { what, expected: row + 1, found: self.rows };
+        self.tensor.as_ref().filter(|_| row < self.rows).ok_or(found)
     }
 }

@@ -28,6 +28,7 @@ mod formats;
 mod invariance;
 mod linears;
 mod logits;
+mod narrow;
 mod noise;
 mod norm_add;
 mod page_bytes;
@@ -60,6 +61,7 @@ pub fn cases<B: Backend>() -> Vec<Case<B>> {
     cases.extend(attention::cases());
     cases.extend(activate::cases());
     cases.extend(logits::cases());
+    cases.extend(narrow::cases());
     cases.extend(pages::cases());
     cases.extend(page_bytes::cases());
     cases.extend(formats::cases());

@@ -1,7 +1,9 @@
 //! The pass itself: blocks that no family case has, taps, skipped work and refused plans.
 
 use pagella_arch::{Activation, BlockOrder, LayerSpec, MlpSpec, NormKind};
-use pagella_backend::{KvFormat, StepPlan, StepRow};
+use pagella_backend::{
+    KvFormat, NarrowAsk, NarrowRow, StepPlan, StepRow, conformance, narrow_plain,
+};
 use pagella_model::{Model, Tap};
 
 use crate::directory::{Tensor, all_logits, load_with};
@@ -250,6 +252,44 @@ fn a_prompt_fed_without_logits_leaves_the_same_cache() {
         model.read_logits(&mut logits).unwrap();
         assert_eq!(logits, want[4 * case.spec.vocab..], "{name}");
     }
+}
+
+#[test]
+fn rows_can_be_read_and_narrowed_one_by_one() {
+    let case = case("llama-gqa");
+    let (mut model, vocab) = (model(&case), case.spec.vocab);
+    let mut kv = model.new_kv(KvFormat::F32, 256).unwrap();
+    let row = StepRow { ids: &IDS, past: 0, pages: &[0], logits_last: 3 };
+    model.forward(&StepPlan::new(&[row]).unwrap(), &mut kv).unwrap();
+    let mut logits = Vec::new();
+    model.read_logits(&mut logits).unwrap();
+    let (mut row, mut found) = (Vec::new(), Vec::new());
+    for (idx, expected) in logits.chunks_exact(vocab).enumerate() {
+        model.read_logit_row(idx, &mut row).unwrap();
+        assert_eq!(row, expected);
+        let ask =
+            NarrowAsk { row: idx, vocab, mask: None, apart: &[1, 4], top: 20, scale: Some(1.0) };
+        model.narrow_logits(&[ask], &mut found).unwrap();
+        let mut plain = NarrowRow::default();
+        narrow_plain(expected, &ask, &mut plain);
+        assert_eq!(found, [plain]);
+    }
+    // The tensor has room for more rows than the step computed.
+    let past = NarrowAsk { row: 3, vocab, mask: None, apart: &[], top: 1, scale: None };
+    assert_eq!(model.narrow_logits(&[past], &mut found).unwrap_err().code(), "backend");
+    assert_eq!(model.read_logit_row(3, &mut row).unwrap_err().code(), "backend");
+}
+
+#[test]
+fn the_cases_of_narrowing_agree_with_the_plain_way() {
+    let cases = conformance::cases::<ReferenceBackend>().into_iter();
+    // Reading a row that is not there is a panic in this backend.
+    let narrowing =
+        cases.filter(|case| case.name.starts_with("narrow/") && case.name != "narrow/read_row");
+    let failed: Vec<String> = narrowing
+        .filter_map(|case| (case.run)(&ReferenceBackend, &conformance::Tolerances::SINGLE).err())
+        .collect();
+    assert_eq!(failed, [""; 0]);
 }
 
 #[test]

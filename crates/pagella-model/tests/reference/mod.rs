@@ -9,8 +9,8 @@ use half::f16;
 use math::{activate, cap, dot, norm_row, rotate, softmax};
 use pagella_arch::{Activation, RopeSpec};
 use pagella_backend::{
-    AttentionOp, Backend, BackendError, KvFormat, KvSpec, NormWeights, PAGE_TOKENS, Projection,
-    StepPlan, TableDtype, TableSource,
+    AttentionOp, Backend, BackendError, KvFormat, KvSpec, NarrowAsk, NarrowRow, NormWeights,
+    PAGE_TOKENS, Projection, StepPlan, TableDtype, TableSource, narrow_plain,
 };
 use pagella_formats::Linear;
 
@@ -441,6 +441,25 @@ impl Backend for ReferenceBackend {
     fn read(&self, tensor: &Matrix, rows: usize, out: &mut Vec<f32>) -> Result<(), BackendError> {
         out.clear();
         out.extend_from_slice(&tensor.data[..rows * tensor.width]);
+        Ok(())
+    }
+
+    fn narrows(&self) -> bool {
+        true
+    }
+
+    fn narrow(
+        &self,
+        logits: &Matrix,
+        asks: &[NarrowAsk<'_>],
+        out: &mut Vec<NarrowRow>,
+    ) -> Result<(), BackendError> {
+        out.resize_with(asks.len(), NarrowRow::default);
+        for (ask, row) in asks.iter().zip(out) {
+            ask.check(logits.data.len() / logits.width, logits.width)?;
+            let values = &logits.data[ask.row * logits.width..][..logits.width];
+            narrow_plain(values, ask, row);
+        }
         Ok(())
     }
 }
