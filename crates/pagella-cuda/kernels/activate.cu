@@ -1,0 +1,67 @@
+// Activation of gates, and the last touch on logits. Elementwise, f32, correctly rounded steps.
+#include "activate.cuh"
+
+namespace {
+
+constexpr float kLog2E = 1.4426950408889634f;
+
+// 1 / (1 + e^-x)
+__device__ __forceinline__ float sigmoid(float x) {
+    return __fdiv_rn(1.0f, __fadd_rn(1.0f, exp2f(__fmul_rn(-x, kLog2E))));
+}
+
+__device__ __forceinline__ float activation(uint32_t act, float x) {
+    switch (act) {
+        case 0: return __fmul_rn(x, sigmoid(x));
+        case 1: {
+            const float cube = __fmul_rn(__fmul_rn(x, x), x);
+            const float inner = __fmul_rn(0.7978845608028654f, __fmaf_rn(0.044715f, cube, x));
+            return __fmul_rn(__fmul_rn(0.5f, x), __fadd_rn(1.0f, tanhf(inner)));
+        }
+        case 2: return __fmul_rn(__fmul_rn(0.5f, x), __fadd_rn(1.0f, erff(__fmul_rn(x, 0.7071067811865476f))));
+        case 3: return __fmul_rn(x, sigmoid(__fmul_rn(1.702f, x)));
+        default: {
+            const float positive = fmaxf(x, 0.0f);
+            // A NaN stays one: fmaxf would hide it.
+            return isnan(x) ? x : __fmul_rn(positive, positive);
+        }
+    }
+}
+
+__device__ __forceinline__ float capped(float x, float cap) { return __fmul_rn(cap, tanhf(__fdiv_rn(x, cap))); }
+
+}  // namespace
+
+// 256 threads; the grid covers `n` elements, four per thread and turn.
+extern "C" __global__ void pg_activate(const __grid_constant__ ActivateArgs a) {
+    const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+    const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    for (uint64_t i = first; i < a.n / 4; i += stride) {
+        float4 gate = reinterpret_cast<float4*>(a.gate)[i];
+        gate.x = activation(a.act, gate.x);
+        gate.y = activation(a.act, gate.y);
+        gate.z = activation(a.act, gate.z);
+        gate.w = activation(a.act, gate.w);
+        if (a.up) {
+            const float4 up = reinterpret_cast<const float4*>(a.up)[i];
+            gate.x = __fmul_rn(gate.x, up.x);
+            gate.y = __fmul_rn(gate.y, up.y);
+            gate.z = __fmul_rn(gate.z, up.z);
+            gate.w = __fmul_rn(gate.w, up.w);
+        }
+        reinterpret_cast<float4*>(a.gate)[i] = gate;
+    }
+    for (uint64_t i = a.n / 4 * 4 + first; i < a.n; i += stride) {
+        const float value = activation(a.act, a.gate[i]);
+        a.gate[i] = a.up ? __fmul_rn(value, a.up[i]) : value;
+    }
+}
+
+// 256 threads; the grid covers `n` elements.
+extern "C" __global__ void pg_finish_logits(const __grid_constant__ FinishLogitsArgs a) {
+    const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+    for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.n; i += stride) {
+        const float value = __fmul_rn(a.scale, a.logits[i]);
+        a.logits[i] = a.softcap > 0.0f ? capped(value, a.softcap) : value;
+    }
+}

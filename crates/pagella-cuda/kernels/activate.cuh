@@ -1,0 +1,18 @@
+// Arguments of `pg_activate` and `pg_finish_logits`. Mirrored by `src/ops/activate.rs`.
+#pragma once
+#include <cstdint>
+
+struct ActivateArgs {
+    float* gate;      // [rows][width], changed in place
+    const float* up;  // [rows][width], or null
+    uint64_t n;       // rows * width
+    uint32_t act;     // order of `Activation`: silu, gelu tanh, gelu erf, quick gelu, relu squared
+    uint32_t pad;
+};
+
+struct FinishLogitsArgs {
+    float* logits;  // [rows][width], changed in place
+    uint64_t n;
+    float scale;
+    float softcap;  // 0: none
+};

@@ -1,0 +1,16 @@
+// residual += scale * norm(x), for families that norm what a block adds.
+#include "norm_add.cuh"
+
+// Grid: rows; 256 threads.
+extern "C" __global__ void __launch_bounds__(kNormThreads) pg_norm_add(const __grid_constant__ NormAddArgs a) {
+    __shared__ float scratch[kNormScratch];
+    const uint64_t first = static_cast<uint64_t>(blockIdx.x) * a.width;
+    const float* x = a.x + first;
+    float* residual = a.residual + first;
+    const NormStats stats = norm_stats(a.norm, x, a.width, scratch);
+    for (uint32_t i = threadIdx.x; i < a.width; i += kNormThreads) {
+        const float bias = a.norm.bias ? a.norm.bias[i] : 0.0f;
+        const float y = norm_value(a.norm, stats, x[i], a.norm.weight[i], bias);
+        residual[i] = __fmaf_rn(a.scale, y, residual[i]);
+    }
+}

@@ -1,0 +1,414 @@
+//! `CudaBackend`: the trait, wired to the kernels.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pagella_arch::{Activation, RopeSpec};
+use pagella_backend::{
+    AttentionOp, Backend, BackendError, KvSpec, NormWeights, PAGE_TOKENS, Projection, StepPlan,
+    TableSource,
+};
+use pagella_formats::Linear;
+
+use crate::device::Device;
+use crate::error::device_error;
+use crate::graph::{Capture, Key, Recordings};
+use crate::kv::{CudaKv, LayerPages};
+use crate::linear::args::NormArgs;
+use crate::linear::{self, CudaLinear, Input, Loader, Product, Runner};
+use crate::ops::activate::{activate, finish_logits};
+use crate::ops::append::{Heads, Rotation, append};
+use crate::ops::attend::attend;
+use crate::ops::embed::{CudaTable, embed};
+use crate::ops::norm::{CudaNorm, norm_add};
+use crate::ops::rope::CudaRope;
+use crate::scratch::Scratch;
+use crate::step::{CudaStep, StepBuffers};
+use crate::tensor::Tensor;
+
+/// Most elements of weights dequantised at once when nobody says how many: 1 GiB.
+pub const DEFAULT_DEQUANTISED_MAX: usize = 512 << 20;
+
+/// Choices of the user.
+#[derive(Clone, Copy, Debug)]
+pub struct CudaOptions {
+    /// Which device, as the driver counts them.
+    pub device: usize,
+    /// Most elements of weights that are dequantised at once for long prompts, two bytes each.
+    /// Fewer take less memory and more time.
+    pub dequantised_max: usize,
+    /// Whether decode steps are recorded and replayed as one launch.
+    pub graphs: bool,
+}
+
+impl Default for CudaOptions {
+    fn default() -> Self {
+        CudaOptions { device: 0, dequantised_max: DEFAULT_DEQUANTISED_MAX, graphs: true }
+    }
+}
+
+/// One CUDA device as a [`Backend`]; clones share it. Everything runs in order on one stream.
+#[derive(Clone)]
+pub struct CudaBackend {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    // Dropped before the device they were made on.
+    scratch: Scratch,
+    steps: Mutex<StepBuffers>,
+    loader: Loader,
+    options: CudaOptions,
+    device: Device,
+}
+
+impl CudaBackend {
+    /// Opens the device and loads the kernels.
+    pub fn new(options: CudaOptions) -> Result<Self, BackendError> {
+        let device = Device::open(options.device)?;
+        Ok(CudaBackend {
+            shared: Arc::new(Shared {
+                scratch: Scratch::default(),
+                steps: Mutex::new(StepBuffers::new(&device)?),
+                loader: Loader::new(&device)?,
+                options,
+                device,
+            }),
+        })
+    }
+
+    fn device(&self) -> &Device {
+        &self.shared.device
+    }
+
+    fn steps(&self) -> MutexGuard<'_, StepBuffers> {
+        self.shared.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn runner(&self) -> Runner<'_> {
+        let Shared { device, scratch, options, .. } = &*self.shared;
+        Runner { device, scratch, dequantised_max: options.dequantised_max }
+    }
+
+    /// Recordings of steps of this shape over this cache.
+    fn key(&self, step: &CudaStep, kv: &CudaKv) -> Option<Key> {
+        let generation = self.shared.scratch.generation();
+        let shape = step.shape.clone().filter(|_| self.shared.options.graphs)?;
+        Some(Key { shape, kv: kv.id, generation })
+    }
+}
+
+impl Backend for CudaBackend {
+    type Tensor = Tensor;
+    type Linear = CudaLinear;
+    type Norm = CudaNorm;
+    type Table = CudaTable;
+    type Rope = CudaRope;
+    type Kv = CudaKv;
+    type Step = CudaStep;
+    type Recordings = Recordings;
+
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn describe(&self) -> String {
+        let Device { name, capability: (major, minor), sms, .. } = self.device();
+        let index = self.shared.options.device;
+        format!("cuda:{index}, {name}, compute capability {major}.{minor}, {sms} multiprocessors")
+    }
+
+    fn tensor(&self, rows: usize, width: usize) -> Result<Tensor, BackendError> {
+        Tensor::new(self.device(), rows, width)
+    }
+
+    fn linear(&self, source: &Linear<'_>) -> Result<CudaLinear, BackendError> {
+        self.shared.loader.load(self.device(), source)
+    }
+
+    fn norm(&self, weights: NormWeights) -> Result<CudaNorm, BackendError> {
+        CudaNorm::new(self.device(), &weights)
+    }
+
+    fn table(&self, source: TableSource) -> Result<CudaTable, BackendError> {
+        CudaTable::new(self.device(), &source)
+    }
+
+    fn rope(&self, spec: &RopeSpec, _context: usize) -> Result<CudaRope, BackendError> {
+        CudaRope::new(self.device(), spec)
+    }
+
+    fn kv(&self, spec: &KvSpec) -> Result<CudaKv, BackendError> {
+        // Everything is loaded when a cache is made: staging is not needed any longer.
+        self.shared.loader.finish();
+        CudaKv::new(self.device(), spec)
+    }
+
+    fn linear_bytes(&self, linear: &CudaLinear) -> usize {
+        linear.bytes()
+    }
+
+    fn begin(&self, plan: &StepPlan) -> Result<CudaStep, BackendError> {
+        let (step, replaced) = self.steps().upload(self.device(), plan)?;
+        if replaced {
+            self.shared.scratch.bump();
+        }
+        Ok(step)
+    }
+
+    fn replay(
+        &self,
+        recordings: &mut Recordings,
+        step: &mut CudaStep,
+        kv: &CudaKv,
+    ) -> Result<bool, BackendError> {
+        let Some(key) = self.key(step, kv) else { return Ok(false) };
+        kv.expect_pages(&step.plan)?;
+        kv.expect_own_pages(&step.plan)?;
+        if let Some(graph) = recordings.graph(&key) {
+            graph.launch().map_err(device_error)?;
+            return Ok(true);
+        }
+        if recordings.seen(&key) {
+            step.capture = Some(Capture::begin(&self.device().stream)?);
+        }
+        Ok(false)
+    }
+
+    fn finish(
+        &self,
+        recordings: &mut Recordings,
+        mut step: CudaStep,
+        kv: &CudaKv,
+    ) -> Result<(), BackendError> {
+        let capture = step.capture.take();
+        self.steps().learn(&step);
+        let Some(key) = self.key(&step, kv) else { return Ok(()) };
+        let Some(capture) = capture else {
+            recordings.note(key);
+            return Ok(());
+        };
+        let Some(graph) = capture.end()? else { return Ok(()) };
+        graph.upload().map_err(device_error)?;
+        graph.launch().map_err(device_error)?;
+        recordings.keep(key, graph);
+        Ok(())
+    }
+
+    fn embed(
+        &self,
+        step: &CudaStep,
+        table: &CudaTable,
+        scale: f32,
+        positions: Option<&CudaTable>,
+        out: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        embed(self.device(), step, table, scale, positions, out)
+    }
+
+    fn project(
+        &self,
+        step: &CudaStep,
+        x: &Tensor,
+        norm: Option<&CudaNorm>,
+        projections: &mut [Projection<'_, Self>],
+    ) -> Result<(), BackendError> {
+        let tokens = step.plan.tokens();
+        if let Some(norm) = norm {
+            norm.expect(x.width)?;
+        }
+        let mut products = Vec::with_capacity(projections.len());
+        for projection in projections {
+            let linear = projection.linear;
+            x.expect("linear input", tokens, linear.in_features)?;
+            projection.out.expect("linear output", tokens, linear.out_features)?;
+            products.push(Product { linear, out: projection.out.ptr(), add: None });
+        }
+        let norm = norm.map_or(NormArgs::default(), CudaNorm::args);
+        let input = Input { x: x.ptr(), stride: x.width, row_map: 0, norm, rows: step.tokens };
+        linear::run(&self.runner(), &input, &products)
+    }
+
+    fn project_add(
+        &self,
+        step: &CudaStep,
+        x: &Tensor,
+        linear: &CudaLinear,
+        scale: f32,
+        residual: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        let tokens = step.plan.tokens();
+        x.expect("linear input", tokens, linear.in_features)?;
+        residual.expect("residual", tokens, linear.out_features)?;
+        let norm = NormArgs::default();
+        let input = Input { x: x.ptr(), stride: x.width, row_map: 0, norm, rows: step.tokens };
+        let product = Product { linear, out: residual.ptr(), add: Some(scale) };
+        linear::run(&self.runner(), &input, &[product])
+    }
+
+    fn norm_add(
+        &self,
+        step: &CudaStep,
+        x: &Tensor,
+        norm: &CudaNorm,
+        scale: f32,
+        residual: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        let (tokens, width) = (step.plan.tokens(), x.width);
+        norm.expect(width)?;
+        x.expect("norm input", tokens, width)?;
+        residual.expect("residual", tokens, width)?;
+        norm_add(self.device(), step.tokens, norm, x, scale, residual)
+    }
+
+    fn append(
+        &self,
+        step: &CudaStep,
+        op: &AttentionOp,
+        qk_norm: Option<(&CudaNorm, &CudaNorm)>,
+        rope: Option<&CudaRope>,
+        q: &mut Tensor,
+        k: &mut Tensor,
+        v: &mut Tensor,
+        kv: &mut CudaKv,
+    ) -> Result<(), BackendError> {
+        let pages = checked_pages(step, op, kv)?;
+        kv.expect_own_pages(&step.plan)?;
+        let tokens = step.plan.tokens();
+        q.expect("queries", tokens, op.heads * op.head_dim)?;
+        k.expect("keys", tokens, op.kv_heads * op.head_dim)?;
+        v.expect("values", tokens, op.kv_heads * op.head_dim)?;
+        let rotation = match rope {
+            None => None,
+            Some(rope) if rope.rotary_dim > op.head_dim => {
+                let (expected, found) = (op.head_dim, rope.rotary_dim);
+                return Err(BackendError::Size { what: "rotary size", expected, found });
+            }
+            Some(rope) => {
+                let (rows, replaced) = rope.rows(self.device(), step)?;
+                if replaced {
+                    self.shared.scratch.bump();
+                }
+                Some(Rotation { rows, dim: rope.rotary_dim, style: rope.style })
+            }
+        };
+        let heads = Heads { q: q.ptr(), k: k.ptr(), v: v.ptr() };
+        append(self.device(), step, op, qk_norm, rotation, &heads, pages)
+    }
+
+    fn attend(
+        &self,
+        step: &CudaStep,
+        op: &AttentionOp,
+        q: &Tensor,
+        kv: &CudaKv,
+        out: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        let pages = checked_pages(step, op, kv)?;
+        let (tokens, width) = (step.plan.tokens(), op.heads * op.head_dim);
+        q.expect("queries", tokens, width)?;
+        out.expect("attention output", tokens, width)?;
+        attend(self.device(), &self.shared.scratch, step, op, q.ptr(), pages, out.ptr())
+    }
+
+    fn activate(
+        &self,
+        step: &CudaStep,
+        act: Activation,
+        gate: &mut Tensor,
+        up: Option<&Tensor>,
+    ) -> Result<(), BackendError> {
+        let (tokens, width) = (step.plan.tokens(), gate.width);
+        gate.expect("gate", tokens, width)?;
+        if let Some(up) = up {
+            up.expect("up", tokens, width)?;
+        }
+        activate(self.device(), step.tokens, act, gate, up)
+    }
+
+    fn logits(
+        &self,
+        step: &CudaStep,
+        x: &Tensor,
+        norm: &CudaNorm,
+        head: &CudaLinear,
+        scale: f32,
+        softcap: Option<f32>,
+        out: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        let rows = step.plan.logit_tokens().len();
+        if rows == 0 {
+            return Ok(());
+        }
+        norm.expect(x.width)?;
+        x.expect("head input", step.plan.tokens(), head.in_features)?;
+        out.expect("logits", rows, head.out_features)?;
+        let input = Input {
+            x: x.ptr(),
+            stride: x.width,
+            row_map: step.pointers.logit_tokens,
+            norm: norm.args(),
+            rows: step.logit_rows,
+        };
+        let product = Product { linear: head, out: out.ptr(), add: None };
+        linear::run(&self.runner(), &input, &[product])?;
+        finish_logits(self.device(), step.logit_rows, scale, softcap, out)
+    }
+
+    fn copy_pages(&self, kv: &mut CudaKv, moves: &[(u32, u32)]) -> Result<(), BackendError> {
+        kv.copy(self.device(), moves, PAGE_TOKENS)
+    }
+
+    fn copy_page_prefix(
+        &self,
+        kv: &mut CudaKv,
+        from: u32,
+        to: u32,
+        tokens: usize,
+    ) -> Result<(), BackendError> {
+        kv.copy(self.device(), &[(from, to)], tokens)
+    }
+
+    fn page_bytes(&self, kv: &CudaKv) -> usize {
+        kv.page_bytes()
+    }
+
+    fn read_page(&self, kv: &CudaKv, page: u32, out: &mut Vec<u8>) -> Result<(), BackendError> {
+        kv.read_page(self.device(), page, out)
+    }
+
+    fn write_page(&self, kv: &mut CudaKv, page: u32, bytes: &[u8]) -> Result<(), BackendError> {
+        kv.write_page(self.device(), page, bytes)
+    }
+
+    fn write(&self, rows: usize, width: usize, values: &[f32]) -> Result<Tensor, BackendError> {
+        let tensor = Tensor::new(self.device(), rows, width)?;
+        if values.len() != rows * width {
+            let (expected, found) = (rows * width, values.len());
+            return Err(BackendError::Size { what: "values", expected, found });
+        }
+        self.device().write(&tensor.buffer, 0, values)?;
+        Ok(tensor)
+    }
+
+    fn read(&self, tensor: &Tensor, rows: usize, out: &mut Vec<f32>) -> Result<(), BackendError> {
+        tensor.expect("tensor", rows, tensor.width)?;
+        out.clear();
+        out.resize(rows * tensor.width, 0.0);
+        self.device().read(&tensor.buffer, 0, out)
+    }
+}
+
+/// The pages of an op's layer; everything the step names lies inside.
+fn checked_pages<'k>(
+    step: &CudaStep,
+    op: &AttentionOp,
+    kv: &'k CudaKv,
+) -> Result<&'k LayerPages, BackendError> {
+    let pages = kv.layer(op.layer, op.kv_heads, op.head_dim)?;
+    if op.kv_heads == 0 || !op.heads.is_multiple_of(op.kv_heads) {
+        let (expected, found) = (op.kv_heads, op.heads);
+        return Err(BackendError::Size { what: "query heads", expected, found });
+    }
+    kv.expect_pages(&step.plan)?;
+    Ok(pages)
+}

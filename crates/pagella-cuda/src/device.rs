@@ -1,0 +1,200 @@
+//! One device: its context, the stream everything runs on, its limits, and launching kernels.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream, result, sys};
+use pagella_backend::BackendError;
+
+use crate::error::device_error;
+use crate::kernels::Kernels;
+use crate::memory::DeviceBuffer;
+use crate::probe;
+
+/// Arguments of a kernel: one struct, laid out as the kernel declares it.
+///
+/// # Safety
+/// The type is `#[repr(C)]`, has no padding that matters, and equals the kernel's parameter.
+pub(crate) unsafe trait KernelArgs: Copy {}
+
+/// How many threads a kernel gets, and how much shared memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Launch {
+    /// Blocks of threads.
+    pub(crate) grid: [u32; 3],
+    /// Threads per block.
+    pub(crate) threads: u32,
+    /// Dynamic shared memory.
+    pub(crate) shared_bytes: u32,
+}
+
+impl Launch {
+    /// A grid of one dimension without shared memory.
+    pub(crate) fn linear(blocks: u32, threads: u32) -> Self {
+        Launch { grid: [blocks, 1, 1], threads, shared_bytes: 0 }
+    }
+}
+
+/// A device that is ready to work.
+pub(crate) struct Device {
+    pub(crate) context: Arc<CudaContext>,
+    pub(crate) stream: Arc<CudaStream>,
+    pub(crate) kernels: Kernels,
+    /// Multiprocessors.
+    pub(crate) sms: u32,
+    /// Compute capability, e.g. `(9, 0)`.
+    pub(crate) capability: (i32, i32),
+    /// Most shared memory per block.
+    pub(crate) shared_bytes_max: u32,
+    /// As the driver calls it.
+    pub(crate) name: String,
+}
+
+impl Device {
+    /// Opens device `ordinal` and loads the kernels for it.
+    pub(crate) fn open(ordinal: usize) -> Result<Self, BackendError> {
+        probe::usable(ordinal)?;
+        let context = CudaContext::new(ordinal).map_err(device_error)?;
+        // SAFETY: everything runs on one stream, in order; the events that the crate would record
+        // around every buffer could not be captured.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().map_err(device_error)?;
+        use sys::CUdevice_attribute::{
+            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as SHARED,
+            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as SMS,
+        };
+        let attribute = |which| context.attribute(which).map_err(device_error);
+        let shared_bytes_max = attribute(SHARED)?.unsigned_abs();
+        Ok(Device {
+            kernels: Kernels::load(&context, shared_bytes_max)?,
+            sms: attribute(SMS)?.unsigned_abs(),
+            capability: context.compute_capability().map_err(device_error)?,
+            shared_bytes_max,
+            name: context.name().map_err(device_error)?,
+            context,
+            stream,
+        })
+    }
+
+    /// Whether the tensor cores of this chip take whole warpgroups.
+    pub(crate) fn has_wgmma(&self) -> bool {
+        self.capability == (9, 0)
+    }
+
+    /// Enqueues a kernel.
+    pub(crate) fn launch<A: KernelArgs>(
+        &self,
+        name: &'static str,
+        launch: Launch,
+        args: &A,
+    ) -> Result<(), BackendError> {
+        let [x, y, z] = launch.grid;
+        if x == 0 || y == 0 || z == 0 {
+            return Ok(());
+        }
+        self.context.bind_to_thread().map_err(device_error)?;
+        let function = self.kernels.get(name)?;
+        let mut params = [std::ptr::from_ref(args).cast_mut().cast()];
+        // SAFETY: `KernelArgs` promises that the struct is what the kernel takes; the driver copies
+        // it before returning. That its pointers are valid is the duty of each op, which checks
+        // sizes and keeps buffers alive until the stream has passed.
+        unsafe {
+            result::launch_kernel(
+                function.0,
+                (x, y, z),
+                (launch.threads, 1, 1),
+                launch.shared_bytes,
+                self.stream.cu_stream(),
+                &mut params,
+            )
+        }
+        .map_err(device_error)
+    }
+
+    /// Uninitialised memory on the device.
+    pub(crate) fn alloc(&self, bytes: usize, what: &'static str) -> Result<DeviceBuffer, BackendError> {
+        DeviceBuffer::new(&self.context, bytes, what)
+    }
+
+    /// Zeroed memory on the device.
+    pub(crate) fn zeroed(&self, bytes: usize, what: &'static str) -> Result<DeviceBuffer, BackendError> {
+        let buffer = self.alloc(bytes, what)?;
+        // SAFETY: the buffer has that many bytes; it is used only after this in stream order.
+        unsafe { result::memset_d8_async(buffer.ptr(), 0, buffer.bytes(), self.stream.cu_stream()) }
+            .map_err(device_error)?;
+        Ok(buffer)
+    }
+
+    /// Memory on the device with a copy of `values`.
+    pub(crate) fn upload<T: Copy>(
+        &self,
+        values: &[T],
+        what: &'static str,
+    ) -> Result<DeviceBuffer, BackendError> {
+        let buffer = self.alloc(std::mem::size_of_val(values), what)?;
+        self.write(&buffer, 0, values)?;
+        Ok(buffer)
+    }
+
+    /// Copies `values` to `offset` bytes into `buffer`; the values may change afterwards.
+    pub(crate) fn write<T: Copy>(
+        &self,
+        buffer: &DeviceBuffer,
+        offset: usize,
+        values: &[T],
+    ) -> Result<(), BackendError> {
+        let bytes = std::mem::size_of_val(values);
+        expect_room("copy to the device", buffer, offset, bytes)?;
+        self.context.bind_to_thread().map_err(device_error)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the range was checked. The source is pageable, so the driver has read it when the
+        // call returns; waiting makes that hold for every kind of memory.
+        unsafe {
+            let target = buffer.ptr() + offset as u64;
+            result::memcpy_htod_async(target, values, self.stream.cu_stream())
+        }
+        .map_err(device_error)?;
+        self.synchronize()
+    }
+
+    /// Copies from `offset` bytes into `buffer` to `out`, after everything enqueued so far.
+    pub(crate) fn read<T: Copy>(
+        &self,
+        buffer: &DeviceBuffer,
+        offset: usize,
+        out: &mut [T],
+    ) -> Result<(), BackendError> {
+        let bytes = std::mem::size_of_val(out);
+        expect_room("copy from the device", buffer, offset, bytes)?;
+        self.context.bind_to_thread().map_err(device_error)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the range was checked; `out` is not touched before the wait below.
+        unsafe {
+            let source = buffer.ptr() + offset as u64;
+            result::memcpy_dtoh_async(out, source, self.stream.cu_stream())
+        }
+        .map_err(device_error)?;
+        self.synchronize()
+    }
+
+    /// Waits for everything enqueued so far.
+    pub(crate) fn synchronize(&self) -> Result<(), BackendError> {
+        self.stream.synchronize().map_err(device_error)
+    }
+}
+
+fn expect_room(
+    what: &'static str,
+    buffer: &DeviceBuffer,
+    offset: usize,
+    bytes: usize,
+) -> Result<(), BackendError> {
+    let end = offset.checked_add(bytes).unwrap_or(usize::MAX);
+    if end <= buffer.bytes() {
+        return Ok(());
+    }
+    Err(BackendError::Size { what, expected: buffer.bytes(), found: end })
+}

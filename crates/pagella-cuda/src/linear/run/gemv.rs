@@ -1,0 +1,82 @@
+//! A few rows: inputs stay whole in shared memory, weights stream past them once.
+
+use pagella_backend::BackendError;
+
+use super::{Group, Input, Runner};
+use crate::device::Launch;
+use crate::linear::args::GemvArgs;
+
+/// Most rows of the kernel.
+const ROWS_MAX: usize = 4;
+/// Warps of a block, one per segment.
+const WARPS: u32 = 8;
+/// Chunks in flight per warp.
+const DEPTH: u32 = 4;
+
+/// Rows that the kernel's instance for `rows` has room for.
+fn instance_rows(rows: usize) -> u32 {
+    if rows == 1 { 1 } else { ROWS_MAX as u32 }
+}
+
+fn shared_bytes(input: &Input, group: &Group<'_>) -> u64 {
+    let Some(first) = group.used().first() else { return 0 };
+    let chunks: u64 = group.used().iter().map(|matrix| u64::from(matrix.n_chunks)).sum();
+    let rings = u64::from(WARPS * DEPTH) * u64::from(group.slot_bytes());
+    let x = u64::from(instance_rows(input.rows)) * (2 * u64::from(first.k) + 16);
+    rings + x + u64::from(features_bytes(group)) + 16 * chunks
+}
+
+/// Room for the input in its own order, where some linear permutes it.
+fn features_bytes(group: &Group<'_>) -> u32 {
+    let permuted = group.used().iter().any(|matrix| matrix.perm != 0);
+    let k_in = group.used().first().map_or(0, |matrix| matrix.k_in);
+    if permuted { (2 * k_in).next_multiple_of(16) } else { 0 }
+}
+
+/// Whether this kernel can take the input.
+pub(super) fn fits(runner: &Runner<'_>, input: &Input, group: &Group<'_>) -> bool {
+    let whole_vectors = group.used().iter().all(|matrix| matrix.k_in % 4 == 0);
+    input.rows <= ROWS_MAX
+        && whole_vectors
+        && input.stride.is_multiple_of(4)
+        && shared_bytes(input, group) <= u64::from(runner.device.shared_bytes_max)
+}
+
+pub(super) fn run(
+    runner: &Runner<'_>,
+    input: &Input,
+    group: &Group<'_>,
+) -> Result<(), BackendError> {
+    let mut first_chunk = [0; super::MATRICES_MAX];
+    let mut chunks = 0;
+    for (matrix, first) in group.used().iter().zip(&mut first_chunk) {
+        *first = chunks;
+        chunks += matrix.n_chunks;
+    }
+    let strips: u32 = group.used().iter().map(|matrix| matrix.n_strips).sum();
+    let args = GemvArgs {
+        matrix: group.matrices,
+        x: input.x,
+        row_map: input.row_map,
+        norm: input.norm,
+        segment: group.segments,
+        first_chunk,
+        n_matrices: group.linears.len() as u32,
+        rows: input.rows as u32,
+        x_stride: input.stride as u32,
+        mode: group.mode,
+        segments: group.segments(),
+        strips,
+        slot_bytes: group.slot_bytes(),
+        features_bytes: features_bytes(group),
+    };
+    let name = if input.rows == 1 { "pg_gemv_1" } else { "pg_gemv_4" };
+    // Blocks of equal shares: two per multiprocessor, or as many as give everyone the same work.
+    let share = strips.div_ceil(2 * runner.device.sms).max(1);
+    let launch = Launch {
+        grid: [strips.div_ceil(share), 1, 1],
+        threads: 32 * WARPS,
+        shared_bytes: shared_bytes(input, group) as u32,
+    };
+    runner.device.launch(name, launch, &args)
+}

@@ -1,0 +1,122 @@
+//! Many rows on chips whose tensor cores take warpgroups: weights are dequantised into scratch
+//! memory, slice by slice if they are large, and multiplied from there.
+
+use pagella_backend::BackendError;
+
+use super::{Group, Input, Runner, SLICE_ROWS, prepare};
+use crate::device::Launch;
+use crate::layout::args::{DEQUANT_THREADS, DequantArgs, dequant_grid};
+use crate::layout::{TILE_BYTES, TILE_COLUMNS, TILE_ROWS};
+use crate::linear::args::PrefillArgs;
+use crate::scratch::Use;
+
+/// Fewest rows for which dequantising pays.
+const ROWS_MIN: usize = 129;
+
+/// Whether this path is the faster one.
+pub(super) fn pays(runner: &Runner<'_>, input: &Input) -> bool {
+    runner.device.has_wgmma() && input.rows >= ROWS_MIN
+}
+
+/// Columns of one linear that are dequantised and multiplied together.
+#[derive(Clone, Copy)]
+struct Slice {
+    matrix: usize,
+    first_tile: usize,
+    tiles: usize,
+}
+
+pub(super) fn run(
+    runner: &Runner<'_>,
+    input: &Input,
+    group: &Group<'_>,
+) -> Result<(), BackendError> {
+    let (x16, rows_padded) = prepare(runner, input, group)?;
+    let k = group.used().first().map_or(0, |matrix| matrix.k as usize);
+    let tile_elements = TILE_COLUMNS * k.div_ceil(TILE_ROWS) * TILE_ROWS;
+    let tiles_max = (runner.dequantised_max / tile_elements.max(1)).max(1);
+    let mut pending: Vec<Slice> = Vec::new();
+    for slice in slices(group, tiles_max) {
+        let joins = |last: &Slice| {
+            let tiles: usize = pending.iter().map(|slice| slice.tiles).sum();
+            tiles + slice.tiles <= tiles_max && x16[last.matrix] == x16[slice.matrix]
+        };
+        if pending.last().is_some_and(|last| !joins(last)) {
+            launch(runner, input, group, &pending, (x16, rows_padded))?;
+            pending.clear();
+        }
+        pending.push(slice);
+    }
+    launch(runner, input, group, &pending, (x16, rows_padded))
+}
+
+/// All columns of all linears, in pieces of at most `tiles_max` column tiles.
+fn slices(group: &Group<'_>, tiles_max: usize) -> Vec<Slice> {
+    let mut slices = Vec::new();
+    for (matrix, args) in group.used().iter().enumerate() {
+        let tiles = (args.n as usize).div_ceil(TILE_COLUMNS);
+        slices.extend((0..tiles).step_by(tiles_max).map(|first_tile| Slice {
+            matrix,
+            first_tile,
+            tiles: tiles_max.min(tiles - first_tile),
+        }));
+    }
+    slices
+}
+
+/// Dequantises some slices, at most three with the same inputs, and multiplies them.
+fn launch(
+    runner: &Runner<'_>,
+    input: &Input,
+    group: &Group<'_>,
+    slices: &[Slice],
+    (x16, rows_padded): ([u64; super::MATRICES_MAX], usize),
+) -> Result<(), BackendError> {
+    let Some(first) = slices.first() else { return Ok(()) };
+    let k = group.matrices[first.matrix].k as usize;
+    let tile_bytes = k.div_ceil(SLICE_ROWS) * TILE_BYTES;
+    let tiles: usize = slices.iter().map(|slice| slice.tiles).sum();
+    let w16 = runner.scratch.ensure(runner.device, Use::Weights, tiles * tile_bytes)?;
+    let mut args = PrefillArgs {
+        x16: x16[first.matrix],
+        n_matrices: slices.len() as u32,
+        rows: input.rows as u32,
+        rows_padded: rows_padded as u32,
+        add: group.mode,
+        ..PrefillArgs::default()
+    };
+    let mut at = w16;
+    for (i, slice) in slices.iter().enumerate() {
+        let matrix = group.matrices[slice.matrix];
+        let dequant = DequantArgs {
+            strips: matrix.strips,
+            chunks: matrix.chunks,
+            w16: at,
+            strip_bytes: matrix.strip_bytes,
+            n_chunks: matrix.n_chunks,
+            n_strips: matrix.n_strips,
+            k: matrix.k,
+            kind: matrix.kind,
+            first_tile: slice.first_tile as u32,
+        };
+        let (x, y) = dequant_grid(slice.tiles, k);
+        let grid = Launch { grid: [x, y, 1], threads: DEQUANT_THREADS, shared_bytes: 0 };
+        runner.device.launch("pg_dequant", grid, &dequant)?;
+        let first_column = (slice.first_tile * TILE_COLUMNS) as u64;
+        args.w16[i] = at;
+        args.matrix[i] = matrix;
+        args.matrix[i].out += 4 * first_column;
+        if matrix.bias != 0 {
+            args.matrix[i].bias += 4 * first_column;
+        }
+        let columns = (slice.tiles * TILE_COLUMNS) as u32;
+        args.matrix[i].n = columns.min(matrix.n - first_column as u32);
+        at += (slice.tiles * tile_bytes) as u64;
+    }
+    multiply(runner, &args)
+}
+
+fn multiply(runner: &Runner<'_>, args: &PrefillArgs) -> Result<(), BackendError> {
+    let launch = Launch { grid: [runner.device.sms, 1, 1], threads: 384, shared_bytes: 225_360 };
+    runner.device.launch("pg_prefill_w192", launch, args)
+}

@@ -1,0 +1,82 @@
+//! Some rows: tiles of tokens, weights unpacked into the tensor cores' registers.
+
+use pagella_backend::BackendError;
+
+use super::{Group, Input, Runner, prepare};
+use crate::device::Launch;
+use crate::linear::args::TileArgs;
+use crate::scratch::Use;
+
+/// Stages of weights and inputs in flight.
+const DEPTH: u32 = 4;
+/// Most warps of a block, one strip each.
+const WARPS_MAX: u32 = 8;
+
+/// How a launch is cut.
+struct Cut {
+    name: &'static str,
+    /// Tokens of a tile.
+    tokens: u32,
+    token_tiles: u32,
+    warps: u32,
+    /// Whether segments are spread over blocks.
+    split: bool,
+    column_tiles: u32,
+}
+
+fn cut(runner: &Runner<'_>, rows: u32, group: &Group<'_>) -> Cut {
+    let (name, tokens) = match rows {
+        ..=8 => ("pg_tile_8", 8),
+        9..=16 => ("pg_tile_16", 16),
+        17..=32 => ("pg_tile_32", 32),
+        _ => ("pg_tile_64", 64),
+    };
+    let token_tiles = rows.div_ceil(tokens);
+    let warps = WARPS_MAX;
+    let column_tiles: u32 =
+        group.used().iter().map(|matrix| matrix.n_strips.div_ceil(warps)).sum();
+    let split = column_tiles * token_tiles * 10 < runner.device.sms * 8;
+    Cut { name, tokens, token_tiles, warps, split, column_tiles }
+}
+
+pub(super) fn run(
+    runner: &Runner<'_>,
+    input: &Input,
+    group: &Group<'_>,
+) -> Result<(), BackendError> {
+    let (x16, rows_padded) = prepare(runner, input, group)?;
+    let cut = cut(runner, input.rows as u32, group);
+    let segments = group.segments();
+    let strips: u32 = group.used().iter().map(|matrix| matrix.n_strips).sum();
+    let (mut workspace, mut counters) = (0, 0);
+    if cut.split {
+        let sums = (strips * cut.token_tiles) as usize;
+        let bytes = sums * segments as usize * cut.tokens as usize * 128;
+        workspace = runner.scratch.ensure(runner.device, Use::Partials, bytes)?;
+        counters = runner.scratch.ensure(runner.device, Use::Counters, sums * 4)?;
+    }
+    let args = TileArgs {
+        matrix: group.matrices,
+        x16,
+        workspace,
+        counters,
+        segment: group.segments,
+        n_matrices: group.linears.len() as u32,
+        rows: input.rows as u32,
+        rows_padded: rows_padded as u32,
+        token_tiles: cut.token_tiles,
+        mode: group.mode,
+        split: u32::from(cut.split),
+        segments,
+        slot_bytes: group.slot_bytes(),
+    };
+    let chunks = group.used().iter().map(|matrix| matrix.n_chunks).max().unwrap_or(0);
+    let stage = cut.warps * group.slot_bytes() + 256 * cut.tokens;
+    let items = cut.column_tiles * cut.token_tiles * if cut.split { segments } else { 1 };
+    let launch = Launch {
+        grid: [items, 1, 1],
+        threads: 32 * cut.warps,
+        shared_bytes: DEPTH * stage + 16 * chunks,
+    };
+    runner.device.launch(cut.name, launch, &args)
+}

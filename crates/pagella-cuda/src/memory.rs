@@ -1,0 +1,121 @@
+//! Device and pinned host memory, owned and freed, with errors that say what it was for.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, result, sys};
+use pagella_backend::BackendError;
+
+use crate::error::{device_error, is_out_of_memory};
+
+/// A block of device memory; 256-byte aligned.
+pub(crate) struct DeviceBuffer {
+    context: Arc<CudaContext>,
+    ptr: sys::CUdeviceptr,
+    bytes: usize,
+}
+
+impl DeviceBuffer {
+    /// Memory with undefined contents.
+    pub(crate) fn new(
+        context: &Arc<CudaContext>,
+        bytes: usize,
+        what: &'static str,
+    ) -> Result<Self, BackendError> {
+        let bytes = bytes.max(1);
+        context.bind_to_thread().map_err(device_error)?;
+        // SAFETY: the context is current on this thread; the result is owned by the new value.
+        let ptr = unsafe { result::malloc_sync(bytes) }.map_err(|error| {
+            if is_out_of_memory(&error) {
+                BackendError::OutOfMemory { what, bytes }
+            } else {
+                device_error(error)
+            }
+        })?;
+        Ok(DeviceBuffer { context: context.clone(), ptr, bytes })
+    }
+
+    /// Address on the device.
+    pub(crate) fn ptr(&self) -> u64 {
+        self.ptr
+    }
+
+    /// Size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        // Freeing waits for the work that uses the memory. A failure here means the context is
+        // gone, and the memory with it.
+        if self.context.bind_to_thread().is_ok() {
+            // SAFETY: allocated by `new`, freed once.
+            let _ = unsafe { result::free_sync(self.ptr) };
+        }
+    }
+}
+
+/// Page-locked host memory, which the device can copy from and to without waiting for the host.
+pub(crate) struct PinnedBuffer {
+    context: Arc<CudaContext>,
+    ptr: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: plain memory that belongs to this value alone.
+unsafe impl Send for PinnedBuffer {}
+// SAFETY: shared references only read.
+unsafe impl Sync for PinnedBuffer {}
+
+impl PinnedBuffer {
+    /// Zeroed page-locked memory that the device can also address.
+    pub(crate) fn new(context: &Arc<CudaContext>, bytes: usize) -> Result<Self, BackendError> {
+        let bytes = bytes.max(1);
+        context.bind_to_thread().map_err(device_error)?;
+        // SAFETY: the context is current on this thread; the result is owned by the new value.
+        let ptr = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_DEVICEMAP) };
+        let ptr = ptr.map_err(|error| {
+            if is_out_of_memory(&error) {
+                BackendError::OutOfMemory { what: "page-locked host memory", bytes }
+            } else {
+                device_error(error)
+            }
+        })?;
+        let ptr = ptr.cast::<u8>();
+        // SAFETY: `bytes` bytes were just allocated.
+        unsafe { ptr.write_bytes(0, bytes) };
+        Ok(PinnedBuffer { context: context.clone(), ptr, bytes })
+    }
+
+    /// Address, the same on host and device.
+    pub(crate) fn ptr(&self) -> u64 {
+        self.ptr as u64
+    }
+
+    /// Size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The contents.
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        // SAFETY: initialised at allocation, `bytes` long, alive as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.ptr, self.bytes) }
+    }
+
+    /// The contents, to be changed.
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr, self.bytes) }
+    }
+}
+
+impl Drop for PinnedBuffer {
+    fn drop(&mut self) {
+        if self.context.bind_to_thread().is_ok() {
+            // SAFETY: allocated by `new`, freed once.
+            let _ = unsafe { result::free_host(self.ptr.cast()) };
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Attention over pages: units of few query rows and tiles of many, with the same bits.
+
+use std::f64::consts::LOG2_E;
+
+use pagella_backend::{AttentionOp, BackendError};
+
+use crate::device::{Device, KernelArgs, Launch};
+use crate::kv::{Code, LayerPages};
+use crate::scratch::{Scratch, Use};
+use crate::step::{CudaStep, WorkPointers};
+use crate::work::{HeadShape, TILE_ROWS};
+
+/// Threads of both kernels.
+const THREADS: u32 = 128;
+/// Keys of a block.
+const BLOCK_KEYS: u32 = 64;
+/// Most query rows of a unit.
+const UNIT_ROWS: u32 = 16;
+/// Elements that share a scale, and that are rotated together.
+const SCALED: u32 = 32;
+const ROTATION: u32 = 64;
+
+/// `kernels/attend.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct AttendArgs {
+    q: u64,
+    out: u64,
+    keys: u64,
+    values: u64,
+    key_scales: u64,
+    value_scales: u64,
+    units: u64,
+    n_units: u64,
+    workspace: u64,
+    counters: u64,
+    tiles: u64,
+    pages: u64,
+    totals: u64,
+    heads: u32,
+    kv_heads: u32,
+    group: u32,
+    head_dim: u32,
+    width: u32,
+    key_code: u32,
+    value_code: u32,
+    window: u32,
+    tile_rows: u32,
+    totals_step: u32,
+    exponent_scale: f32,
+    cap_in: f32,
+    cap_out: f32,
+    pad: u32,
+}
+
+// SAFETY: field for field the struct of the same name in `kernels/attend.cuh`.
+unsafe impl KernelArgs for AttendArgs {}
+
+/// How a layer's heads are attended.
+#[derive(Clone, Copy)]
+struct Geometry {
+    key_code: Code,
+    value_code: Code,
+    head_dim: u32,
+    /// Elements of a row as attended: a head, or with the half block that it shares with another.
+    width: u32,
+    /// Width of the kernel's instance.
+    instance: u32,
+}
+
+impl Geometry {
+    fn of(pages: &LayerPages) -> Self {
+        let head_dim = pages.head_dim as u32;
+        let shares = pages.key_code.is_scaled() && !head_dim.is_multiple_of(ROTATION);
+        let width = if shares { head_dim + SCALED } else { head_dim };
+        let instance = if width <= 64 { 64 } else if width <= 128 { 128 } else { 256 };
+        let (key_code, value_code) = (pages.key_code, pages.value_code);
+        Geometry { key_code, value_code, head_dim, width, instance }
+    }
+
+    fn is_coded(&self) -> bool {
+        self.key_code != Code::F16
+    }
+
+    /// `code_buffer_bytes` of `kernels/attend_load.cuh`.
+    fn code_bytes(&self, code: Code) -> u32 {
+        let row = match code {
+            Code::F16 => 2 * self.width,
+            Code::Fp8 | Code::Q8 => self.width,
+            Code::Q4 => self.width / 2,
+        };
+        let heads = if self.width == self.head_dim { 1 } else { 2 };
+        let scales = heads * BLOCK_KEYS * self.head_dim / SCALED * 2;
+        BLOCK_KEYS * row / 16 * 16 + if code.is_scaled() { scales } else { 0 }
+    }
+
+    /// `decode_shared_bytes` of `kernels/attend_decode.cu`.
+    fn unit_shared_bytes(&self) -> u32 {
+        let large = self.instance == 256;
+        let tile = BLOCK_KEYS * self.instance * 2;
+        let buffers = if large { 1 } else { 2 };
+        let tiles = if self.is_coded() { buffers } else { 2 * buffers };
+        let queries =
+            if self.is_coded() && !large { 0 } else { UNIT_ROWS * self.instance * 2 };
+        let weights = UNIT_ROWS * BLOCK_KEYS * 2;
+        let small = (4 * 16 + 16 + 16 + 4) * 4;
+        let codes = self.code_bytes(self.key_code) + self.code_bytes(self.value_code);
+        tiles * tile + queries + weights + small + if self.is_coded() { buffers * codes } else { 0 }
+    }
+
+    /// `prefill_shared_bytes` of `kernels/attend_prefill.cu`.
+    fn tile_shared_bytes(&self) -> u32 {
+        let large = self.instance == 256;
+        let tile = BLOCK_KEYS * self.instance * 2;
+        let queries = if large { TILE_ROWS as u32 * self.instance * 2 } else { 0 };
+        if !self.is_coded() {
+            return (if large { 2 } else { 4 }) * tile + queries;
+        }
+        tile + queries + self.code_bytes(self.key_code).max(self.code_bytes(self.value_code))
+    }
+
+    fn unit_kernel(&self) -> &'static str {
+        match (self.is_coded(), self.instance) {
+            (false, 64) => "pg_attend_decode_f16_64",
+            (false, 128) => "pg_attend_decode_f16_128",
+            (false, _) => "pg_attend_decode_f16_256",
+            (true, 64) => "pg_attend_decode_coded_64",
+            (true, 128) => "pg_attend_decode_coded_128",
+            (true, _) => "pg_attend_decode_coded_256",
+        }
+    }
+
+    fn tile_kernel(&self) -> &'static str {
+        match (self.is_coded(), self.instance) {
+            (false, 64) => "pg_attend_prefill_f16_64",
+            (false, 128) => "pg_attend_prefill_f16_128",
+            (false, _) => "pg_attend_prefill_f16_256",
+            (true, 64) => "pg_attend_prefill_coded_64",
+            (true, 128) => "pg_attend_prefill_coded_128",
+            (true, _) => "pg_attend_prefill_coded_256",
+        }
+    }
+
+    /// Blocks of threads per multiprocessor that units are made for.
+    fn unit_blocks_per_sm(&self) -> u32 {
+        match self.instance {
+            64 => 4,
+            128 => 3,
+            _ => 2,
+        }
+    }
+
+    /// `decode_slot_floats` of `kernels/attend.cuh`.
+    fn slot_floats(&self, tile_rows: u32) -> usize {
+        ((2 * tile_rows).next_multiple_of(4) + tile_rows * self.width.next_multiple_of(16)) as usize
+    }
+}
+
+/// Causal attention of every new token over its row's pages.
+pub(crate) fn attend(
+    device: &Device,
+    scratch: &Scratch,
+    step: &CudaStep,
+    op: &AttentionOp,
+    q: u64,
+    pages: &LayerPages,
+    out: u64,
+) -> Result<(), BackendError> {
+    let shape = HeadShape { heads: op.heads, kv_heads: op.kv_heads };
+    let work = step.work(device, shape)?;
+    let geometry = Geometry::of(pages);
+    let mut args = arguments(op, pages, &geometry, &work, (q, out));
+    args.tile_rows = shape.tile_rows() as u32;
+    if work.room.units > 0 {
+        let kv_heads = op.kv_heads;
+        let slot_bytes = kv_heads * geometry.slot_floats(args.tile_rows) * 4;
+        args.workspace = scratch.ensure(device, Use::Spans, work.room.slots * slot_bytes)?;
+        let counters = work.room.counters * kv_heads * 4;
+        args.counters = scratch.ensure(device, Use::SpanCounters, counters)?;
+        let most = device.sms * geometry.unit_blocks_per_sm();
+        let blocks = most.min((work.room.units * kv_heads) as u32);
+        let shared_bytes = geometry.unit_shared_bytes();
+        let launch = Launch { grid: [blocks, 1, 1], threads: THREADS, shared_bytes };
+        device.launch(geometry.unit_kernel(), launch, &args)?;
+    }
+    if work.room.tiles > 0 {
+        if geometry.width != geometry.head_dim {
+            let floats = step.tokens * op.heads * geometry.width as usize;
+            args.totals = scratch.ensure(device, Use::Totals, floats * 4)?;
+        }
+        let blocks = (work.room.tiles * op.kv_heads) as u32;
+        let shared_bytes = geometry.tile_shared_bytes();
+        let launch = Launch { grid: [blocks, 1, 1], threads: THREADS, shared_bytes };
+        device.launch(geometry.tile_kernel(), launch, &args)?;
+    }
+    Ok(())
+}
+
+fn arguments(
+    op: &AttentionOp,
+    pages: &LayerPages,
+    geometry: &Geometry,
+    work: &WorkPointers,
+    (q, out): (u64, u64),
+) -> AttendArgs {
+    let [keys, values, key_scales, value_scales] = pages.pointers();
+    // Queries of rotated keys were divided by 8 of the 32 that rotating twice multiplies by.
+    let rest = if geometry.key_code.is_scaled() { 4.0 } else { 1.0 };
+    let scale = f64::from(op.scale) * LOG2_E / rest;
+    let cap = op.softcap.map(f64::from);
+    AttendArgs {
+        q,
+        out,
+        keys,
+        values,
+        key_scales,
+        value_scales,
+        units: work.units,
+        n_units: work.n_units,
+        workspace: 0,
+        counters: 0,
+        tiles: work.tiles,
+        pages: work.pages,
+        totals: out,
+        heads: op.heads as u32,
+        kv_heads: op.kv_heads as u32,
+        group: (op.heads / op.kv_heads) as u32,
+        head_dim: geometry.head_dim,
+        width: geometry.width,
+        key_code: geometry.key_code as u32,
+        value_code: geometry.value_code as u32,
+        window: op.window.map_or(0, |window| window.min(u32::MAX as usize / 2) as u32),
+        tile_rows: 0,
+        totals_step: geometry.width,
+        exponent_scale: if cap.is_some() { 1.0 } else { scale as f32 },
+        cap_in: cap.map_or(0.0, |cap| (2.0 * scale / cap) as f32),
+        cap_out: cap.map_or(0.0, |cap| (cap * LOG2_E) as f32),
+        pad: 0,
+    }
+}

@@ -1,0 +1,8 @@
+//! Everything between the linears: one file per op, with the mirror of its kernel's arguments.
+
+pub(crate) mod activate;
+pub(crate) mod append;
+pub(crate) mod attend;
+pub(crate) mod embed;
+pub(crate) mod norm;
+pub(crate) mod rope;

@@ -1,0 +1,379 @@
+//! A plan on the device: one block of numbers, uploaded in one copy.
+//!
+//! A step in which every row brings one token and wants its logits can be recorded. Its rows are
+//! padded to a bucket, and the lists that grow with the context to powers of two, so that one
+//! recording serves all steps of that shape: what differs between them is data.
+
+use std::cell::RefCell;
+
+use cudarc::driver::CudaEvent;
+use pagella_backend::{BackendError, PAGE_TOKENS, StepPlan};
+
+use crate::device::Device;
+use crate::error::device_error;
+use crate::graph::Capture;
+use crate::memory::{DeviceBuffer, PinnedBuffer};
+use crate::work::{HeadShape, TILE_WORDS, UNIT_WORDS, Work, tile_words, unit_words};
+
+/// Rows of recorded steps.
+const BUCKETS: [usize; 11] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128];
+/// Slot of a padding row: nothing is written.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
+/// Smallest room for lists that grow with the context.
+const LIST_MIN: usize = 64;
+/// Staging buffers; a step may be prepared while earlier ones wait for their upload.
+const RING: usize = 4;
+
+/// The smallest bucket of at least `rows`, or `rows` itself beyond the largest.
+pub(crate) fn bucket_rows(rows: usize) -> usize {
+    BUCKETS.into_iter().find(|bucket| *bucket >= rows).unwrap_or(rows)
+}
+
+/// Shape of a step that can be recorded. Lists that grow with the context have room for powers of
+/// two.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Shape {
+    pub(crate) rows: usize,
+    /// Room for attention work, by shape of heads.
+    work: Vec<(HeadShape, WorkRoom)>,
+}
+
+/// Room for the attention work of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct WorkRoom {
+    pub(crate) units: usize,
+    pub(crate) slots: usize,
+    pub(crate) counters: usize,
+    pub(crate) tiles: usize,
+}
+
+impl WorkRoom {
+    fn exact(work: &Work) -> Self {
+        let Work { units, tiles, slots, counters } = work;
+        WorkRoom { units: units.len(), slots: *slots, counters: *counters, tiles: tiles.len() }
+    }
+
+    fn rounded(self) -> Self {
+        let up = |n: usize| n.next_power_of_two().max(LIST_MIN);
+        let WorkRoom { units, slots, counters, tiles } = self;
+        WorkRoom { units: up(units), slots: up(slots), counters: up(counters), tiles }
+    }
+}
+
+/// Attention work on the device, for one shape of heads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkPointers {
+    /// How many units there are; one word.
+    pub(crate) n_units: u64,
+    pub(crate) units: u64,
+    pub(crate) tiles: u64,
+    /// Pages of all rows, which tiles name by index.
+    pub(crate) pages: u64,
+    pub(crate) room: WorkRoom,
+}
+
+/// Where the parts of a step lie, in words from the start of the block.
+#[derive(Clone, Debug, Default)]
+struct Parts {
+    ids: usize,
+    positions: usize,
+    slots: usize,
+    logit_tokens: usize,
+    /// Number of units, units, tiles.
+    work: Vec<[usize; 3]>,
+    pages: usize,
+    words: usize,
+}
+
+/// Numbers of one step in device memory, as addresses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StepPointers {
+    /// New ids, `[tokens]`.
+    pub(crate) ids: u64,
+    /// Positions, `[tokens]`.
+    pub(crate) positions: u64,
+    /// `page · 256 + offset` that takes the token's keys and values, or [`NO_SLOT`]. `[tokens]`.
+    pub(crate) slots: u64,
+    /// Tokens whose logits are wanted. `[logit_rows]`.
+    pub(crate) logit_tokens: u64,
+}
+
+/// A plan on the device.
+pub struct CudaStep {
+    pub(crate) plan: StepPlan,
+    /// Tokens to compute, padding included.
+    pub(crate) tokens: usize,
+    /// Rows of logits to compute, padding included.
+    pub(crate) logit_rows: usize,
+    pub(crate) pointers: StepPointers,
+    /// Attention work of the head shapes that were known when the step began.
+    work: Vec<(HeadShape, WorkPointers)>,
+    /// Work of others, made when they were met.
+    late_work: RefCell<Vec<(HeadShape, WorkPointers, DeviceBuffer)>>,
+    /// Present when the step can be recorded.
+    pub(crate) shape: Option<Shape>,
+    /// Present while its operations are being recorded.
+    pub(crate) capture: Option<Capture>,
+    /// Buffers that were filled for this step, by address.
+    filled: RefCell<Vec<u64>>,
+}
+
+impl CudaStep {
+    /// Whether this is the first time the step names that buffer.
+    pub(crate) fn first_use_of(&self, buffer: u64) -> bool {
+        let mut filled = self.filled.borrow_mut();
+        let first = !filled.contains(&buffer);
+        if first {
+            filled.push(buffer);
+        }
+        first
+    }
+
+    /// The attention work for that shape of heads.
+    pub(crate) fn work(
+        &self,
+        device: &Device,
+        shape: HeadShape,
+    ) -> Result<WorkPointers, BackendError> {
+        if let Some((_, work)) = self.work.iter().find(|(known, _)| *known == shape) {
+            return Ok(*work);
+        }
+        let mut late = self.late_work.borrow_mut();
+        if let Some((_, work, _)) = late.iter().find(|(known, ..)| *known == shape) {
+            return Ok(*work);
+        }
+        let works = [(shape, Work::of(&self.plan, shape, device.sms))];
+        let parts = Parts::new(&self.plan, &works, None);
+        let mut words = vec![0; parts.words];
+        parts.fill(&self.plan, &works, self.plan.tokens(), &mut words);
+        let buffer = device.upload(&words, "attention work")?;
+        let room = WorkRoom::exact(&works[0].1);
+        let work = parts.work_pointers(buffer.ptr(), 0, room);
+        late.push((shape, work, buffer));
+        Ok(work)
+    }
+}
+
+/// Staging and device memory for steps.
+pub(crate) struct StepBuffers {
+    device: DeviceBuffer,
+    ring: Vec<Staging>,
+    next: usize,
+    /// Head shapes that steps have met, whose work is uploaded with each step.
+    head_shapes: Vec<HeadShape>,
+}
+
+struct Staging {
+    host: PinnedBuffer,
+    /// When the last upload from here was done.
+    uploaded: CudaEvent,
+}
+
+impl StepBuffers {
+    pub(crate) fn new(device: &Device) -> Result<Self, BackendError> {
+        Self::with_bytes(device, 1 << 20, Vec::new())
+    }
+
+    fn with_bytes(
+        device: &Device,
+        bytes: usize,
+        head_shapes: Vec<HeadShape>,
+    ) -> Result<Self, BackendError> {
+        let staging = || {
+            let uploaded = device.context.new_event(None).map_err(device_error)?;
+            Ok(Staging { host: PinnedBuffer::new(&device.context, bytes)?, uploaded })
+        };
+        let ring = (0..RING).map(|_| staging()).collect::<Result<_, BackendError>>()?;
+        Ok(StepBuffers { device: device.zeroed(bytes, "step plans")?, ring, next: 0, head_shapes })
+    }
+
+    /// Takes the head shapes that a step has met into account from now on.
+    pub(crate) fn learn(&mut self, step: &CudaStep) {
+        for (shape, ..) in step.late_work.borrow().iter() {
+            if !self.head_shapes.contains(shape) {
+                self.head_shapes.push(*shape);
+            }
+        }
+    }
+
+    /// Uploads a plan; `true` when the memory of earlier steps was replaced for it.
+    pub(crate) fn upload(
+        &mut self,
+        device: &Device,
+        plan: &StepPlan,
+    ) -> Result<(CudaStep, bool), BackendError> {
+        let works: Vec<(HeadShape, Work)> = self
+            .head_shapes
+            .iter()
+            .map(|shape| (*shape, Work::of(plan, *shape, device.sms)))
+            .collect();
+        let shape = recordable_shape(plan, &works);
+        let tokens = shape.as_ref().map_or(plan.tokens(), |shape| shape.rows);
+        let logit_rows = shape.as_ref().map_or(plan.logit_tokens().len(), |shape| shape.rows);
+        let parts = Parts::new(plan, &works, shape.as_ref());
+        let grown = parts.words * 4 > self.device.bytes();
+        if grown {
+            device.synchronize()?;
+            let head_shapes = std::mem::take(&mut self.head_shapes);
+            let bytes = (parts.words * 4).next_power_of_two();
+            *self = Self::with_bytes(device, bytes, head_shapes)?;
+        }
+        let staging = &mut self.ring[self.next];
+        self.next = (self.next + 1) % RING;
+        staging.uploaded.synchronize().map_err(device_error)?;
+        parts.fill(plan, &works, tokens, staging.words());
+        staging.upload(device, &self.device, parts.words * 4)?;
+        let base = self.device.ptr();
+        let room = |i: usize, work: &Work| {
+            let exact = WorkRoom::exact(work);
+            shape.as_ref().and_then(|shape| shape.work.get(i)).map_or(exact, |(_, room)| *room)
+        };
+        let work = works.iter().enumerate().map(|(i, (shape, work))| {
+            (*shape, parts.work_pointers(base, i, room(i, work)))
+        });
+        let step = CudaStep {
+            plan: plan.clone(),
+            tokens,
+            logit_rows,
+            pointers: parts.pointers(base),
+            work: work.collect(),
+            late_work: RefCell::default(),
+            shape,
+            capture: None,
+            filled: RefCell::default(),
+        };
+        Ok((step, grown))
+    }
+}
+
+/// The shape of a step that can be recorded: one token and its logits for every row.
+fn recordable_shape(plan: &StepPlan, works: &[(HeadShape, Work)]) -> Option<Shape> {
+    let rows = plan.rows();
+    let largest = BUCKETS.last().copied().unwrap_or(1);
+    let even = plan.tokens() == rows && plan.logit_tokens().len() == rows;
+    let room = |(shape, work): &(HeadShape, Work)| (*shape, WorkRoom::exact(work).rounded());
+    (even && rows <= largest)
+        .then(|| Shape { rows: bucket_rows(rows), work: works.iter().map(room).collect() })
+}
+
+impl Staging {
+    fn words(&mut self) -> &mut [u32] {
+        let bytes = self.host.as_mut_slice();
+        // SAFETY: page-locked memory is page-aligned, and every bit pattern is a `u32`.
+        let (_, words, _) = unsafe { bytes.align_to_mut::<u32>() };
+        words
+    }
+
+    fn upload(
+        &mut self,
+        device: &Device,
+        target: &DeviceBuffer,
+        bytes: usize,
+    ) -> Result<(), BackendError> {
+        device.context.bind_to_thread().map_err(device_error)?;
+        let source = &self.host.as_slice()[..bytes];
+        // SAFETY: both sides have the room; the source is not written again before the event.
+        unsafe {
+            let stream = device.stream.cu_stream();
+            cudarc::driver::result::memcpy_htod_async(target.ptr(), source, stream)
+        }
+        .map_err(device_error)?;
+        self.uploaded.record(&device.stream).map_err(device_error)
+    }
+}
+
+impl Parts {
+    fn new(plan: &StepPlan, works: &[(HeadShape, Work)], shape: Option<&Shape>) -> Self {
+        let tokens = shape.map_or(plan.tokens(), |shape| shape.rows);
+        let logit_rows = shape.map_or(plan.logit_tokens().len(), |shape| shape.rows);
+        let mut at = 0;
+        let mut take = |words: usize| {
+            let start = at;
+            // 16-byte alignment: units and tiles are read as vectors.
+            at += words.next_multiple_of(4);
+            start
+        };
+        let room = |i: usize, work: &Work| {
+            let exact = WorkRoom::exact(work);
+            shape.and_then(|shape| shape.work.get(i)).map_or(exact, |(_, room)| *room)
+        };
+        let mut parts = Parts {
+            ids: take(tokens),
+            positions: take(tokens),
+            slots: take(tokens),
+            logit_tokens: take(logit_rows),
+            ..Parts::default()
+        };
+        for (i, (_, work)) in works.iter().enumerate() {
+            let room = room(i, work);
+            let words = [1, UNIT_WORDS * room.units, TILE_WORDS * room.tiles];
+            parts.work.push(words.map(&mut take));
+        }
+        // Last, because only tiles read it: steps that are recorded have none.
+        parts.pages = take((0..plan.rows()).map(|row| plan.pages(row).len()).sum());
+        parts.words = at;
+        parts
+    }
+
+    /// Writes all numbers; padding rows get token 0, position 0 and no slot.
+    fn fill(
+        &self,
+        plan: &StepPlan,
+        works: &[(HeadShape, Work)],
+        tokens: usize,
+        words: &mut [u32],
+    ) {
+        put(words, self.ids, plan.ids());
+        put(words, self.logit_tokens, plan.logit_tokens());
+        let mut page_start = 0;
+        for row in 0..plan.rows() {
+            let (past, pages) = (plan.past(row), plan.pages(row));
+            put(words, self.pages + page_start, pages);
+            page_start += pages.len();
+            for (i, token) in plan.token_range(row).enumerate() {
+                let position = past + i;
+                let page = pages[position / PAGE_TOKENS];
+                words[self.positions + token] = position as u32;
+                words[self.slots + token] =
+                    page * PAGE_TOKENS as u32 + (position % PAGE_TOKENS) as u32;
+            }
+        }
+        for token in plan.tokens()..tokens {
+            words[self.ids + token] = 0;
+            words[self.positions + token] = 0;
+            words[self.slots + token] = NO_SLOT;
+            words[self.logit_tokens + token] = token as u32;
+        }
+        for ((_, work), [n_units, units, tiles]) in works.iter().zip(&self.work) {
+            words[*n_units] = work.units.len() as u32;
+            put(words, *units, unit_words(&work.units));
+            put(words, *tiles, tile_words(&work.tiles));
+        }
+    }
+
+    fn pointers(&self, base: u64) -> StepPointers {
+        let at = |word: usize| base + 4 * word as u64;
+        StepPointers {
+            ids: at(self.ids),
+            positions: at(self.positions),
+            slots: at(self.slots),
+            logit_tokens: at(self.logit_tokens),
+        }
+    }
+
+    fn work_pointers(&self, base: u64, index: usize, room: WorkRoom) -> WorkPointers {
+        let at = |word: usize| base + 4 * word as u64;
+        let [n_units, units, tiles] = self.work[index];
+        WorkPointers {
+            n_units: at(n_units),
+            units: at(units),
+            tiles: at(tiles),
+            pages: at(self.pages),
+            room,
+        }
+    }
+}
+
+fn put(words: &mut [u32], at: usize, values: &[u32]) {
+    words[at..at + values.len()].copy_from_slice(values);
+}
