@@ -12,7 +12,7 @@ constexpr uint32_t kTileColumns = 128;
 constexpr uint32_t kTileRows = 64;
 constexpr uint32_t kTileBytes = kTileColumns * kTileRows * 2;
 constexpr uint32_t kDequantThreads = 128;  // one warp per strip of a tile
-constexpr uint32_t kDequantTiles = 4;      // tiles along the rows per thread block
+constexpr uint32_t kDequantTiles = 2;      // tiles along the rows per thread block; measured best
 
 // Column tiles `first_tile .. first_tile + tiles`; the first of them is written at the beginning of `w16`.
 // Grid: (ceil(ceil(k / 64) / kDequantTiles), tiles).

@@ -15,7 +15,7 @@ pub const RELAYOUT_THREADS: u32 = RELAYOUT_WARPS as u32 * 32;
 pub const DEQUANT_THREADS: u32 = (TILE_COLUMNS / STRIP_COLUMNS) as u32 * 32;
 
 /// Tiles along the rows that a thread block of `pg_dequant` makes.
-const DEQUANT_TILES: usize = 4;
+const DEQUANT_TILES: usize = 2;
 
 /// Where the 32 packed rows of a block come from.
 #[repr(C)]
