@@ -1,10 +1,13 @@
 //! `pagella doctor`: what this machine offers, and what is in the way.
 
+mod cuda;
+
 use anyhow::Result;
 use clap::Args;
 use pagella::hub::HubCache;
-use pagella::{DEMO, Device, resolve_model};
+use pagella::{DEMO, resolve_model};
 use pagella_cpu::Isa;
+use pagella_cuda::probe::Probe;
 use serde_json::json;
 
 use crate::bandwidth::Bandwidth;
@@ -31,6 +34,8 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     let cache = HubCache::from_env().ok();
     let models = cache.as_ref().map(HubCache::models).unwrap_or_default();
     let advice = advice(&machine, isa);
+    let mut probe = Probe::look();
+    probe.measure_free();
     if args.output.json {
         return output::print_json(&json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -38,7 +43,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
             "isa": isa,
             "threads": machine.cores,
             "bandwidth_gb_s": bandwidth / 1e9,
-            "cuda": { "available": false, "reason": cuda_line(&machine) },
+            "cuda": cuda::json(&probe),
             "demo": demo,
             "hub_cache": cache.as_ref().map(HubCache::root),
             "hub_models": models,
@@ -47,44 +52,29 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     }
     let optional = |bytes: Option<u64>| bytes.map_or("unknown".to_owned(), output::bytes);
     let unknown = || "unknown".to_owned();
-    let mut text = output::facts(&[
+    let memory =
+        format!("{}, {} free", optional(machine.memory_bytes), optional(machine.available_bytes));
+    let mut facts = vec![
         ("pagella", env!("CARGO_PKG_VERSION").to_owned()),
         ("processor", machine.cpu.clone().unwrap_or_else(unknown)),
         ("features", machine.features.join(" ")),
         ("vector code", isa.to_owned()),
         ("threads", format!("{} ({} usable CPUs)", machine.cores, machine.parallelism)),
-        (
-            "memory",
-            format!(
-                "{}, {} free",
-                optional(machine.memory_bytes),
-                optional(machine.available_bytes)
-            ),
-        ),
+        ("memory", memory),
         ("memory speed", format!("{:.1} GB/s reading", bandwidth / 1e9)),
         ("huge pages", machine.huge_pages.clone().unwrap_or_else(unknown)),
-        ("GPU", cuda_line(&machine)),
-        ("demo model", demo.map_or("not found".to_owned(), |dir| dir.display().to_string())),
-        (
-            "hub cache",
-            cache.map_or_else(unknown, |cache| {
-                format!("{} ({} models)", cache.root().display(), models.len())
-            }),
-        ),
-    ]);
+    ];
+    let about_cuda = cuda::facts(&probe, machine.nvidia_driver.as_deref());
+    facts.extend(about_cuda.iter().map(|(label, value)| (label.as_str(), value.clone())));
+    facts
+        .push(("demo model", demo.map_or("not found".to_owned(), |dir| dir.display().to_string())));
+    let hub = |cache: HubCache| format!("{} ({} models)", cache.root().display(), models.len());
+    facts.push(("hub cache", cache.map_or_else(unknown, hub)));
+    let mut text = output::facts(&facts);
     for line in &advice {
         text.push_str(&format!("advice: {line}\n"));
     }
     Ok(output::print(&text)?)
-}
-
-fn cuda_line(machine: &Machine) -> String {
-    let reason = Device::Cuda(0).check().err();
-    let reason = if reason.is_some() { "this build has no CUDA backend" } else { "usable" };
-    match &machine.nvidia_driver {
-        Some(version) => format!("{reason} (NVIDIA driver present: {version})"),
-        None => format!("{reason} (no NVIDIA driver found either)"),
-    }
 }
 
 /// What could be better, each with what to do.

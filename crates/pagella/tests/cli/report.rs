@@ -55,9 +55,15 @@ fn doctor_says_what_is_here() {
     assert!(found["bandwidth_gb_s"].as_f64().unwrap() > 0.1);
     assert!(found["threads"].as_u64().unwrap() >= 1);
     assert!(!found["isa"].as_str().unwrap().is_empty());
-    assert_eq!(found["cuda"]["available"], false);
+    let cuda = &found["cuda"];
+    assert_eq!(cuda["available"] == true, cuda["auto"] != "cpu", "{cuda}");
+    assert_eq!(cuda["available"] == true, cuda["reason"].is_null(), "{cuda}");
     assert_eq!(found["hub_models"], json!([]));
     assert!(found["demo"].as_str().unwrap().ends_with("demo"));
     let people = pagella(&["doctor"]);
-    assert!(people.out.contains("memory speed") && people.out.contains("GPU"), "{}", people.out);
+    assert!(
+        people.out.contains("memory speed") && people.out.contains("CUDA driver"),
+        "{}",
+        people.out
+    );
 }
