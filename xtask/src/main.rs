@@ -67,6 +67,12 @@ const COMMANDS: &[Command] = &[
         about: "fetch the CUDA compiler into target/cuda-toolchain; prints its path",
         run: cuda::toolchain::command,
     },
+    Command {
+        name: "gpu-bundle",
+        usage: "gpu-bundle DIR",
+        about: "programs and gpu.sh, for a machine with a GPU and no Rust",
+        run: cuda::bundle::command,
+    },
     Command { name: "help", usage: "help", about: "this list", run: help },
 ];
 

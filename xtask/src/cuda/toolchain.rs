@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 
-use super::crate_dir;
+use super::{crate_dir, remove};
 use crate::Verdict;
 use crate::nvcc::{self, Choice};
 use crate::workspace::Workspace;
@@ -100,15 +100,6 @@ fn install(workspace: &Workspace) -> Result<PathBuf> {
 fn is_current(folder: &Path, wanted: &str) -> bool {
     let found = fs::read_to_string(folder.join(PINS));
     folder.join(nvcc::IN_TOOLCHAIN).is_file() && found.is_ok_and(|found| found == wanted)
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(err) if err.kind() != std::io::ErrorKind::NotFound => {
-            Err(err).with_context(|| format!("cannot remove {}", folder.display()))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Fetches and unpacks the packages; pip compares the hashes.

@@ -62,7 +62,7 @@ struct Check {
 const CHECKS: &[Check] = &[
     Check { rule: "a source file has at most 600 lines", run: file_length::check },
     Check { rule: "a function has at most 70 lines", run: function_length::check },
-    Check { rule: "a Rust file opens with `//!`", run: opening_doc::check },
+    Check { rule: "a Rust file opens with `//!`, a CUDA file with `//`", run: opening_doc::check },
     Check { rule: "a file is named after what it holds", run: file_name::check },
     Check { rule: "no leftover markers", run: marker::check },
     Check { rule: "every Rust file is part of its crate", run: dead_file::check },

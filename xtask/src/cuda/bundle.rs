@@ -1,0 +1,188 @@
+//! `cargo xtask gpu-bundle DIR`: everything that a machine with a GPU and no Rust needs to test and
+//! measure: the program, the test and bench programs, their data, and `gpu.sh`, which runs them.
+//!
+//! ```text
+//! DIR/gpu.sh        runs everything and prints a table
+//! DIR/bundle.env    which commit this is, and where it was built
+//! DIR/bin/pagella   release build
+//! DIR/tests/*       one program per suite, named package--target
+//! DIR/benches/*     likewise, release builds
+//! DIR/checkout/     models and testdata, unless DIR lies inside a checkout, which has them
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::toolchain::{self, Readiness};
+use crate::Verdict;
+use crate::workspace::Workspace;
+
+/// Packages and the test targets of them that use a GPU; no target means all of the package.
+const SUITES: &[(&str, Option<&str>)] = &[("pagella-cuda", None)];
+
+/// Packages and the bench targets of them that use a GPU.
+const BENCHES: &[(&str, &str)] = &[];
+
+/// Data that tests and the program read, below the root of the checkout.
+const DATA: &[&str] = &["models", "testdata"];
+
+/// A program that Cargo built for one target of a package.
+#[derive(Debug, PartialEq, Eq)]
+struct Built {
+    target: String,
+    program: PathBuf,
+}
+
+/// Builds and collects. Replaces what an earlier call left in the folder.
+pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
+    let [dir] = args else { bail!("usage: cargo xtask gpu-bundle DIR") };
+    let dir = std::path::absolute(dir).context("the folder's path")?;
+    match toolchain::prepare(workspace)? {
+        Readiness::Ready(_) => {}
+        Readiness::NotHere(reason) | Readiness::Failed(reason) => {
+            bail!("a bundle without kernels is of no use: {reason}");
+        }
+    }
+    for part in ["bin", "tests", "benches", "checkout"] {
+        super::remove(&dir.join(part))?;
+    }
+    let release = ["build", "--release", "--package", "pagella", "--bin", "pagella"];
+    for built in build(workspace, &release)? {
+        keep(&built.program, &dir.join("bin").join(&built.target))?;
+    }
+    for (package, target) in SUITES {
+        let mut args = vec!["test", "--no-run", "--package", package];
+        args.extend(target.map_or(vec!["--lib", "--tests"], |target| vec!["--test", target]));
+        keep_all(&build(workspace, &args)?, package, &dir.join("tests"))?;
+    }
+    for (package, target) in BENCHES {
+        let args = ["bench", "--no-run", "--package", package, "--bench", target];
+        keep_all(&build(workspace, &args)?, package, &dir.join("benches"))?;
+    }
+    if !dir.starts_with(&workspace.root) {
+        for data in DATA {
+            copy_tree(&workspace.root.join(data), &dir.join("checkout").join(data))?;
+        }
+    }
+    fs::copy(workspace.root.join("scripts/gpu.sh"), dir.join("gpu.sh")).context("gpu.sh")?;
+    fs::write(dir.join("bundle.env"), about(workspace)).context("bundle.env")?;
+    println!("{}: {:.1} MB; run gpu.sh there", dir.display(), bytes(&dir)? as f64 / 1e6);
+    Ok(Verdict::Good)
+}
+
+/// Runs Cargo and returns the programs it made.
+fn build(workspace: &Workspace, args: &[&str]) -> Result<Vec<Built>> {
+    println!("$ cargo {}", args.join(" "));
+    let mut cargo = workspace.cargo();
+    cargo.args(args).arg("--message-format=json-render-diagnostics");
+    let output = cargo.stderr(std::process::Stdio::inherit()).output();
+    let output = output.context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("`cargo {}` ended with {}", args.join(" "), output.status);
+    }
+    let built = programs(&String::from_utf8_lossy(&output.stdout));
+    if built.is_empty() {
+        bail!("`cargo {}` made no program", args.join(" "));
+    }
+    Ok(built)
+}
+
+/// The programs among Cargo's messages, which are one JSON object per line.
+fn programs(messages: &str) -> Vec<Built> {
+    let objects = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let built = objects.filter(|object| object["reason"] == "compiler-artifact");
+    built
+        .filter_map(|object| {
+            let program = PathBuf::from(object["executable"].as_str()?);
+            Some(Built { target: object["target"]["name"].as_str()?.to_owned(), program })
+        })
+        .collect()
+}
+
+/// Keeps programs as `package--target`; the package's own unit tests as `package--unit`.
+fn keep_all(built: &[Built], package: &str, folder: &Path) -> Result<()> {
+    for Built { target, program } in built {
+        let is_library = *target == package.replace('-', "_");
+        let target = if is_library { "unit" } else { target };
+        keep(program, &folder.join(format!("{package}--{target}")))?;
+    }
+    Ok(())
+}
+
+/// Copies a program without its symbols, which are most of it.
+fn keep(program: &Path, to: &Path) -> Result<()> {
+    let folder = to.parent().context("no folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let stripped = Command::new("strip").arg("-o").arg(to).arg(program).status();
+    if !stripped.is_ok_and(|status| status.success()) {
+        println!("strip does not work here: {} stays large", to.display());
+        fs::copy(program, to).with_context(|| format!("cannot copy {}", program.display()))?;
+    }
+    Ok(())
+}
+
+/// Lines for the shell: the commit, and the folder whose path was compiled into the tests.
+fn about(workspace: &Workspace) -> String {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).current_dir(&workspace.root).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]);
+    let changed = if changed.is_some_and(|list| !list.is_empty()) { " with changes" } else { "" };
+    format!("BUNDLE_COMMIT='{commit}{changed}'\nBUNDLE_ROOT='{}'\n", workspace.root.display())
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
+    let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_tree(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), &target)
+                .with_context(|| format!("cannot copy {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of all files below a folder.
+fn bytes(dir: &Path) -> Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let entry = entry?;
+        total +=
+            if entry.path().is_dir() { bytes(&entry.path())? } else { entry.metadata()?.len() };
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_among_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"half"},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"conformance"},"executable":"/t/conformance-1a"}
+{"reason":"build-finished","success":true}
+"#;
+        let program = PathBuf::from("/t/conformance-1a");
+        assert_eq!(programs(messages), [Built { target: "conformance".into(), program }]);
+    }
+
+    #[test]
+    fn every_suite_names_a_crate_of_ours() {
+        let root = Workspace::locate().unwrap().root;
+        for package in SUITES.iter().map(|(p, _)| p).chain(BENCHES.iter().map(|(p, _)| p)) {
+            assert!(root.join("crates").join(package).join("Cargo.toml").is_file(), "{package}");
+        }
+    }
+}
