@@ -37,6 +37,10 @@ fn compiled(log: &str) -> Vec<Compiled<'_>> {
     found
 }
 
+/// Kernels that may have a stack, and why.
+const MAY_HAVE_A_STACK: &[(&str, &str)] =
+    &[("pg_rope_rows", "sines of very large angles are reduced through an array in memory")];
+
 /// Whether every number of a line of memory is 0.
 fn is_clean(memory: &str) -> bool {
     let numbers: Vec<&str> = memory.split(", ").filter_map(|p| p.split(' ').next()).collect();
@@ -54,8 +58,13 @@ fn logs() -> &'static [(&'static str, &'static str)] {
 #[test]
 fn no_kernel_spills_registers_or_has_a_stack() {
     let mut slow = Vec::new();
+    let may = |c: &Compiled<'_>| {
+        let (_, spills) = c.memory.split_once(", ").unwrap_or_default();
+        spills.starts_with("0 bytes spill stores, 0 bytes")
+            && MAY_HAVE_A_STACK.iter().any(|(function, _)| *function == c.function)
+    };
     for (file, log) in logs() {
-        let compiled = compiled(log).into_iter().filter(|c| !is_clean(c.memory));
+        let compiled = compiled(log).into_iter().filter(|c| !is_clean(c.memory) && !may(c));
         slow.extend(
             compiled.map(|c| format!("{file}: {} for {}: {}", c.function, c.chip, c.memory)),
         );
@@ -65,11 +74,12 @@ fn no_kernel_spills_registers_or_has_a_stack() {
 
 #[test]
 fn the_compiler_had_nothing_to_warn_of() {
+    let mut warnings = Vec::new();
     for (file, log) in logs() {
-        let warnings: Vec<&str> =
-            log.lines().filter(|line| line.to_lowercase().contains("warning")).collect();
-        assert!(warnings.is_empty(), "{file}:\n{}", warnings.join("\n"));
+        let found = log.lines().filter(|line| line.to_lowercase().contains("warning"));
+        warnings.extend(found.map(|line| format!("{file}: {line}")));
     }
+    assert!(warnings.is_empty(), "{}", warnings.join("\n"));
 }
 
 #[test]
