@@ -9,7 +9,7 @@ use pagella_backend::{
 use pagella_formats::Linear;
 
 use crate::kv::{self, KvPages};
-use crate::linear::{self, CpuLinear, InputBuffers, Layouts, Machine, MathMode, RowSource, Target};
+use crate::linear::{self, CpuLinear, InputBuffers, Layouts, Machine, MathMode, Rows, Target};
 use crate::memory::Tensor;
 use crate::ops::activate::{activate, finish_logits};
 use crate::ops::attention::attend;
@@ -101,23 +101,24 @@ impl CpuBackend {
         self.shared.math
     }
 
-    /// Runs linears on the rows of `x` that `row_of` names.
+    fn machine(&self) -> Machine<'_> {
+        let Shared { isa, math, pool, buffers, .. } = &*self.shared;
+        Machine { isa: *isa, pool, math: *math, buffers }
+    }
+
+    /// Runs linears on rows of `x`.
     fn run_linears(
         &self,
-        rows: usize,
         x: &Tensor,
         norm: Option<&CpuNorm>,
-        row_of: &(dyn Fn(usize) -> usize + Sync),
         targets: &mut [Target<'_>],
     ) -> Result<(), BackendError> {
-        let Shared { isa, math, pool, buffers, .. } = &*self.shared;
-        let source = |i: usize, out: &mut [f32]| match norm {
-            Some(norm) => norm_row(*isa, norm, x.row(row_of(i)), out),
-            None => out.copy_from_slice(x.row(row_of(i))),
+        let isa = self.shared.isa;
+        let source = |row: usize, out: &mut [f32]| match norm {
+            Some(norm) => norm_row(isa, norm, x.row(row), out),
+            None => out.copy_from_slice(x.row(row)),
         };
-        let source: &RowSource<'_> = &source;
-        let machine = Machine { isa: *isa, pool, math: *math, buffers };
-        linear::run_all(&machine, rows, source, targets)
+        linear::run_all(&self.machine(), &source, targets)
     }
 }
 
@@ -201,9 +202,9 @@ impl Backend for CpuBackend {
             x.expect("linear input", tokens, linear.in_features)?;
             projection.out.expect("linear output", tokens, linear.out_features)?;
             let out = &mut projection.out.data[..tokens * linear.out_features];
-            targets.push(Target { linear, out, add: None });
+            targets.push(Target { linear, rows: Rows::First(tokens), out, add: None });
         }
-        self.run_linears(tokens, x, norm, &|i| i, &mut targets)
+        self.run_linears(x, norm, &mut targets)
     }
 
     fn project_add(
@@ -218,8 +219,8 @@ impl Backend for CpuBackend {
         x.expect("linear input", tokens, linear.in_features)?;
         residual.expect("residual", tokens, linear.out_features)?;
         let out = &mut residual.data[..tokens * linear.out_features];
-        let target = Target { linear, out, add: Some(scale) };
-        self.run_linears(tokens, x, None, &|i| i, &mut [target])
+        let target = Target { linear, rows: Rows::First(tokens), out, add: Some(scale) };
+        self.run_linears(x, None, &mut [target])
     }
 
     fn norm_add(
@@ -289,8 +290,8 @@ impl Backend for CpuBackend {
         x.expect("head input", step.plan.tokens(), head.in_features)?;
         out.expect("logits", rows, head.out_features)?;
         let values = &mut out.data[..rows * head.out_features];
-        let target = Target { linear: head, out: values, add: None };
-        self.run_linears(rows, x, Some(norm), &|i| wanted[i] as usize, &mut [target])?;
+        let target = Target { linear: head, rows: Rows::Listed(wanted), out: values, add: None };
+        self.run_linears(x, Some(norm), &mut [target])?;
         finish_logits(self.shared.isa, &self.shared.pool, rows, scale, softcap, out)
     }
 

@@ -5,11 +5,17 @@ use pagella_backend::BackendError;
 /// Alignment of every buffer: one cache line, one AVX-512 register.
 const ALIGN_BYTES: usize = 64;
 
-/// A fixed-size buffer that starts on a cache line.
+/// A buffer that starts on a cache line.
 pub(crate) struct Aligned<T> {
     storage: Vec<T>,
     start: usize,
     len: usize,
+}
+
+impl<T> Default for Aligned<T> {
+    fn default() -> Self {
+        Aligned { storage: Vec::new(), start: 0, len: 0 }
+    }
 }
 
 impl<T: Copy + Default> Aligned<T> {
@@ -32,21 +38,16 @@ impl<T: Copy + Default> Aligned<T> {
         self.len * size_of::<T>()
     }
 
-    /// Takes `len` zero elements from `spare`, or allocates them. Put back by pushing, so that a
-    /// step that looks like the last one allocates nothing.
-    pub(crate) fn recycled(
-        spare: &mut Vec<Aligned<T>>,
-        len: usize,
-        what: &'static str,
-    ) -> Result<Self, BackendError> {
-        let fits = |buffer: &Aligned<T>| buffer.storage.len() - buffer.start >= len;
-        let Some(index) = spare.iter().position(fits) else {
-            return Self::zeroed(len, what);
-        };
-        let mut buffer = spare.swap_remove(index);
-        buffer.len = len;
-        buffer.fill(T::default());
-        Ok(buffer)
+    /// Makes the buffer `len` elements long, of whatever values. Memory is kept when it shrinks, so
+    /// that a step that looks like an earlier one allocates nothing.
+    pub(crate) fn resize(&mut self, len: usize, what: &'static str) -> Result<(), BackendError> {
+        if self.storage.len() - self.start < len {
+            // The old memory goes first: both at once could be too much.
+            *self = Self::default();
+            *self = Self::zeroed(len, what)?;
+        }
+        self.len = len;
+        Ok(())
     }
 }
 
@@ -131,6 +132,19 @@ mod tests {
             assert_eq!(buffer.len(), len);
             assert_eq!(buffer.as_ptr().align_offset(ALIGN_BYTES), 0);
         }
+    }
+
+    #[test]
+    fn a_buffer_that_shrinks_keeps_its_memory() {
+        let mut buffer = Aligned::<f32>::default();
+        buffer.resize(1000, "test").unwrap();
+        let start = buffer.as_ptr();
+        for len in [0, 7, 1000] {
+            buffer.resize(len, "test").unwrap();
+            assert_eq!((buffer.len(), buffer.as_ptr()), (len, start));
+        }
+        buffer.resize(5000, "test").unwrap();
+        assert_eq!((buffer.len(), buffer.as_ptr().align_offset(ALIGN_BYTES)), (5000, 0));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::simd::{Kernel, LANES, Simd};
 /// Exact arithmetic of a few token rows (`M`).
 pub(crate) struct ExactGemv<'a, const M: usize> {
     pub(crate) linear: &'a CpuLinear,
-    pub(crate) input: &'a ExactInput,
+    pub(crate) input: &'a ExactInput<'a>,
 }
 
 impl<const M: usize> GemvBlock<M> for ExactGemv<'_, M> {

@@ -3,44 +3,107 @@
 //! A prepared input is cut into tiles of up to `rows_per_tile` token rows. Inside a tile the
 //! elements of all its rows for one packed row (or pair of rows) are neighbours, so a kernel
 //! broadcasts them one after another. Missing rows of the last tile are zeros.
+//!
+//! All inputs of a call lie back to back in two buffers that are kept for the next call.
+
+use std::ops::Range;
 
 use pagella_backend::BackendError;
 
-use super::blocks::{BLOCK_ROWS, InputLayout, RowBlock};
+use super::blocks::InputLayout;
+use super::quantize::Quantize;
 use crate::memory::Aligned;
-use crate::simd::{Isa, Kernel, LANES, Simd};
+use crate::simd::{Isa, LANES};
 use crate::threads::{Pool, Shares};
 
-/// Largest integer of a wide activation; 127·256 + 127, so that it also splits into two bytes.
-const WIDE_MAX: f32 = 32639.0;
-/// Blocks whose largest magnitude is below this count as zero.
-const WIDE_TINY: f32 = 1e-34;
 /// What the memory is for, in errors.
 const WHAT: &str = "activations";
 
+/// Writes one row of the activations, normed if need be, to a buffer.
+pub(crate) type RowSource<'a> = dyn Fn(usize, &mut [f32]) + Sync + 'a;
+
+/// Rows of the activations that a linear runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows<'a> {
+    /// The first so many.
+    First(usize),
+    /// These, in this order.
+    Listed(&'a [u32]),
+}
+
+impl Rows<'_> {
+    /// How many there are.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Rows::First(len) => len,
+            Rows::Listed(rows) => rows.len(),
+        }
+    }
+
+    /// The row that comes in place `i`.
+    fn at(self, i: usize) -> usize {
+        match self {
+            Rows::First(_) => i,
+            Rows::Listed(rows) => rows[i] as usize,
+        }
+    }
+}
+
+/// An input that is wanted. Linears that want the same share it.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) layout: &'a InputLayout,
+    pub(crate) wide: bool,
+    pub(crate) rows: Rows<'a>,
+}
+
+impl PartialEq for Wanted<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        // Equal layouts are one and the same, see `Layouts`.
+        std::ptr::eq(self.layout, other.layout)
+            && self.wide == other.wide
+            && self.rows == other.rows
+    }
+}
+
+/// An input in the form a linear wants it.
+pub(crate) enum Prepared<'a> {
+    Exact(ExactInput<'a>),
+    Wide(WideInput<'a>),
+}
+
+impl Prepared<'_> {
+    pub(crate) fn shape(&self) -> Shape {
+        match self {
+            Prepared::Exact(input) => input.shape,
+            Prepared::Wide(input) => input.shape,
+        }
+    }
+}
+
 /// A packed input in f32: `[tile][packed row][rows_per_tile]`.
-pub(crate) struct ExactInput {
-    pub(crate) values: Aligned<f32>,
+pub(crate) struct ExactInput<'a> {
+    pub(crate) values: &'a [f32],
     pub(crate) shape: Shape,
 }
 
 /// A packed input as 15-bit integers with one scale per row block.
-pub(crate) struct WideInput {
+pub(crate) struct WideInput<'a> {
     /// Pairs of rows as two i16 in a word: `[tile][packed row pair][rows_per_tile]`. The pairs of
     /// quad `q` are (row 0, row 2) and (row 1, row 3).
-    pub(crate) pairs: Aligned<i32>,
+    pub(crate) pairs: &'a [i32],
     /// `[tile][row block][rows_per_tile]`.
-    pub(crate) scales: Aligned<f32>,
+    pub(crate) scales: &'a [f32],
     /// Sum of the integers of a block, same shape.
-    pub(crate) sums: Aligned<i32>,
+    pub(crate) sums: &'a [i32],
     pub(crate) shape: Shape,
 }
 
-/// Buffers of earlier inputs, ready for the next ones.
+/// Memory of prepared inputs; it grows to the largest set.
 #[derive(Default)]
 pub(crate) struct InputBuffers {
-    floats: Vec<Aligned<f32>>,
-    integers: Vec<Aligned<i32>>,
+    floats: Aligned<f32>,
+    integers: Aligned<i32>,
 }
 
 /// Geometry of a prepared input.
@@ -58,18 +121,141 @@ impl Shape {
     }
 }
 
-/// Writes one normed (or plain) row of the input to a buffer.
-pub(crate) type RowSource<'a> = dyn Fn(usize, &mut [f32]) + Sync + 'a;
+/// Where an input lies in the buffers.
+struct Place {
+    shape: Shape,
+    /// Values of an exact input, scales of a wide one.
+    floats: Part,
+    /// Of a wide input.
+    pairs: Part,
+    /// Of a wide input.
+    sums: Part,
+}
 
-/// Takes row `m` of `source` in packed order.
-fn packed_row(layout: &InputLayout, source: &RowSource<'_>, m: usize, scratch: &mut Scratch) {
+/// Tiles of equal length, one after the other.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    start: usize,
+    tile_len: usize,
+}
+
+impl Part {
+    /// Takes room for `tiles` tiles at `end`, which moves on.
+    fn take(end: &mut usize, tiles: usize, tile_len: usize) -> Self {
+        let start = *end;
+        *end += (tiles * tile_len).next_multiple_of(LANES);
+        Part { start, tile_len }
+    }
+
+    fn tile(self, tile: usize) -> Range<usize> {
+        let start = self.start + tile * self.tile_len;
+        start..start + self.tile_len
+    }
+
+    fn all(self, tiles: usize) -> Range<usize> {
+        self.start..self.start + tiles * self.tile_len
+    }
+}
+
+/// Prepares every wanted input from the rows of `source`; `shape_of` cuts so many rows into tiles.
+pub(crate) fn prepare<'b>(
+    isa: Isa,
+    pool: &Pool,
+    buffers: &'b mut InputBuffers,
+    wanted: &[Wanted<'_>],
+    shape_of: impl Fn(usize) -> Shape,
+    source: &RowSource<'_>,
+) -> Result<Vec<Prepared<'b>>, BackendError> {
+    let (mut n_floats, mut n_integers) = (0, 0);
+    let mut places = Vec::with_capacity(wanted.len());
+    let mut tasks = Vec::new();
+    for (index, input) in wanted.iter().enumerate() {
+        let shape = shape_of(input.rows.len());
+        let (tiles, width) = (shape.tiles(), shape.rows_per_tile);
+        let (rows, blocks) = (input.layout.rows * width, input.layout.blocks.len() * width);
+        let (floats, pairs, sums) =
+            if input.wide { (blocks, rows / 2, blocks) } else { (rows, 0, 0) };
+        places.push(Place {
+            shape,
+            floats: Part::take(&mut n_floats, tiles, floats),
+            pairs: Part::take(&mut n_integers, tiles, pairs),
+            sums: Part::take(&mut n_integers, tiles, sums),
+        });
+        tasks.extend((0..tiles).map(|tile| (index, tile)));
+    }
+    buffers.floats.resize(n_floats, WHAT)?;
+    buffers.integers.resize(n_integers, WHAT)?;
+    let (floats, integers) = (Shares::new(&mut buffers.floats), Shares::new(&mut buffers.integers));
+    pool.run(tasks.len(), &|task| {
+        let (index, tile) = tasks[task];
+        let place = &places[index];
+        // SAFETY: every tile is handed out once and owns its own ranges.
+        let (floats, pairs, sums) = unsafe {
+            (
+                floats.part(place.floats.tile(tile)),
+                integers.part(place.pairs.tile(tile)),
+                integers.part(place.sums.tile(tile)),
+            )
+        };
+        Tile { floats, pairs, sums }.fill(isa, &wanted[index], place.shape, tile, source);
+    })?;
+    let buffers = &*buffers;
+    let prepared = places.iter().zip(wanted).map(|(place, input)| {
+        let (shape, tiles) = (place.shape, place.shape.tiles());
+        let floats = &buffers.floats[place.floats.all(tiles)];
+        let integers = |part: Part| &buffers.integers[part.all(tiles)];
+        if input.wide {
+            let (pairs, sums) = (integers(place.pairs), integers(place.sums));
+            Prepared::Wide(WideInput { pairs, scales: floats, sums, shape })
+        } else {
+            Prepared::Exact(ExactInput { values: floats, shape })
+        }
+    });
+    Ok(prepared.collect())
+}
+
+/// The memory of one tile.
+struct Tile<'a> {
+    floats: &'a mut [f32],
+    pairs: &'a mut [i32],
+    sums: &'a mut [i32],
+}
+
+impl Tile<'_> {
+    fn fill(self, isa: Isa, input: &Wanted<'_>, shape: Shape, tile: usize, source: &RowSource<'_>) {
+        let Tile { floats, pairs, sums } = self;
+        let width = shape.rows_per_tile;
+        let lanes = width.min(shape.m - tile * width);
+        if input.wide || lanes < width {
+            floats.fill(0.0);
+            pairs.fill(0);
+            sums.fill(0);
+        }
+        for lane in 0..lanes {
+            with_scratch(|scratch| {
+                packed_row(input.layout, source, input.rows.at(tile * width + lane), scratch);
+                let x = &scratch.packed[..];
+                if input.wide {
+                    let blocks = &input.layout.blocks;
+                    isa.run(Quantize { x, blocks, width, lane, pairs, scales: floats, sums });
+                } else {
+                    let column = floats.iter_mut().skip(lane).step_by(width);
+                    column.zip(x).for_each(|(out, &x)| *out = x);
+                }
+            });
+        }
+    }
+}
+
+/// Takes row `row` of `source` in packed order.
+fn packed_row(layout: &InputLayout, source: &RowSource<'_>, row: usize, scratch: &mut Scratch) {
     scratch.natural.resize(layout.rows, 0.0);
     scratch.packed.resize(layout.rows, 0.0);
     if layout.perm.is_empty() {
-        source(m, &mut scratch.packed);
+        source(row, &mut scratch.packed);
         return;
     }
-    source(m, &mut scratch.natural);
+    source(row, &mut scratch.natural);
     for (out, &from) in scratch.packed.iter_mut().zip(&layout.perm) {
         *out = scratch.natural[from as usize];
     }
@@ -90,157 +276,4 @@ fn with_scratch(body: impl FnOnce(&mut Scratch)) {
         Ok(mut scratch) => body(&mut scratch),
         Err(_) => body(&mut Scratch::default()),
     });
-}
-
-impl ExactInput {
-    /// Prepares `shape.m` rows.
-    pub(crate) fn prepare(
-        pool: &Pool,
-        buffers: &mut InputBuffers,
-        layout: &InputLayout,
-        shape: Shape,
-        source: &RowSource<'_>,
-    ) -> Result<Self, BackendError> {
-        let width = shape.rows_per_tile;
-        let tile_len = layout.rows * width;
-        let len = shape.tiles() * tile_len;
-        let mut values = Aligned::recycled(&mut buffers.floats, len, WHAT)?;
-        let shares = Shares::new(&mut values);
-        pool.run(shape.tiles(), &|tile| {
-            // SAFETY: every tile is handed out once and owns its own range.
-            let out = unsafe { shares.part(tile * tile_len..(tile + 1) * tile_len) };
-            for lane in 0..width.min(shape.m - tile * width) {
-                with_scratch(|scratch| {
-                    packed_row(layout, source, tile * width + lane, scratch);
-                    let column = out.iter_mut().skip(lane).step_by(width);
-                    column.zip(&scratch.packed).for_each(|(out, &x)| *out = x);
-                });
-            }
-        })?;
-        Ok(ExactInput { values, shape })
-    }
-
-    /// Gives the memory back for later inputs.
-    pub(crate) fn recycle(self, buffers: &mut InputBuffers) {
-        buffers.floats.push(self.values);
-    }
-}
-
-impl WideInput {
-    /// Prepares and quantises `shape.m` rows.
-    pub(crate) fn prepare(
-        isa: Isa,
-        pool: &Pool,
-        buffers: &mut InputBuffers,
-        layout: &InputLayout,
-        shape: Shape,
-        source: &RowSource<'_>,
-    ) -> Result<Self, BackendError> {
-        let (width, blocks) = (shape.rows_per_tile, layout.blocks.len());
-        let pair_len = layout.rows / 2 * width;
-        let block_len = blocks * width;
-        let tiles = shape.tiles();
-        let mut pairs = Aligned::recycled(&mut buffers.integers, tiles * pair_len, WHAT)?;
-        let mut sums = Aligned::recycled(&mut buffers.integers, tiles * block_len, WHAT)?;
-        let mut scales = Aligned::recycled(&mut buffers.floats, tiles * block_len, WHAT)?;
-        let shares = (Shares::new(&mut pairs), Shares::new(&mut scales), Shares::new(&mut sums));
-        pool.run(shape.tiles(), &|tile| {
-            // SAFETY: every tile is handed out once and owns its own ranges.
-            let (pairs, scales, sums) = unsafe {
-                (
-                    shares.0.part(tile * pair_len..(tile + 1) * pair_len),
-                    shares.1.part(tile * block_len..(tile + 1) * block_len),
-                    shares.2.part(tile * block_len..(tile + 1) * block_len),
-                )
-            };
-            for lane in 0..width.min(shape.m - tile * width) {
-                with_scratch(|scratch| {
-                    packed_row(layout, source, tile * width + lane, scratch);
-                    let x = &scratch.packed[..];
-                    let blocks = &layout.blocks;
-                    isa.run(Quantize { x, blocks, width, lane, pairs, scales, sums });
-                });
-            }
-        })?;
-        Ok(WideInput { pairs, scales, sums, shape })
-    }
-
-    /// Gives the memory back for later inputs.
-    pub(crate) fn recycle(self, buffers: &mut InputBuffers) {
-        buffers.floats.push(self.scales);
-        buffers.integers.extend([self.sums, self.pairs]);
-    }
-}
-
-/// Quantises one packed row into its lane of a tile.
-struct Quantize<'a> {
-    x: &'a [f32],
-    blocks: &'a [RowBlock],
-    width: usize,
-    lane: usize,
-    pairs: &'a mut [i32],
-    scales: &'a mut [f32],
-    sums: &'a mut [i32],
-}
-
-impl Kernel for Quantize<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
-        for (index, block) in self.blocks.iter().enumerate() {
-            let x = &self.x[block.first_row..block.first_row + block.rows];
-            // SAFETY: packed blocks hold whole multiples of 32 rows; vectors stay inside `x`.
-            let (largest, finite) = unsafe { magnitude::<S>(x) };
-            let at = index * self.width + self.lane;
-            if !finite {
-                // Poisons every output of the row: a NaN must never be hidden.
-                self.scales[at] = f32::NAN;
-                continue;
-            }
-            if largest < WIDE_TINY {
-                continue;
-            }
-            let factor = WIDE_MAX / largest;
-            let mut sum = 0;
-            for (b, rows) in x.chunks_exact(BLOCK_ROWS).enumerate() {
-                let mut q = [0i32; BLOCK_ROWS];
-                // SAFETY: 32 readable floats and 32 writable integers.
-                unsafe {
-                    for half in [0, LANES] {
-                        let v = S::mul(S::load(rows.as_ptr().add(half)), S::splat(factor));
-                        S::store_i(q.as_mut_ptr().add(half), S::round_i(v));
-                    }
-                }
-                sum += q.iter().sum::<i32>();
-                let first = (block.first_row + b * BLOCK_ROWS) / 2 * self.width + self.lane;
-                for (i, quad) in q.chunks_exact(4).enumerate() {
-                    let even = first + 2 * i * self.width;
-                    self.pairs[even] = (quad[0] & 0xFFFF) | quad[2] << 16;
-                    self.pairs[even + self.width] = (quad[1] & 0xFFFF) | quad[3] << 16;
-                }
-            }
-            self.scales[at] = largest / WIDE_MAX;
-            self.sums[at] = sum;
-        }
-    }
-}
-
-/// Largest magnitude, and whether all elements are finite.
-///
-/// # Safety
-/// As for [`Simd`]; the length is a multiple of 16.
-#[inline(always)]
-unsafe fn magnitude<S: Simd>(x: &[f32]) -> (f32, bool) {
-    // SAFETY: whole vectors inside `x`.
-    unsafe {
-        let mut largest = S::splat(0.0);
-        let mut poison = S::splat(0.0);
-        for at in (0..x.len()).step_by(LANES) {
-            let v = S::load(x.as_ptr().add(at));
-            largest = S::max(S::abs(v), largest);
-            poison = S::fma(v, S::splat(0.0), poison);
-        }
-        (S::max_lane(largest), !S::sum(poison).is_nan())
-    }
 }

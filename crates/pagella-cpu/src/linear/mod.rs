@@ -1,7 +1,7 @@
 //! Linears: weights in tiles of 16 columns, activations prepared once per shared input.
 //!
-//! `weights` and `relayout` say what is stored, `input` how activations arrive, `wide` and `exact`
-//! are the arithmetic, `gemv` and `run` walk and cut the work. `blocks` states the canonical order of the sums.
+//! `weights` and `relayout` say what is stored, `input` and `quantize` how activations arrive, `wide`
+//! and `exact` are the arithmetic, `gemv` and `run` walk and cut the work. `blocks` states the canonical order of the sums.
 
 mod blocks;
 mod exact;
@@ -10,6 +10,7 @@ mod input;
 mod output;
 mod pack;
 mod quad;
+mod quantize;
 mod relayout;
 mod run;
 mod weights;
@@ -24,10 +25,10 @@ use pagella_formats::Linear;
 use crate::simd::{Isa, LANES};
 use crate::threads::{Pool, Shares};
 use blocks::InputLayout;
-use input::{ExactInput, Shape, WideInput};
-pub(crate) use input::{InputBuffers, RowSource};
+pub(crate) use input::{InputBuffers, RowSource, Rows};
+use input::{Shape, Wanted, prepare};
 use output::Output;
-use run::{Job, Prepared, rows_per_tile};
+use run::{Job, rows_per_tile};
 pub use weights::CpuLinear;
 use weights::Weights;
 
@@ -92,66 +93,51 @@ pub(crate) struct Machine<'a> {
     pub(crate) buffers: &'a Mutex<InputBuffers>,
 }
 
-/// One output of [`run_all`].
+/// One linear of [`run_all`].
 pub(crate) struct Target<'a> {
     pub(crate) linear: &'a CpuLinear,
-    /// `[m, out_features]`.
+    /// The rows it runs on.
+    pub(crate) rows: Rows<'a>,
+    /// `[rows, out_features]`.
     pub(crate) out: &'a mut [f32],
     /// `Some(scale)`: `out += scale · y`.
     pub(crate) add: Option<f32>,
 }
 
-/// Runs linears that share their input; `source` writes row `i` of it, normed if need be.
+/// Runs linears on rows of one set of activations; `source` writes one row of it, normed if need
+/// be. Linears that want the same rows in the same order share a prepared input.
 pub(crate) fn run_all(
     machine: &Machine<'_>,
-    m: usize,
     source: &RowSource<'_>,
     targets: &mut [Target<'_>],
 ) -> Result<(), BackendError> {
     let Machine { isa, pool, math, buffers } = *machine;
-    let mut buffers = buffers.lock().unwrap_or_else(PoisonError::into_inner);
-    let shape = Shape { m, rows_per_tile: rows_per_tile(isa, m) };
-    let mut prepared: Vec<(*const InputLayout, bool, Prepared)> = Vec::new();
-    let key = |linear: &CpuLinear| {
-        let wide = math == MathMode::Wide && matches!(linear.weights, Weights::Packed(_));
-        (Arc::as_ptr(&linear.input), wide)
-    };
+    let mut wanted: Vec<Wanted<'_>> = Vec::with_capacity(targets.len());
+    let mut input_of = Vec::with_capacity(targets.len());
     for target in targets.iter() {
-        let (layout, wide) = key(target.linear);
-        if prepared.iter().any(|p| (p.0, p.1) == (layout, wide)) {
-            continue;
-        }
-        let input = &target.linear.input;
-        let ready = if wide {
-            Prepared::Wide(WideInput::prepare(isa, pool, &mut buffers, input, shape, source)?)
-        } else {
-            Prepared::Exact(ExactInput::prepare(pool, &mut buffers, input, shape, source)?)
-        };
-        prepared.push((layout, wide, ready));
-    }
-    let mut jobs = Vec::with_capacity(targets.len());
-    for target in targets.iter_mut() {
-        let (layout, wide) = key(target.linear);
-        let ready = prepared.iter().find(|p| (p.0, p.1) == (layout, wide));
-        let Some((_, _, input)) = ready else { continue };
         let linear = target.linear;
-        let output = Output {
-            values: Shares::new(target.out),
-            width: linear.out_features,
-            bias: linear.bias.as_deref(),
-            add: target.add,
-        };
-        jobs.push(Job { linear, input, output });
-    }
-    run::run(isa, pool, &jobs)?;
-    drop(jobs);
-    for (_, _, input) in prepared {
-        match input {
-            Prepared::Exact(input) => input.recycle(&mut buffers),
-            Prepared::Wide(input) => input.recycle(&mut buffers),
+        let wide = math == MathMode::Wide && matches!(linear.weights, Weights::Packed(_));
+        let input = Wanted { layout: &linear.input, wide, rows: target.rows };
+        let known = wanted.iter().rposition(|known| *known == input);
+        input_of.push(known.unwrap_or(wanted.len()));
+        if known.is_none() {
+            wanted.push(input);
         }
     }
-    Ok(())
+    let mut buffers = buffers.lock().unwrap_or_else(PoisonError::into_inner);
+    let shape_of = |m: usize| Shape { m, rows_per_tile: rows_per_tile(isa, m) };
+    let inputs = prepare(isa, pool, &mut buffers, &wanted, shape_of, source)?;
+    let jobs = targets.iter_mut().zip(input_of).map(|(target, input)| Job {
+        linear: target.linear,
+        input: &inputs[input],
+        output: Output {
+            values: Shares::new(target.out),
+            width: target.linear.out_features,
+            bias: target.linear.bias.as_deref(),
+            add: target.add,
+        },
+    });
+    run::run(isa, pool, &jobs.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

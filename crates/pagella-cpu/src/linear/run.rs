@@ -11,7 +11,7 @@ use pagella_backend::BackendError;
 use super::blocks::RowBlock;
 use super::exact::{ExactGemv, ExactPanel, ExactTile};
 use super::gemv::Gemv;
-use super::input::{ExactInput, Shape, WideInput};
+use super::input::{ExactInput, Prepared, WideInput};
 use super::output::Output;
 use super::weights::{CpuLinear, Packed, Weights};
 use super::wide::{WideGemv, WidePanel, WideTile};
@@ -29,25 +29,10 @@ const TASK_ROWS: usize = 192;
 /// Tasks per thread: enough to even out cores that run at different speeds.
 const TASKS_PER_THREAD: usize = 8;
 
-/// An input in the form a linear wants it.
-pub(crate) enum Prepared {
-    Exact(ExactInput),
-    Wide(WideInput),
-}
-
-impl Prepared {
-    fn shape(&self) -> Shape {
-        match self {
-            Prepared::Exact(input) => input.shape,
-            Prepared::Wide(input) => input.shape,
-        }
-    }
-}
-
 /// One linear to run.
 pub(crate) struct Job<'a> {
     pub(crate) linear: &'a CpuLinear,
-    pub(crate) input: &'a Prepared,
+    pub(crate) input: &'a Prepared<'a>,
     pub(crate) output: Output<'a>,
 }
 
@@ -84,7 +69,7 @@ impl Kernel for TileRows {
     }
 }
 
-/// Runs all jobs; they may share their input.
+/// Runs all jobs; they may share inputs, and need not have equally many rows.
 pub(crate) fn run(isa: Isa, pool: &Pool, jobs: &[Job<'_>]) -> Result<(), BackendError> {
     let total: usize = jobs.iter().map(|j| j.linear.bytes()).sum();
     let share = total / (pool.threads() * TASKS_PER_THREAD);
@@ -214,7 +199,7 @@ fn panels(blocks: &[RowBlock]) -> impl Iterator<Item = (usize, &[RowBlock])> {
 fn exact_gemm(
     isa: Isa,
     linear: &CpuLinear,
-    input: &ExactInput,
+    input: &ExactInput<'_>,
     task: &Task,
     scratch: &mut Scratch,
 ) {
@@ -243,7 +228,7 @@ fn wide_gemm(
     isa: Isa,
     linear: &CpuLinear,
     packed: &Packed,
-    input: &WideInput,
+    input: &WideInput<'_>,
     task: &Task,
     scratch: &mut Scratch,
 ) {

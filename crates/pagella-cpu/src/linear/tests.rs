@@ -131,10 +131,10 @@ fn check(name: &str, owned: &OwnedLinear, isa: Isa, threads: usize, m: usize, ma
     let x = inputs(m * k, 3);
     let mut out = vec![f32::NAN; m * n];
     let rows = |i: usize, row: &mut [f32]| row.copy_from_slice(&x[i * k..(i + 1) * k]);
-    let target = Target { linear: &linear, out: &mut out, add: None };
+    let target = Target { linear: &linear, rows: Rows::First(m), out: &mut out, add: None };
     let buffers = Mutex::default();
     let machine = Machine { isa, pool: &pool, math, buffers: &buffers };
-    run_all(&machine, m, &rows, &mut [target]).unwrap();
+    run_all(&machine, &rows, &mut [target]).unwrap();
     let wide = math == MathMode::Wide && !matches!(source, Linear::Plain(_));
     for i in 0..m {
         let x = &x[i * k..(i + 1) * k];
@@ -188,11 +188,11 @@ fn the_residual_add_and_the_bias_come_last() {
     let x = inputs(64, 1);
     let rows = |_: usize, row: &mut [f32]| row.copy_from_slice(&x);
     let mut out: Vec<f32> = (0..40).map(|i| 1.0 - i as f32).collect();
-    let target = Target { linear: &linear, out: &mut out, add: Some(0.5) };
+    let target = Target { linear: &linear, rows: Rows::First(1), out: &mut out, add: Some(0.5) };
     let buffers = Mutex::default();
     let machine =
         Machine { isa: Isa::best(), pool: &pool, math: MathMode::Exact, buffers: &buffers };
-    run_all(&machine, 1, &rows, &mut [target]).unwrap();
+    run_all(&machine, &rows, &mut [target]).unwrap();
     let sums = exact_twin(&owned.view(), &linear.input, &x);
     for (i, (got, sum)) in out.iter().zip(sums).enumerate() {
         assert_eq!(*got, 0.5f32.mul_add(sum + i as f32 * 0.25, 1.0 - i as f32), "column {i}");
@@ -210,11 +210,11 @@ fn a_nan_in_the_input_is_never_hidden() {
             row[5] = bad;
         };
         let mut out = vec![0.0; 32];
-        let target = Target { linear: &linear, out: &mut out, add: None };
+        let target = Target { linear: &linear, rows: Rows::First(1), out: &mut out, add: None };
         let buffers = Mutex::default();
         let machine =
             Machine { isa: Isa::best(), pool: &pool, math: MathMode::Wide, buffers: &buffers };
-        run_all(&machine, 1, &rows, &mut [target]).unwrap();
+        run_all(&machine, &rows, &mut [target]).unwrap();
         assert!(out.iter().all(|v| v.is_nan()), "{out:?}");
     }
 }

@@ -20,7 +20,7 @@ const PAIRS: usize = BLOCK_ROWS / 2;
 /// Wide arithmetic of a few token rows (`M`).
 pub(crate) struct WideGemv<'a, const M: usize> {
     pub(crate) packed: &'a Packed,
-    pub(crate) input: &'a WideInput,
+    pub(crate) input: &'a WideInput<'a>,
 }
 
 impl<const M: usize> GemvBlock<M> for WideGemv<'_, M> {
