@@ -1,6 +1,6 @@
 //! Questions about a [`ModelSpec`] that loaders, reports and memory planning share.
 
-use crate::spec::{BiasRule, LayerSpec, LinearSpec, MlpSpec, ModelSpec, NormSpec};
+use crate::spec::{BiasRule, LayerSpec, LinearSpec, MlpSpec, ModelSpec, MoeSpec, NormSpec};
 
 impl ModelSpec {
     /// Every linear with its label, in order of execution: `layers.3.attn.q`, …, `head`.
@@ -91,6 +91,13 @@ impl LayerSpec {
             ("mlp_post_norm", self.mlp_post_norm.as_ref()),
         ];
         all.into_iter().filter_map(|(label, norm)| Some((label, norm?))).collect()
+    }
+}
+
+impl MoeSpec {
+    /// Inner width of an expert; all have the same.
+    pub fn inner(&self) -> usize {
+        self.experts.first().map_or(0, |[gate, ..]| gate.out_features)
     }
 }
 

@@ -168,12 +168,23 @@ pub struct MoeSpec {
     pub router: LinearSpec,
     /// Gate, up and down of every expert, in order of expert id.
     pub experts: Vec<[LinearSpec; 3]>,
-    /// Experts selected per token.
+    /// Experts selected per token: those with the largest logits, the lower id where two are equal.
     pub experts_per_token: usize,
+    /// How logits become weights.
+    pub score: RouterScore,
     /// Whether the selected weights are divided by their sum.
     pub renormalize: bool,
     /// Activation of the experts' gates.
     pub act: Activation,
+}
+
+/// How the logits of a router become weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouterScore {
+    /// Softmax over all experts.
+    Softmax,
+    /// Each expert for itself: `1 / (1 + e⁻ˡ)`.
+    Sigmoid,
 }
 
 /// Activation functions, as the families define them.

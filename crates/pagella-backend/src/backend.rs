@@ -4,7 +4,7 @@
 //! the model allocates them once and reuses them for every step. `t` is the number of new tokens of
 //! the step, known from the plan.
 
-use pagella_arch::{Activation, NormKind, RopeSpec};
+use pagella_arch::{Activation, NormKind, RopeSpec, RouterScore};
 use pagella_formats::Linear;
 
 use crate::{BackendError, KvSpec, NarrowAsk, NarrowRow, StepPlan, TableSource};
@@ -43,6 +43,27 @@ pub struct AttentionOp {
     pub clip_qkv: Option<f32>,
 }
 
+/// Everything the experts of a layer need besides weights; resolved once per layer at load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MoeOp {
+    /// Inputs of the router and of every expert, and outputs of every expert.
+    pub hidden: usize,
+    /// Inner width of every expert.
+    pub inner: usize,
+    /// Experts of the layer.
+    pub experts: usize,
+    /// Experts that a token takes; at least 1, at most `experts`.
+    pub experts_per_token: usize,
+    /// How the router's logits become weights.
+    pub score: RouterScore,
+    /// Whether the weights of a token's experts are divided by their sum.
+    pub renormalize: bool,
+    /// Activation of the gates.
+    pub act: Activation,
+    /// Multiplier of the sum when it is added to the residual.
+    pub scale: f32,
+}
+
 /// One output of [`Backend::project`].
 pub struct Projection<'a, B: Backend + ?Sized> {
     /// The linear.
@@ -60,6 +81,8 @@ pub trait Backend: Send + Sync + 'static {
     type Tensor: Send;
     /// A linear in the backend's own layout.
     type Linear: Send + Sync;
+    /// The experts of one layer; `()` where they are not supported.
+    type Experts: Send + Sync;
     /// A norm's weights.
     type Norm: Send + Sync;
     /// An embedding or position table.
@@ -84,6 +107,24 @@ pub trait Backend: Send + Sync + 'static {
     fn tensor(&self, rows: usize, width: usize) -> Result<Self::Tensor, BackendError>;
     /// Lays out a linear for this machine. `source` is not needed afterwards.
     fn linear(&self, source: &Linear<'_>) -> Result<Self::Linear, BackendError>;
+    /// Begins the experts of a layer, with none in it yet. Steps bring at most `rows` tokens, so
+    /// that room for what happens between router and sum can be had now; layers may share it.
+    fn experts(&self, op: &MoeOp, rows: usize) -> Result<Self::Experts, BackendError> {
+        let _ = (op, rows);
+        Err(no_experts(self.name()))
+    }
+    /// Adds the next expert, in order of id; the last one makes the layer ready.
+    /// `gate`, `up`: `[hidden] → [inner]`, `down`: `[inner] → [hidden]`.
+    fn add_expert(
+        &self,
+        experts: &mut Self::Experts,
+        gate: Self::Linear,
+        up: Self::Linear,
+        down: Self::Linear,
+    ) -> Result<(), BackendError> {
+        let _ = (experts, gate, up, down);
+        Err(no_experts(self.name()))
+    }
     /// Takes a norm's weights.
     fn norm(&self, weights: NormWeights) -> Result<Self::Norm, BackendError>;
     /// Takes an embedding or position table.
@@ -194,6 +235,24 @@ pub trait Backend: Send + Sync + 'static {
         up: Option<&Self::Tensor>,
     ) -> Result<(), BackendError>;
 
+    /// `residual += scale · Σ w_e · down_e(act(gate_e n) · up_e n)` with `n = norm(residual)`, over
+    /// the experts `e` that a row takes. `residual`: `[t, hidden]`.
+    ///
+    /// A row takes the experts with the largest logits, `[experts]`, of `router` on `n`; of equal
+    /// ones the lower id. Logits, scores and weights are f32. The sum has one order, that of the
+    /// ids: `s = fma(w_e, y_e, s)` from 0, then `residual = fma(scale, s, residual)`.
+    fn mix_experts(
+        &self,
+        step: &Self::Step,
+        norm: Option<&Self::Norm>,
+        router: &Self::Linear,
+        experts: &Self::Experts,
+        residual: &mut Self::Tensor,
+    ) -> Result<(), BackendError> {
+        let _ = (step, norm, router, experts, residual);
+        Err(no_experts(self.name()))
+    }
+
     /// Logits of the plan's `logit_tokens`: gather, norm, head, `scale`, soft-cap.
     /// `x`: `[t, hidden]`; `out`: `[logit_tokens, out_features]`.
     #[allow(clippy::too_many_arguments)]
@@ -286,5 +345,13 @@ pub trait Backend: Send + Sync + 'static {
             what: "narrowing of logits".to_owned(),
             hint: "read the rows".to_owned(),
         })
+    }
+}
+
+fn no_experts(backend: &'static str) -> BackendError {
+    BackendError::Unsupported {
+        backend,
+        what: "mixtures of experts".to_owned(),
+        hint: "use a dense model or another backend".to_owned(),
     }
 }

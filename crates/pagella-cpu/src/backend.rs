@@ -1,10 +1,11 @@
 //! `CpuBackend`: the trait, wired to the kernels.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagella_arch::{Activation, RopeSpec};
 use pagella_backend::{
-    AttentionOp, Backend, BackendError, KvSpec, NormWeights, Projection, StepPlan, TableSource,
+    AttentionOp, Backend, BackendError, KvSpec, MoeOp, NormWeights, Projection, StepPlan,
+    TableSource,
 };
 use pagella_formats::Linear;
 
@@ -14,6 +15,7 @@ use crate::memory::Tensor;
 use crate::ops::activate::{activate, finish_logits};
 use crate::ops::attention::attend;
 use crate::ops::embed::{CpuTable, embed};
+use crate::ops::experts::{CpuExperts, ExpertBuffers, mix};
 use crate::ops::norm::{CpuNorm, norm_add, norm_row};
 use crate::ops::rope::CpuRope;
 use crate::simd::Isa;
@@ -54,6 +56,7 @@ struct Shared {
     pool: Pool,
     layouts: Layouts,
     buffers: Mutex<InputBuffers>,
+    expert_buffers: Mutex<ExpertBuffers>,
 }
 
 /// A plan on the CPU is just the plan.
@@ -82,6 +85,7 @@ impl CpuBackend {
             pool,
             layouts: Layouts::default(),
             buffers: Mutex::default(),
+            expert_buffers: Mutex::default(),
         };
         Ok(CpuBackend { shared: Arc::new(shared) })
     }
@@ -106,6 +110,10 @@ impl CpuBackend {
         Machine { isa: *isa, pool, math: *math, buffers }
     }
 
+    fn expert_buffers(&self) -> MutexGuard<'_, ExpertBuffers> {
+        self.shared.expert_buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Runs linears on rows of `x`.
     fn run_linears(
         &self,
@@ -125,6 +133,7 @@ impl CpuBackend {
 impl Backend for CpuBackend {
     type Tensor = Tensor;
     type Linear = CpuLinear;
+    type Experts = CpuExperts;
     type Norm = CpuNorm;
     type Table = CpuTable;
     type Rope = CpuRope;
@@ -148,6 +157,22 @@ impl Backend for CpuBackend {
 
     fn linear(&self, source: &Linear<'_>) -> Result<CpuLinear, BackendError> {
         linear::load(self.shared.isa, &self.shared.pool, &self.shared.layouts, source)
+    }
+
+    fn experts(&self, op: &MoeOp, rows: usize) -> Result<CpuExperts, BackendError> {
+        let experts = CpuExperts::new(*op)?;
+        self.expert_buffers().reserve(op, rows)?;
+        Ok(experts)
+    }
+
+    fn add_expert(
+        &self,
+        experts: &mut CpuExperts,
+        gate: CpuLinear,
+        up: CpuLinear,
+        down: CpuLinear,
+    ) -> Result<(), BackendError> {
+        experts.add(gate, up, down)
     }
 
     fn norm(&self, weights: NormWeights) -> Result<CpuNorm, BackendError> {
@@ -269,6 +294,19 @@ impl Backend for CpuBackend {
         up: Option<&Tensor>,
     ) -> Result<(), BackendError> {
         activate(self.shared.isa, &self.shared.pool, step.plan.tokens(), act, gate, up)
+    }
+
+    fn mix_experts(
+        &self,
+        step: &CpuStep,
+        norm: Option<&CpuNorm>,
+        router: &CpuLinear,
+        experts: &CpuExperts,
+        residual: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        let (machine, tokens) = (self.machine(), step.plan.tokens());
+        let buffers = &mut *self.expert_buffers();
+        mix(&machine, tokens, norm, router, experts, buffers, residual)
     }
 
     fn logits(

@@ -27,5 +27,6 @@ mod topology;
 pub use backend::{CpuBackend, CpuOptions, CpuStep};
 pub use linear::{CpuLinear, MathMode};
 pub use memory::Tensor;
+pub use ops::experts::CpuExperts;
 pub use simd::Isa;
 pub use topology::usable_cpus;

@@ -100,6 +100,7 @@ impl CudaBackend {
 impl Backend for CudaBackend {
     type Tensor = Tensor;
     type Linear = CudaLinear;
+    type Experts = ();
     type Norm = CudaNorm;
     type Table = CudaTable;
     type Rope = CudaRope;

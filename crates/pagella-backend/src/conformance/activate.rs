@@ -39,7 +39,8 @@ fn check<B: Backend>(backend: &B, tolerances: &Tolerances, act: Activation) -> R
     Ok(())
 }
 
-fn reference(act: Activation, x: f64) -> f64 {
+/// The activation of one number.
+pub(super) fn reference(act: Activation, x: f64) -> f64 {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match act {
         Activation::Silu => x * sigmoid(x),

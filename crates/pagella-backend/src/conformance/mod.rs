@@ -23,6 +23,7 @@ mod activate;
 mod attention;
 mod compare;
 mod embed;
+mod experts;
 mod fixture;
 mod formats;
 mod invariance;
@@ -60,6 +61,7 @@ pub fn cases<B: Backend>() -> Vec<Case<B>> {
     cases.extend(project_add::cases());
     cases.extend(attention::cases());
     cases.extend(activate::cases());
+    cases.extend(experts::cases());
     cases.extend(logits::cases());
     cases.extend(narrow::cases());
     cases.extend(pages::cases());

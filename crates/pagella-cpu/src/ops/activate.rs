@@ -22,11 +22,26 @@ pub(crate) fn activate(
     if let Some(up) = up {
         up.expect("up", tokens, width)?;
     }
-    let shares = Shares::new(&mut gate.data);
-    pool.run(tokens, &|i| {
+    activate_rows(isa, pool, tokens, width, act, &mut gate.data, up.map(|up| &up.data[..]))
+}
+
+/// [`activate`] on plain slices, `[rows, width]` each.
+pub(crate) fn activate_rows(
+    isa: Isa,
+    pool: &Pool,
+    rows: usize,
+    width: usize,
+    act: Activation,
+    gate: &mut [f32],
+    up: Option<&[f32]>,
+) -> Result<(), BackendError> {
+    let shares = Shares::new(gate);
+    pool.run(rows, &|i| {
+        let row = i * width..(i + 1) * width;
+        let up = up.map(|up| &up[row.clone()]);
         // SAFETY: every task has its own row.
-        let gate = unsafe { shares.part(i * width..(i + 1) * width) };
-        isa.run(Activate { act, gate, up: up.map(|t| t.row(i)) });
+        let gate = unsafe { shares.part(row) };
+        isa.run(Activate { act, gate, up });
     })
 }
 

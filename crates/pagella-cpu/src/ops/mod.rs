@@ -1,5 +1,5 @@
 //! Everything a decoder step does besides linears: embedding, norms, rotation, activations,
-//! attention.
+//! attention, mixtures of experts.
 //!
 //! Each op checks sizes, cuts the work into tasks for the pool and runs a kernel per task. What a
 //! task computes never depends on how the work was cut.
@@ -7,6 +7,7 @@
 pub(crate) mod activate;
 pub(crate) mod attention;
 pub(crate) mod embed;
+pub(crate) mod experts;
 pub(crate) mod lanes;
 pub(crate) mod norm;
 pub(crate) mod rope;

@@ -92,6 +92,16 @@ unsafe fn one_plus_exp_neg<S: Simd>(x: S::F) -> S::F {
     unsafe { S::add(S::splat(1.0), exp::<S>(S::sub(S::splat(0.0), x))) }
 }
 
+/// `1 / (1 + e⁻ˣ)`.
+///
+/// # Safety
+/// As for [`Simd`].
+#[inline(always)]
+pub(crate) unsafe fn sigmoid<S: Simd>(x: S::F) -> S::F {
+    // SAFETY: register operations of the level the caller is compiled for.
+    unsafe { S::div(S::splat(1.0), one_plus_exp_neg::<S>(x)) }
+}
+
 /// `x · sigmoid(x)`.
 ///
 /// # Safety

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pagella_arch::{MlpSpec, ModelSpec, MoeSpec};
+use pagella_arch::{MlpSpec, ModelSpec, MoeSpec, RouterScore};
 use pagella_formats::Dtype;
 use pagella_model::{LoadOptions, Model, ModelError, predict_memory};
 
@@ -163,6 +163,7 @@ fn experts_are_refused_before_any_file_is_opened() {
         router: gate,
         experts,
         experts_per_token: 1,
+        score: RouterScore::Softmax,
         renormalize: false,
         act,
     }));

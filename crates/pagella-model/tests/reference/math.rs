@@ -1,7 +1,7 @@
 //! The formulas of the reference backend, in f64.
 
-use pagella_arch::{Activation, NormKind, RopeSpec, RopeStyle};
-use pagella_backend::NormWeights;
+use pagella_arch::{Activation, NormKind, RopeSpec, RopeStyle, RouterScore};
+use pagella_backend::{MoeOp, NormWeights};
 
 /// Sum of products in f64; four sums side by side, because one alone is slow.
 pub fn dot(a: &[f32], b: &[f32]) -> f64 {
@@ -29,6 +29,22 @@ pub fn softmax(scores: Vec<f64>) -> Vec<f64> {
     let exponentials: Vec<f64> = scores.iter().map(|s| (s - largest).exp()).collect();
     let total: f64 = exponentials.iter().sum();
     exponentials.into_iter().map(|e| e / total).collect()
+}
+
+/// The experts of a row with these logits, by id, and their weights.
+pub fn route(op: &MoeOp, logits: &[f32]) -> Vec<(usize, f64)> {
+    let mut ids: Vec<usize> = (0..logits.len()).collect();
+    // Stable: equal logits keep the order of their ids.
+    ids.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+    ids.truncate(op.experts_per_token);
+    ids.sort_unstable();
+    let scores = match op.score {
+        RouterScore::Softmax => softmax(logits.iter().map(|l| f64::from(*l)).collect()),
+        RouterScore::Sigmoid => logits.iter().map(|l| 1.0 / (1.0 + f64::from(-l).exp())).collect(),
+    };
+    let sum: f64 = ids.iter().map(|id| scores[*id]).sum();
+    let divisor = if op.renormalize { sum } else { 1.0 };
+    ids.into_iter().map(|id| (id, scores[id] / divisor)).collect()
 }
 
 /// Norms one row, or one head of a row.

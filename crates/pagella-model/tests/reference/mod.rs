@@ -6,10 +6,10 @@
 mod math;
 
 use half::f16;
-use math::{activate, cap, dot, norm_row, rotate, softmax};
+use math::{activate, cap, dot, norm_row, rotate, route, softmax};
 use pagella_arch::{Activation, RopeSpec};
 use pagella_backend::{
-    AttentionOp, Backend, BackendError, KvFormat, KvSpec, NarrowAsk, NarrowRow, NormWeights,
+    AttentionOp, Backend, BackendError, KvFormat, KvSpec, MoeOp, NarrowAsk, NarrowRow, NormWeights,
     PAGE_TOKENS, Projection, StepPlan, TableDtype, TableSource, narrow_plain,
 };
 use pagella_formats::Linear;
@@ -65,6 +65,12 @@ impl Dense {
     }
 }
 
+/// The experts of a layer: gate, up and down of each.
+pub struct Experts {
+    op: MoeOp,
+    experts: Vec<[Dense; 3]>,
+}
+
 /// Keys and values of all layers.
 pub struct Kv {
     /// Per layer: keys and values, `[pages · PAGE_TOKENS, kv_heads · head_dim]`.
@@ -105,6 +111,7 @@ fn slot(plan: &StepPlan, row: usize, position: usize) -> usize {
 impl Backend for ReferenceBackend {
     type Tensor = Matrix;
     type Linear = Dense;
+    type Experts = Experts;
     type Norm = NormWeights;
     type Table = TableSource;
     type Rope = RopeSpec;
@@ -136,6 +143,21 @@ impl Backend for ReferenceBackend {
         };
         let bias = source.bias().map(<[f32]>::to_vec);
         Ok(Dense { in_features, rows, bias, out_features })
+    }
+
+    fn experts(&self, op: &MoeOp, _rows: usize) -> Result<Experts, BackendError> {
+        Ok(Experts { op: *op, experts: Vec::new() })
+    }
+
+    fn add_expert(
+        &self,
+        experts: &mut Experts,
+        gate: Dense,
+        up: Dense,
+        down: Dense,
+    ) -> Result<(), BackendError> {
+        experts.experts.push([gate, up, down]);
+        Ok(())
     }
 
     fn norm(&self, weights: NormWeights) -> Result<NormWeights, BackendError> {
@@ -358,6 +380,38 @@ impl Backend for ReferenceBackend {
         for (i, value) in gate.data[..n].iter_mut().enumerate() {
             let factor = up.map_or(1.0, |up| f64::from(up.data[i]));
             *value = (activate(act, f64::from(*value)) * factor) as f32;
+        }
+        Ok(())
+    }
+
+    fn mix_experts(
+        &self,
+        step: &StepPlan,
+        norm: Option<&NormWeights>,
+        router: &Dense,
+        layer: &Experts,
+        residual: &mut Matrix,
+    ) -> Result<(), BackendError> {
+        let op = &layer.op;
+        assert_eq!(layer.experts.len(), op.experts);
+        residual.expect("residual", step.tokens(), op.hidden)?;
+        for row in residual.rows_mut(step.tokens()) {
+            let mut x = row.to_vec();
+            if let Some(norm) = norm {
+                norm_row(&mut x, norm, 0);
+            }
+            let mut sum = vec![0.0f64; op.hidden];
+            for (id, weight) in route(op, &router.apply(&x)) {
+                let [gate, up, down] = &layer.experts[id];
+                let pairs = gate.apply(&x).into_iter().zip(up.apply(&x));
+                let act = |(gate, up)| activate(op.act, f64::from(gate)) * f64::from(up);
+                let inner: Vec<f32> = pairs.map(|pair| act(pair) as f32).collect();
+                let out = down.apply(&inner);
+                sum.iter_mut().zip(out).for_each(|(sum, y)| *sum += weight * f64::from(y));
+            }
+            row.iter_mut()
+                .zip(sum)
+                .for_each(|(row, sum)| *row += (f64::from(op.scale) * sum) as f32);
         }
         Ok(())
     }

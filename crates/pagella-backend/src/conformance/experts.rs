@@ -1,0 +1,409 @@
+//! `mix_experts`: routing, every kind of weights, every number of experts and rows.
+//!
+//! A backend that has no experts refuses them, and passes.
+
+use pagella_arch::{Activation, NormKind, RouterScore};
+use pagella_formats::synthetic::{RowOrder, exl2, gptq, plain_f16};
+use pagella_formats::{Linear, OwnedLinear};
+
+use super::compare::{rows_close, same_bits};
+use super::fixture::{download, refused_size, step, text, upload};
+use super::norm_add::weights;
+use super::reference::{self, widen};
+use super::{Case, Tolerances, activate, linears, noise};
+use crate::{Backend, BackendError, MoeOp, NormWeights};
+
+/// New tokens: backends switch kernels in between, and experts get from no rows to many.
+const TOKENS: [usize; 5] = [1, 2, 4, 5, 33];
+
+/// Least distance of the logits around the last expert chosen: rounding must not decide.
+const MARGIN: f64 = 0.02;
+
+pub(super) fn cases<B: Backend>() -> Vec<Case<B>> {
+    vec![
+        Case { name: "experts/top_2_of_8", run: |b, t| routing(b, t, 8, 2, true) },
+        Case { name: "experts/top_2_of_8_as_they_are", run: |b, t| routing(b, t, 8, 2, false) },
+        Case { name: "experts/top_1_of_4", run: |b, t| routing(b, t, 4, 1, false) },
+        Case { name: "experts/top_4_of_16", run: |b, t| routing(b, t, 16, 4, true) },
+        Case { name: "experts/top_4_of_60", run: |b, t| routing(b, t, 60, 4, false) },
+        Case { name: "experts/top_8_of_128", run: |b, t| routing(b, t, 128, 8, true) },
+        Case { name: "experts/all_of_3", run: |b, t| routing(b, t, 3, 3, false) },
+        Case { name: "experts/sigmoid", run: sigmoid },
+        Case { name: "experts/every_kind_of_weights", run: kinds },
+        Case { name: "experts/biases_and_activation", run: biases },
+        Case { name: "experts/without_norm", run: without_norm },
+        Case { name: "experts/of_equal_logits_the_lower_id", run: ties },
+        Case { name: "experts/all_rows_take_the_same", run: crowd },
+        Case { name: "experts/neighbours_do_not_matter", run: neighbours },
+        Case { name: "experts/two_layers_share_the_room", run: two_layers },
+        Case { name: "experts/sizes", run: sizes },
+    ]
+}
+
+/// A layer as its sources.
+struct Layer {
+    op: MoeOp,
+    norm: Option<NormWeights>,
+    router: OwnedLinear,
+    experts: Vec<[OwnedLinear; 3]>,
+    with_bias: bool,
+}
+
+/// A layer in a backend's layout.
+struct Loaded<B: Backend> {
+    norm: Option<B::Norm>,
+    router: B::Linear,
+    experts: B::Experts,
+}
+
+impl Layer {
+    /// A layer of plain weights, 64 wide, experts 48 wide.
+    fn plain(experts: usize, experts_per_token: usize) -> Self {
+        let expert = |e: u64| {
+            [plain_f16(64, 48, 3 * e), plain_f16(64, 48, 3 * e + 1), plain_f16(48, 64, 3 * e + 2)]
+        };
+        Self {
+            op: MoeOp {
+                hidden: 64,
+                inner: 48,
+                experts,
+                experts_per_token,
+                score: RouterScore::Softmax,
+                renormalize: true,
+                act: Activation::Silu,
+                scale: 2.5,
+            },
+            norm: Some(weights(61, NormKind::Rms, 64, false)),
+            router: plain_f16(64, experts, 1000),
+            experts: (1..=experts as u64).map(expert).collect(),
+            with_bias: false,
+        }
+    }
+
+    fn part<'a>(&self, linear: &'a OwnedLinear) -> Linear<'a> {
+        if self.with_bias { linears::with_bias(linear.view()) } else { linear.view() }
+    }
+
+    /// `None` if the backend refuses experts.
+    fn load<B: Backend>(&self, backend: &B, rows: usize) -> Result<Option<Loaded<B>>, String> {
+        let mut experts = match backend.experts(&self.op, rows) {
+            Err(BackendError::Unsupported { .. }) => return Ok(None),
+            other => other.map_err(text)?,
+        };
+        for [gate, up, down] in &self.experts {
+            let load = |linear| backend.linear(&self.part(linear)).map_err(text);
+            let (gate, up, down) = (load(gate)?, load(up)?, load(down)?);
+            backend.add_expert(&mut experts, gate, up, down).map_err(text)?;
+        }
+        let norm = self.norm.clone().map(|norm| backend.norm(norm)).transpose().map_err(text)?;
+        let router = backend.linear(&self.router.view()).map_err(text)?;
+        Ok(Some(Loaded { norm, router, experts }))
+    }
+
+    /// Rows whose choice of experts is clear, `[rows, hidden]`.
+    fn clear_rows(&self, seed: u64, rows: usize) -> Vec<f32> {
+        let hidden = self.op.hidden;
+        let mut clear = Vec::with_capacity(rows * hidden);
+        for row in noise::halves(seed, 40 * rows * hidden, 1.0).chunks(hidden) {
+            if clear.len() < rows * hidden && self.margin(row) > MARGIN {
+                clear.extend_from_slice(row);
+            }
+        }
+        clear
+    }
+
+    fn normed(&self, row: &[f32]) -> Vec<f64> {
+        let row = widen(row);
+        self.norm.as_ref().map_or_else(|| row.clone(), |norm| reference::norm(norm, &row))
+    }
+
+    fn logits(&self, row: &[f32]) -> Vec<f64> {
+        reference::linear(&self.router.view(), &self.normed(row))
+    }
+
+    /// How far the last logit chosen is above the first one left out.
+    fn margin(&self, row: &[f32]) -> f64 {
+        let mut logits = self.logits(row);
+        logits.sort_by(|a, b| b.total_cmp(a));
+        let k = self.op.experts_per_token;
+        logits.get(k).map_or(f64::INFINITY, |first_out| logits[k - 1] - first_out)
+    }
+
+    /// Ids ascending and weights of a row with these logits.
+    fn choice(&self, logits: &[f64]) -> Vec<(usize, f64)> {
+        let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+        let total: f64 = logits.iter().map(|l| (l - largest).exp()).sum();
+        let mut ids: Vec<usize> = (0..logits.len()).collect();
+        // Stable: equal logits keep the order of their ids.
+        ids.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+        ids.truncate(self.op.experts_per_token);
+        ids.sort_unstable();
+        let score = |id: usize| match self.op.score {
+            RouterScore::Softmax => (logits[id] - largest).exp() / total,
+            RouterScore::Sigmoid => 1.0 / (1.0 + (-logits[id]).exp()),
+        };
+        let sum: f64 = ids.iter().map(|id| score(*id)).sum();
+        let divisor = if self.op.renormalize { sum } else { 1.0 };
+        ids.into_iter().map(|id| (id, score(id) / divisor)).collect()
+    }
+
+    /// What is added to a row.
+    fn addition(&self, row: &[f32]) -> Vec<f64> {
+        self.addition_of(row, &self.logits(row))
+    }
+
+    /// What is added to a row with these logits.
+    fn addition_of(&self, row: &[f32], logits: &[f64]) -> Vec<f64> {
+        let input = self.normed(row);
+        let mut sum = vec![0.0; self.op.hidden];
+        for (id, weight) in self.choice(logits) {
+            let [gate, up, down] = &self.experts[id];
+            let gate = reference::linear(&self.part(gate), &input);
+            let up = reference::linear(&self.part(up), &input);
+            let act = |gate: &f64| activate::reference(self.op.act, *gate);
+            let inner: Vec<f64> = gate.iter().zip(&up).map(|(g, u)| act(g) * u).collect();
+            let out = reference::linear(&self.part(down), &inner);
+            let factor = weight * f64::from(self.op.scale);
+            sum.iter_mut().zip(out).for_each(|(s, y)| *s += factor * y);
+        }
+        sum
+    }
+
+    /// Two linears after each other, one of them twice, and weights that depend on a third.
+    fn tolerance(&self, tolerances: &Tolerances) -> f64 {
+        let all = self.experts.iter().flatten().chain([&self.router]);
+        let linear = all.map(|l| linears::tolerance(&l.view(), tolerances)).fold(0.0, f64::max);
+        4.0 * linear + tolerances.activation
+    }
+}
+
+/// Rows of `hidden` after the op.
+fn run<B: Backend>(
+    backend: &B,
+    layer: &Loaded<B>,
+    rows: &[f32],
+    hidden: usize,
+) -> Result<Vec<f32>, String> {
+    let tokens = rows.len() / hidden;
+    let step = step(backend, tokens)?;
+    let mut residual = upload(backend, hidden, rows)?;
+    let Loaded { norm, router, experts } = layer;
+    backend.mix_experts(&step, norm.as_ref(), router, experts, &mut residual).map_err(text)?;
+    download(backend, &residual, tokens)
+}
+
+/// What the op adds to rows of `hidden`: the rows themselves would hide its errors.
+fn added<B: Backend>(
+    backend: &B,
+    layer: &Loaded<B>,
+    rows: &[f32],
+    hidden: usize,
+) -> Result<Vec<f32>, String> {
+    let after = run(backend, layer, rows, hidden)?;
+    Ok(after.iter().zip(rows).map(|(after, before)| after - before).collect())
+}
+
+/// Compares steps of every length in [`TOKENS`] with the reference.
+fn check<B: Backend>(backend: &B, tolerances: &Tolerances, layer: &Layer) -> Result<(), String> {
+    let rows_max = TOKENS.into_iter().max().unwrap_or(1);
+    let Some(loaded) = layer.load(backend, rows_max)? else { return Ok(()) };
+    for tokens in TOKENS {
+        check_rows(backend, tolerances, layer, &loaded, &layer.clear_rows(tokens as u64, tokens))?;
+    }
+    Ok(())
+}
+
+fn check_rows<B: Backend>(
+    backend: &B,
+    tolerances: &Tolerances,
+    layer: &Layer,
+    loaded: &Loaded<B>,
+    rows: &[f32],
+) -> Result<(), String> {
+    let hidden = layer.op.hidden;
+    let found = added(backend, loaded, rows, hidden)?;
+    let expected: Vec<f64> = rows.chunks(hidden).flat_map(|row| layer.addition(row)).collect();
+    let what = format!(
+        "{} of {} experts, {} rows",
+        layer.op.experts_per_token,
+        layer.op.experts,
+        rows.len() / hidden
+    );
+    rows_close(&what, &found, &expected, hidden, layer.tolerance(tolerances))
+}
+
+fn routing<B: Backend>(
+    backend: &B,
+    tolerances: &Tolerances,
+    experts: usize,
+    experts_per_token: usize,
+    renormalize: bool,
+) -> Result<(), String> {
+    let mut layer = Layer::plain(experts, experts_per_token);
+    layer.op.renormalize = renormalize;
+    check(backend, tolerances, &layer)
+}
+
+fn sigmoid<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    for renormalize in [false, true] {
+        let mut layer = Layer::plain(16, 3);
+        layer.op.score = RouterScore::Sigmoid;
+        layer.op.renormalize = renormalize;
+        check(backend, tolerances, &layer)?;
+    }
+    Ok(())
+}
+
+/// Experts of different widths and kinds side by side in one layer.
+fn kinds<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    let quantised = |inputs: usize, outputs: usize, seed: u64| match seed % 4 {
+        0 => exl2(inputs, outputs, &[(6, 0.25, 32), (4, 0.5, 64), (3, 0.25, 64)], seed),
+        1 => exl2(inputs, outputs, &[(5, 0.5, 32), (2, 0.5, 32)], seed),
+        2 => gptq(inputs, outputs, 32, RowOrder::Shuffled, seed),
+        _ => gptq(inputs, outputs, 64, RowOrder::Sequential, seed),
+    };
+    let mut layer = Layer::plain(8, 2);
+    (layer.op.hidden, layer.op.inner) = (256, 192);
+    layer.norm = Some(weights(61, NormKind::Rms, 256, false));
+    layer.router = plain_f16(256, 8, 1000);
+    let expert = |e: u64| {
+        [quantised(256, 192, 3 * e), quantised(256, 192, 3 * e + 1), quantised(192, 256, e)]
+    };
+    layer.experts = (0..8).map(expert).collect();
+    check(backend, tolerances, &layer)
+}
+
+fn biases<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    for act in [Activation::GeluTanh, Activation::Relu2] {
+        let mut layer = Layer::plain(5, 2);
+        (layer.op.act, layer.with_bias) = (act, true);
+        layer.norm = Some(weights(61, NormKind::Layer, 64, true));
+        check(backend, tolerances, &layer)?;
+    }
+    Ok(())
+}
+
+fn without_norm<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    check(backend, tolerances, &Layer { norm: None, ..Layer::plain(8, 3) })
+}
+
+/// A router that has every logit several times: expert `e` has that of expert `e % 4`.
+fn ties<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    let rows = Layer::plain(4, 1).clear_rows(7, 9);
+    for (copies, experts_per_token) in [(2, 1), (3, 2), (4, 3)] {
+        let layer = Layer::plain(4 * copies, experts_per_token);
+        let Some(mut loaded) = layer.load(backend, 9)? else { return Ok(()) };
+        let four = plain_f16(64, 4, 1000);
+        let Linear::Plain(mut router) = four.view() else { return Err("a plain router".into()) };
+        let data = router.data.repeat(copies);
+        (router.data, router.out_features) = (&data, 4 * copies);
+        router.ranges = vec![std::ops::Range { start: 0, end: 4 * copies }];
+        let router = Linear::Plain(router);
+        loaded.router = backend.linear(&router).map_err(text)?;
+        let logits = |row| reference::linear(&router, &layer.normed(row));
+        let expected: Vec<f64> =
+            rows.chunks(64).flat_map(|row| layer.addition_of(row, &logits(row))).collect();
+        let found = added(backend, &loaded, &rows, 64)?;
+        let what = format!("{experts_per_token} of {copies} times 4 logits");
+        rows_close(&what, &found, &expected, 64, layer.tolerance(tolerances))?;
+    }
+    Ok(())
+}
+
+/// Rows that all take the same experts, so that most experts get nothing and some get everything.
+fn crowd<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    let layer = Layer::plain(16, 2);
+    let Some(loaded) = layer.load(backend, 40)? else { return Ok(()) };
+    for tokens in [3, 40] {
+        let rows = layer.clear_rows(3, 1).repeat(tokens);
+        check_rows(backend, tolerances, &layer, &loaded, &rows)?;
+    }
+    Ok(())
+}
+
+/// Same row, same bits: alone, in any company, at any place.
+fn neighbours<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
+    const ROWS: usize = 70;
+    for (experts, experts_per_token) in [(8, 2), (128, 8)] {
+        let layer = Layer::plain(experts, experts_per_token);
+        let Some(loaded) = layer.load(backend, ROWS)? else { return Ok(()) };
+        // Any rows: even a choice on the edge must not depend on others.
+        let rows = noise::halves(9, ROWS * 64, 1.0);
+        let all = run(backend, &loaded, &rows, 64)?;
+        for tokens in [1, 2, 3, 5, 16, 33, 69] {
+            for first in [0, ROWS - tokens] {
+                let part = first * 64..(first + tokens) * 64;
+                let found = run(backend, &loaded, &rows[part.clone()], 64)?;
+                let what = format!("{tokens} of {ROWS} rows from {first}, {experts} experts");
+                same_bits(&what, &found, &all[part])?;
+            }
+        }
+        let again = run(backend, &loaded, &rows, 64)?;
+        same_bits("once more", &again, &all)?;
+    }
+    Ok(())
+}
+
+/// Layers of different size and number of experts, in turns.
+fn two_layers<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    let (many, few) = (Layer::plain(60, 4), Layer::plain(3, 2));
+    let (Some(loaded_many), Some(loaded_few)) = (many.load(backend, 5)?, few.load(backend, 33)?)
+    else {
+        return Ok(());
+    };
+    for tokens in [5, 2, 1] {
+        let rows = many.clear_rows(11, tokens);
+        check_rows(backend, tolerances, &many, &loaded_many, &rows)?;
+        let rows = few.clear_rows(12, 33);
+        check_rows(backend, tolerances, &few, &loaded_few, &rows)?;
+    }
+    Ok(())
+}
+
+fn sizes<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
+    let layer = Layer::plain(4, 2);
+    let Some(mut loaded) = layer.load(backend, 5)? else { return Ok(()) };
+    for experts_per_token in [0, 5] {
+        let op = MoeOp { experts_per_token, ..layer.op };
+        refused_size("experts per token", backend.experts(&op, 5))?;
+    }
+    let load = |linear: &OwnedLinear| backend.linear(&linear.view()).map_err(text);
+    let [gate, up, down] = &layer.experts[0];
+    let wide = plain_f16(64, 56, 1);
+    let result = backend.add_expert(&mut loaded.experts, load(gate)?, load(up)?, load(down)?);
+    refused_size("one expert too many", result)?;
+    let mut some = backend.experts(&layer.op, 5).map_err(text)?;
+    for (what, [gate, up, down]) in [
+        ("a wide gate", [&wide, up, down]),
+        ("a wide up", [gate, &wide, down]),
+        ("a down that is an up", [gate, up, up]),
+    ] {
+        let result = backend.add_expert(&mut some, load(gate)?, load(up)?, load(down)?);
+        refused_size(what, result)?;
+    }
+    backend.add_expert(&mut some, load(gate)?, load(up)?, load(down)?).map_err(text)?;
+
+    let (five, six) = (step(backend, 5)?, step(backend, 6)?);
+    let tensor = |rows: usize, width: usize| {
+        backend.write(rows, width, &vec![1.0; rows * width]).map_err(text)
+    };
+    let narrow = backend.norm(weights(1, NormKind::Rms, 32, false)).map_err(text)?;
+    let (few, deep) = (load(&plain_f16(64, 3, 1))?, load(&plain_f16(32, 4, 1))?);
+    let Loaded { norm, router, experts } = &loaded;
+    let run = |step: &B::Step, norm, router, experts: &B::Experts, mut rows: B::Tensor| {
+        backend.mix_experts(step, norm, router, experts, &mut rows)
+    };
+    let norm = norm.as_ref();
+    refused_size("a layer not yet full", run(&five, norm, router, &some, tensor(5, 64)?))?;
+    refused_size("a wide residual", run(&five, norm, router, experts, tensor(5, 72)?))?;
+    refused_size("a short residual", run(&five, norm, router, experts, tensor(4, 64)?))?;
+    refused_size("a narrow norm", run(&five, Some(&narrow), router, experts, tensor(5, 64)?))?;
+    refused_size("a router of three", run(&five, norm, &few, experts, tensor(5, 64)?))?;
+    refused_size("a narrow router", run(&five, norm, &deep, experts, tensor(5, 64)?))?;
+    run(&five, norm, router, experts, tensor(5, 64)?).map_err(text)?;
+    // Room may have been made for more, by another layer.
+    match run(&six, norm, router, experts, tensor(6, 64)?) {
+        Ok(()) => Ok(()),
+        other => refused_size("more rows than asked for", other),
+    }
+}

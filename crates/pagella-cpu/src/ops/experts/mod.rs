@@ -1,0 +1,202 @@
+//! Mixtures of experts: every row chooses its experts, every chosen expert runs once on its rows,
+//! every row adds up what it got.
+//!
+//! `route` turns logits into choices, `shares` turns choices into one list of rows per expert,
+//! `combine` adds up. A *pair* is a row with one of its experts; pairs are ordered by expert, then
+//! by row, so that an expert's pairs are neighbours. Experts that nobody chose cost nothing.
+//!
+//! Same row, same bits: linears do not notice other rows, weights come from the row's own logits, and
+//! a row's sum has the order of its experts' ids.
+
+mod combine;
+mod route;
+mod shares;
+
+use pagella_backend::{BackendError, MoeOp};
+
+use super::activate::activate_rows;
+use super::norm::{CpuNorm, norm_row};
+use crate::Tensor;
+use crate::linear::{CpuLinear, Machine, Rows, Target, run_all};
+use crate::memory::Aligned;
+use crate::threads::Shares as Parts;
+use combine::combine;
+use route::{Choices, route};
+use shares::{Share, Shares};
+
+/// What the memory is for, in errors.
+const WHAT: &str = "expert activations";
+
+/// The experts of one layer.
+pub struct CpuExperts {
+    op: MoeOp,
+    /// In order of id; the layer is ready when there are `op.experts`.
+    experts: Vec<Expert>,
+}
+
+struct Expert {
+    gate: CpuLinear,
+    up: CpuLinear,
+    down: CpuLinear,
+}
+
+/// Room for what happens between router and sum. All layers share it: it has the size of the
+/// largest.
+#[derive(Default)]
+pub(crate) struct ExpertBuffers {
+    /// Rows the buffers were made for.
+    rows: usize,
+    /// Normed rows, `[rows, hidden]`.
+    normed: Aligned<f32>,
+    /// Logits, then scores, `[rows, experts]`.
+    scores: Aligned<f32>,
+    /// Gates, then activated gates, `[pairs, inner]`.
+    gate: Aligned<f32>,
+    /// `[pairs, inner]`.
+    up: Aligned<f32>,
+    /// Outputs, `[pairs, hidden]`.
+    out: Aligned<f32>,
+    choices: Choices,
+    shares: Shares,
+}
+
+impl ExpertBuffers {
+    /// Makes room for `rows` rows of a layer; never shrinks.
+    pub(crate) fn reserve(&mut self, op: &MoeOp, rows: usize) -> Result<(), BackendError> {
+        let rows = rows.max(self.rows);
+        let pairs = rows * op.experts_per_token;
+        for (buffer, len) in [
+            (&mut self.normed, rows * op.hidden),
+            (&mut self.scores, rows * op.experts),
+            (&mut self.gate, pairs * op.inner),
+            (&mut self.up, pairs * op.inner),
+            (&mut self.out, pairs * op.hidden),
+        ] {
+            buffer.resize(len.max(buffer.len()), WHAT)?;
+        }
+        self.rows = rows;
+        Ok(())
+    }
+}
+
+impl CpuExperts {
+    /// A layer without experts yet.
+    pub(crate) fn new(op: MoeOp) -> Result<Self, BackendError> {
+        if !(1..=op.experts).contains(&op.experts_per_token) {
+            let (expected, found) = (op.experts, op.experts_per_token);
+            return Err(BackendError::Size { what: "experts per token", expected, found });
+        }
+        Ok(CpuExperts { op, experts: Vec::with_capacity(op.experts) })
+    }
+
+    /// Adds the next expert.
+    pub(crate) fn add(
+        &mut self,
+        gate: CpuLinear,
+        up: CpuLinear,
+        down: CpuLinear,
+    ) -> Result<(), BackendError> {
+        let (hidden, inner) = (self.op.hidden, self.op.inner);
+        expect_shape("expert gate", &gate, hidden, inner)?;
+        expect_shape("expert up", &up, hidden, inner)?;
+        expect_shape("expert down", &down, inner, hidden)?;
+        expect("experts", self.op.experts, self.op.experts.max(self.experts.len() + 1))?;
+        self.experts.push(Expert { gate, up, down });
+        Ok(())
+    }
+
+    fn expert(&self, share: &Share) -> &Expert {
+        &self.experts[share.expert as usize]
+    }
+}
+
+fn expect(what: &'static str, expected: usize, found: usize) -> Result<(), BackendError> {
+    if expected == found { Ok(()) } else { Err(BackendError::Size { what, expected, found }) }
+}
+
+fn expect_shape(
+    what: &'static str,
+    linear: &CpuLinear,
+    inputs: usize,
+    outputs: usize,
+) -> Result<(), BackendError> {
+    expect(what, inputs, linear.in_features)?;
+    expect(what, outputs, linear.out_features)
+}
+
+/// Adds the experts of the first `tokens` rows to `residual`, from which they also read.
+pub(crate) fn mix(
+    machine: &Machine<'_>,
+    tokens: usize,
+    norm: Option<&CpuNorm>,
+    router: &CpuLinear,
+    layer: &CpuExperts,
+    buffers: &mut ExpertBuffers,
+    residual: &mut Tensor,
+) -> Result<(), BackendError> {
+    let op = &layer.op;
+    residual.expect("residual", tokens, op.hidden)?;
+    if let Some(norm) = norm {
+        norm.expect(op.hidden)?;
+    }
+    expect_shape("router", router, op.hidden, op.experts)?;
+    expect("experts", op.experts, layer.experts.len())?;
+    expect("rows of experts", tokens.max(buffers.rows), buffers.rows)?;
+    let ExpertBuffers { normed, scores, gate, up, out, choices, shares, .. } = buffers;
+
+    norm_rows(machine, tokens, norm, residual, normed)?;
+    let copy = |from: &[f32], width: usize, row: usize, to: &mut [f32]| {
+        to.copy_from_slice(&from[row * width..(row + 1) * width]);
+    };
+    let input = |row: usize, to: &mut [f32]| copy(normed, op.hidden, row, to);
+    let logits = &mut scores[..tokens * op.experts];
+    let target = Target { linear: router, rows: Rows::First(tokens), out: logits, add: None };
+    run_all(machine, &input, &mut [target])?;
+    route(machine, op, tokens, scores, choices)?;
+    shares.deal(op, tokens, choices);
+
+    let mut targets = Vec::with_capacity(2 * shares.all().len());
+    let (mut gate_rest, mut up_rest) = (&mut gate[..], &mut up[..]);
+    for share in shares.all() {
+        let expert = layer.expert(share);
+        let len = share.pairs.len() * op.inner;
+        for (linear, rest) in [(&expert.gate, &mut gate_rest), (&expert.up, &mut up_rest)] {
+            let (out, after) = std::mem::take(rest).split_at_mut(len);
+            *rest = after;
+            targets.push(Target { linear, rows: Rows::Listed(shares.rows(share)), out, add: None });
+        }
+    }
+    run_all(machine, &input, &mut targets)?;
+
+    let pairs = tokens * op.experts_per_token;
+    activate_rows(machine.isa, machine.pool, pairs, op.inner, op.act, gate, Some(up))?;
+    let input = |pair: usize, to: &mut [f32]| copy(gate, op.inner, pair, to);
+    let mut targets = Vec::with_capacity(shares.all().len());
+    let mut rest = &mut out[..];
+    for share in shares.all() {
+        let (out, after) = rest.split_at_mut(share.pairs.len() * op.hidden);
+        rest = after;
+        let linear = &layer.expert(share).down;
+        targets.push(Target { linear, rows: Rows::Listed(shares.pairs(share)), out, add: None });
+    }
+    run_all(machine, &input, &mut targets)?;
+    combine(machine, op, tokens, choices, shares, out, residual)
+}
+
+fn norm_rows(
+    machine: &Machine<'_>,
+    tokens: usize,
+    norm: Option<&CpuNorm>,
+    x: &Tensor,
+    normed: &mut [f32],
+) -> Result<(), BackendError> {
+    let parts = Parts::new(normed);
+    machine.pool.run(tokens, &|row| {
+        // SAFETY: every task has its own row.
+        let out = unsafe { parts.part(row * x.width..(row + 1) * x.width) };
+        match norm {
+            Some(norm) => norm_row(machine.isa, norm, x.row(row), out),
+            None => out.copy_from_slice(x.row(row)),
+        }
+    })
+}
