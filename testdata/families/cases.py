@@ -44,6 +44,22 @@ QWEN3 = QWEN2 | {
     "num_attention_heads": 4,
     "attention_bias": False,
 }
+MIXTRAL = MISTRAL | {
+    "architectures": ["MixtralForCausalLM"],
+    "model_type": "mixtral",
+    "num_local_experts": 6,
+    "num_experts_per_tok": 2,
+}
+QWEN3_MOE = QWEN3 | {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "num_experts": 16,
+    "num_experts_per_tok": 4,
+    "moe_intermediate_size": 64,
+    "norm_topk_prob": True,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+}
 GEMMA2 = {
     "architectures": ["Gemma2ForCausalLM"],
     "model_type": "gemma2",
@@ -159,6 +175,23 @@ CASES = {
             "factor": 4.0,
             "original_max_position_embeddings": 128,
         },
+    },
+    "mixtral-gqa": MIXTRAL,
+    "mixtral-window-top3": MIXTRAL
+    | {"num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": 8, "num_hidden_layers": 2},
+    "qwen3moe-gqa": QWEN3_MOE | {"num_hidden_layers": 2},
+    # Weights that do not sum to one; layers 0 and 2 are dense by the step, layer 3 by the list.
+    "qwen3moe-dense-layers-window": QWEN3_MOE
+    | {
+        "num_experts": 6,
+        "num_experts_per_tok": 2,
+        "norm_topk_prob": False,
+        "num_hidden_layers": 4,
+        "decoder_sparse_step": 2,
+        "mlp_only_layers": [3],
+        "use_sliding_window": True,
+        "sliding_window": 12,
+        "num_key_value_heads": 4,
     },
     "gemma2-gqa": GEMMA2,
     "gemma2-caps-bite": GEMMA2

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::error::{ArchError, excerpt};
+use crate::experts::Experts;
 use crate::family::FamilyInfo;
 use crate::feature;
 use crate::geometry::Geometry;
@@ -70,6 +71,7 @@ struct Shared {
     softcap: Option<f32>,
     branch_scale: f32,
     act: Activation,
+    experts: Option<Experts>,
 }
 
 impl Shared {
@@ -97,6 +99,11 @@ impl Shared {
             )?,
             branch_scale: multiplier::branch_scale(config, sizes)?,
             act: feature::activation(family, config)?,
+            experts: record
+                .experts
+                .as_ref()
+                .map(|experts| Experts::read(config, experts, sizes))
+                .transpose()?,
         })
     }
 
@@ -113,23 +120,28 @@ impl Shared {
         ropes: &RopeTables,
     ) -> LayerSpec {
         let norm = |name: &str| self.norm(in_layer(i, name), sizes.hidden);
-        let [gate, up] = names::gate_up(i, sizes, record, self.mlp_bias);
-        let down_shape = (sizes.intermediate, sizes.hidden);
         LayerSpec {
             order: BlockOrder::Sequential,
             attn_pre_norm: Some(norm(record.layer_norms.pre_attn)),
             attn: self.attention(i, kind, record, sizes, ropes),
             attn_post_norm: record.layer_norms.post_attn.map(norm),
             mlp_pre_norm: Some(norm(record.layer_norms.pre_mlp)),
-            mlp: MlpSpec::Gated {
-                gate,
-                up,
-                down: names::linear(in_layer(i, ".mlp.down_proj"), down_shape, self.mlp_bias),
-                act: self.act,
-            },
+            mlp: self.mlp(i, record, sizes),
             mlp_post_norm: record.layer_norms.post_mlp.map(norm),
             branch_scale: self.branch_scale,
         }
+    }
+
+    fn mlp(&self, i: usize, record: &Record, sizes: &Geometry) -> MlpSpec {
+        let (bias, act) = (self.mlp_bias, self.act);
+        let experts = self.experts.as_ref();
+        if let Some(moe) = experts.and_then(|e| e.layer(i, sizes.hidden, bias, act)) {
+            return MlpSpec::Moe(Box::new(moe));
+        }
+        let [gate, up] = names::gate_up(i, sizes, record, bias);
+        let down_shape = (sizes.intermediate, sizes.hidden);
+        let down = names::linear(in_layer(i, ".mlp.down_proj"), down_shape, bias);
+        MlpSpec::Gated { gate, up, down, act }
     }
 
     fn attention(

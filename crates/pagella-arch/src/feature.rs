@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::error::{ArchError, excerpt};
+use crate::experts;
 use crate::family::FamilyInfo;
 use crate::limits;
 use crate::spec::{Activation, NormKind};
@@ -38,10 +39,12 @@ pub(crate) fn qk_norm(family: &FamilyInfo, config: &Config) -> Result<Option<Nor
     }
 }
 
-/// All families here are dense; a config with experts is of a model that only looks like one.
+/// A config with experts in a dense family is of a model that only looks like one of it.
 pub(crate) fn refuse_experts(family: &FamilyInfo, config: &Config) -> Result<(), ArchError> {
-    let names = &["num_local_experts", "num_experts", "ffn_config.moe_num_experts"];
-    match config.find(names) {
+    if family.record.experts.is_some() {
+        return Ok(());
+    }
+    match config.find(experts::NAMES) {
         Some((key, value))
             if value.as_u64().is_none_or(|n| !limits::DENSE_EXPERTS.contains(&n)) =>
         {

@@ -8,8 +8,8 @@
 //!    the Llama record with a few fields changed;
 //! 4. `assemble` turns record and config into the [`ModelSpec`] of `spec`, with the help of
 //!    `geometry` (sizes), `window` (who sees how far), `rope` (rotary tables), `names` (tensors),
-//!    `multiplier` (scales and caps), `feature` (what a family grants or refuses) and `tokens`
-//!    (control ids, quantisation facts).
+//!    `experts` (how many, how wide, in which layers), `multiplier` (scales and caps), `feature`
+//!    (what a family grants or refuses) and `tokens` (control ids, quantisation facts).
 //!
 //! Nothing here looks at weights or devices, and no input can make it panic or allocate more than
 //! a small multiple of the file: every number has a named bound in `limits`.
@@ -33,6 +33,7 @@
 mod assemble;
 mod config;
 mod error;
+mod experts;
 mod family;
 mod feature;
 mod geometry;

@@ -30,6 +30,14 @@ pub(crate) const WINDOW_PATTERN: RangeInclusive<u64> = 0..=1024;
 pub(crate) const WINDOW_START: RangeInclusive<u64> = 0..=1 << 20;
 /// Experts of a dense model: none, or one that is the MLP itself.
 pub(crate) const DENSE_EXPERTS: RangeInclusive<u64> = 0..=1;
+/// Experts per layer, and per token.
+pub(crate) const EXPERTS: RangeInclusive<u64> = 1..=4096;
+/// Experts of all layers together: each has names of its own.
+pub(crate) const EXPERTS_TOTAL_MAX: usize = 1 << 16;
+/// Inner width of an expert, in elements.
+pub(crate) const EXPERT_INNER: RangeInclusive<u64> = INTERMEDIATE;
+/// Every how many layers there is one with experts.
+pub(crate) const SPARSE_STEP: RangeInclusive<u64> = 1..=1 << 20;
 /// Token ids; −1 stands for "none" in old configs.
 pub(crate) const TOKEN_ID: RangeInclusive<i64> = -1..=4 << 20;
 /// End-of-sequence ids in one list.

@@ -19,6 +19,8 @@ pub(crate) struct Record {
     pub fused_qkv: Option<&'static str>,
     /// Fused gate/up tensor, gate rows first; the split names are accepted too.
     pub fused_gate_up: Option<&'static str>,
+    /// Experts in place of the MLP; `None` for dense families.
+    pub experts: Option<ExpertRecord>,
     /// Biases of the attention projections.
     pub attention_bias: AttentionBias,
     /// Name of the activation in the config, and its value when absent.
@@ -50,6 +52,34 @@ pub(crate) struct LayerNorms {
     pub post_mlp: Option<&'static str>,
 }
 
+/// How a family names, counts and weighs its experts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExpertRecord {
+    /// The router.
+    pub router: &'static str,
+    /// Gate, up and down of an expert, with `{e}` for its id.
+    pub parts: [&'static str; 3],
+    /// Experts per layer when the config does not say.
+    pub experts: usize,
+    /// Experts per token when the config does not say.
+    pub experts_per_token: usize,
+    /// `moe_intermediate_size` when absent; `None`: experts are as wide as `intermediate_size`.
+    pub inner: Option<usize>,
+    /// Whether the weights of the selected experts are divided by their sum.
+    pub renormalize: Renormalize,
+    /// `mlp_only_layers` and `decoder_sparse_step` may give some layers a dense MLP.
+    pub dense_layers: bool,
+}
+
+/// When selected weights are divided by their sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renormalize {
+    /// Always.
+    Always,
+    /// As `norm_topk_prob` says; not when absent (A18).
+    Config,
+}
+
 /// Which attention projections have a bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttentionBias {
@@ -66,6 +96,8 @@ pub(crate) enum WindowRule {
     Never,
     /// Every layer, when `sliding_window` is set.
     Every,
+    /// Every layer, when `use_sliding_window` is true.
+    EveryIfUsed,
     /// Layers from `max_window_layers` on, when `use_sliding_window` is true.
     FromLayer,
     /// Even layers, or all but each p-th when `sliding_window_pattern` is p > 1.
@@ -106,6 +138,7 @@ impl Record {
         qk_norm: None,
         fused_qkv: None,
         fused_gate_up: None,
+        experts: None,
         attention_bias: AttentionBias::Config,
         activation: ("hidden_act", Activation::Silu),
         window: WindowRule::Never,

@@ -34,7 +34,7 @@ pub(crate) fn layer_kinds(
     };
     let is_sliding: Box<dyn Fn(usize) -> bool> = match record.window {
         WindowRule::Never => Box::new(|_| false),
-        WindowRule::Every => Box::new(|_| true),
+        WindowRule::Every | WindowRule::EveryIfUsed => Box::new(|_| true),
         WindowRule::FromLayer => {
             let first = config.count(&["max_window_layers"], limits::WINDOW_START)?.unwrap_or(28);
             Box::new(move |layer| layer >= first)
@@ -54,8 +54,8 @@ pub(crate) fn layer_kinds(
 /// The window in force, if any: null and 0 switch it off, absence means the family's default.
 fn window(config: &Config, record: &Record) -> Result<Option<usize>, ArchError> {
     const NAMES: &[&str] = &["sliding_window", "sliding_window_size"];
-    let gated_off = record.window == WindowRule::FromLayer
-        && !config.flag(&["use_sliding_window"])?.unwrap_or(false);
+    let is_gated = matches!(record.window, WindowRule::FromLayer | WindowRule::EveryIfUsed);
+    let gated_off = is_gated && !config.flag(&["use_sliding_window"])?.unwrap_or(false);
     if gated_off || config.is_null(NAMES) {
         return Ok(None);
     }

@@ -114,6 +114,76 @@ fn qwen3_minimal_norms_heads_of_128() {
     assert_eq!(attn.q.bias, BiasRule::Forbidden);
 }
 
+/// The experts of a layer.
+fn moe(spec: &ModelSpec, layer: usize) -> Option<&MoeSpec> {
+    match &spec.layers[layer].mlp {
+        MlpSpec::Moe(moe) => Some(moe),
+        _ => None,
+    }
+}
+
+#[test]
+fn mixtral_minimal_has_eight_experts_as_wide_as_an_mlp() {
+    let spec = parse("MixtralForCausalLM", json!({})).unwrap();
+    assert_eq!((spec.family, spec.context), ("mixtral", 131_072));
+    assert_eq!(windows(&spec), [None; 4]);
+    let moe = moe(&spec, 3).unwrap();
+    assert_eq!((moe.experts.len(), moe.experts_per_token, moe.renormalize), (8, 2, true));
+    assert_eq!((moe.score, moe.act), (RouterScore::Softmax, Activation::Silu));
+    assert_eq!(moe.router.bases, ["model.layers.3.block_sparse_moe.gate"]);
+    assert_eq!((moe.router.in_features, moe.router.out_features), (64, 8));
+    let [gate, up, down] = &moe.experts[7];
+    assert_eq!(gate.bases, ["model.layers.3.block_sparse_moe.experts.7.w1"]);
+    assert_eq!(up.bases, ["model.layers.3.block_sparse_moe.experts.7.w3"]);
+    assert_eq!(down.bases, ["model.layers.3.block_sparse_moe.experts.7.w2"]);
+    assert_eq!((up.in_features, up.out_features), (64, 96));
+    assert_eq!((down.in_features, down.out_features), (96, 64));
+}
+
+#[test]
+fn qwen3_moe_minimal_has_128_narrow_experts() {
+    let spec = parse("Qwen3MoeForCausalLM", json!({})).unwrap();
+    assert_eq!((spec.family, spec.context), ("qwen3_moe", 32_768));
+    // Unlike dense Qwen3, no head size of its own.
+    assert_eq!(spec.layers[0].attn.head_dim, 16);
+    assert_eq!(spec.layers[0].attn.qk_norm.as_ref().unwrap().q.kind, NormKind::Rms);
+    let moe = moe(&spec, 0).unwrap();
+    assert_eq!((moe.experts.len(), moe.experts_per_token, moe.renormalize), (128, 8, false));
+    assert_eq!(moe.router.bases, ["model.layers.0.mlp.gate"]);
+    let [gate, _, down] = &moe.experts[127];
+    assert_eq!(gate.bases, ["model.layers.0.mlp.experts.127.gate_proj"]);
+    assert_eq!((gate.out_features, down.in_features), (768, 768));
+}
+
+#[test]
+fn qwen3_moe_layers_may_be_dense() {
+    let with_experts = |changes| -> Vec<bool> {
+        let spec = parse("Qwen3MoeForCausalLM", changes).unwrap();
+        (0..4).map(|layer| moe(&spec, layer).is_some()).collect()
+    };
+    assert_eq!(with_experts(json!({})), [true; 4]);
+    assert_eq!(with_experts(json!({ "decoder_sparse_step": 2 })), [false, true, false, true]);
+    let changes = json!({ "mlp_only_layers": [0, 9], "num_local_experts": 8 });
+    assert_eq!(with_experts(changes), [false, true, true, true]);
+    let spec = parse("Qwen3MoeForCausalLM", json!({ "mlp_only_layers": [2] })).unwrap();
+    let MlpSpec::Gated { up, .. } = &spec.layers[2].mlp else { panic!("a dense layer") };
+    assert_eq!((up.bases[0].as_str(), up.out_features), ("model.layers.2.mlp.up_proj", 96));
+}
+
+#[test]
+fn qwen3_30b_a3b() {
+    let spec = parse("Qwen3MoeForCausalLM", json!({
+        "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 48, "num_attention_heads": 32,
+        "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960,
+        "rope_theta": 1000000.0, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+        "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [], "use_sliding_window": false,
+        "sliding_window": null, "max_window_layers": 48, "tie_word_embeddings": false
+    })).unwrap();
+    assert_eq!(spec.params(), 30_532_122_624);
+    assert!(moe(&spec, 0).unwrap().renormalize);
+    assert_eq!(windows(&spec), [None; 48]);
+}
+
 #[test]
 fn gemma2_minimal() {
     let spec = parse("Gemma2ForCausalLM", json!({ "hidden_act": "gelu" })).unwrap();

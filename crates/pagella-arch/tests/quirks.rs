@@ -220,6 +220,24 @@ fn features_a_family_cannot_do_are_refused_by_name() {
 }
 
 #[test]
+fn experts_that_contradict_each_other_are_refused() {
+    for (changes, words) in [
+        (json!({ "num_experts": 4, "num_experts_per_tok": 5 }), "5 experts per token of 4"),
+        (json!({ "num_experts": 4096, "num_hidden_layers": 17 }), "69632 experts"),
+    ] {
+        let error = parse("Qwen3MoeForCausalLM", changes).unwrap_err();
+        assert!(matches!(error, ArchError::Inconsistent { .. }), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    for changes in [json!({ "num_local_experts": 0 }), json!({ "num_experts_per_tok": 0 })] {
+        let error = parse("MixtralForCausalLM", changes).unwrap_err();
+        assert!(matches!(error, ArchError::OutOfRange { .. }), "{error}");
+    }
+    let error = parse("Qwen3MoeForCausalLM", json!({ "mlp_only_layers": 3 })).unwrap_err();
+    assert!(matches!(error, ArchError::WrongType { .. }), "{error}");
+}
+
+#[test]
 fn a_longer_context_than_the_models_own_is_noted() {
     let text = config("LlamaForCausalLM", json!({})).to_string();
     let options = SpecOptions { context: Some(4096), ..SpecOptions::default() };

@@ -192,15 +192,47 @@ impl Reference<'_> {
     }
 
     fn mlp(&self, x: &Rows, mlp: &MlpSpec) -> Rows {
-        let MlpSpec::Gated { gate, up, down, act } = mlp else {
-            unreachable!("all cases are gated");
-        };
+        match mlp {
+            MlpSpec::Gated { gate, up, down, act } => self.gated(x, [gate, up, down], *act),
+            MlpSpec::Moe(moe) => self.experts(x, moe),
+            MlpSpec::Plain { .. } => unreachable!("no case has a plain MLP"),
+        }
+    }
+
+    fn gated(&self, x: &Rows, [gate, up, down]: [&LinearSpec; 3], act: Activation) -> Rows {
         let (gate, up) = (self.linear(x, gate), self.linear(x, up));
         let inner = gate
             .iter()
             .zip(&up)
-            .map(|(gate, up)| gate.iter().zip(up).map(|(g, u)| activate(*act, *g) * u).collect());
+            .map(|(gate, up)| gate.iter().zip(up).map(|(g, u)| activate(act, *g) * u).collect());
         self.linear(&inner.collect(), down)
+    }
+
+    /// Every expert on every row; those that a row did not choose count nothing in it.
+    fn experts(&self, x: &Rows, moe: &MoeSpec) -> Rows {
+        assert_eq!(moe.score, RouterScore::Softmax);
+        let weights: Rows = self
+            .linear(x, &moe.router)
+            .into_iter()
+            .map(|logits| {
+                let mut weights = softmax(logits);
+                let mut sorted = weights.clone();
+                sorted.sort_by(|a, b| b.total_cmp(a));
+                let last = sorted[moe.experts_per_token - 1];
+                weights.iter_mut().for_each(|w| *w = if *w < last { 0.0 } else { *w });
+                let sum: f64 = weights.iter().sum();
+                let divisor = if moe.renormalize { sum } else { 1.0 };
+                weights.into_iter().map(|w| w / divisor).collect()
+            })
+            .collect();
+        let mut mixed = vec![vec![0.0; self.spec.hidden]; x.len()];
+        for (e, expert) in moe.experts.iter().enumerate() {
+            let out = self.gated(x, expert.each_ref(), moe.act);
+            for ((mixed, out), weights) in mixed.iter_mut().zip(&out).zip(&weights) {
+                mixed.iter_mut().zip(out).for_each(|(m, o)| *m += weights[e] * o);
+            }
+        }
+        mixed
     }
 }
 

@@ -84,7 +84,7 @@ pub enum ModelError {
     UnsupportedBlock {
         /// First layer of that kind.
         layer: usize,
-        /// The kind, e.g. `mixture-of-experts`.
+        /// The kind, e.g. `parallel mixture-of-experts`.
         block: &'static str,
     },
     /// An option has no meaning.
@@ -156,16 +156,6 @@ pub enum ModelError {
         /// Every known name.
         known: String,
     },
-    /// A synthetic model that needs something the engine does not have.
-    #[error(
-        "synthetic model {name} needs {missing}, which are not supported yet: choose a dense one"
-    )]
-    UnsupportedPreset {
-        /// The name.
-        name: &'static str,
-        /// What is missing.
-        missing: &'static str,
-    },
     /// A shape or width that a weight format cannot hold.
     #[error("cannot make {format} weights of shape {in_features} × {out_features}: {reason}")]
     SyntheticShape {
@@ -201,7 +191,6 @@ impl ModelError {
             Self::ContextExceeded { .. } => "context_exceeded",
             Self::NoSuchLayer { .. } => "no_such_layer",
             Self::UnknownPreset { .. } => "unknown_preset",
-            Self::UnsupportedPreset { .. } => "unsupported_preset",
             Self::SyntheticShape { .. } => "synthetic_shape",
         }
     }

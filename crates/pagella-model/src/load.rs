@@ -13,7 +13,7 @@ use crate::head::Head;
 use crate::memory::Tally;
 use crate::model::{Model, Parts};
 use crate::progress::{Module, Progress, ProgressFn};
-use crate::survey::{open, refuse_moe, survey};
+use crate::survey::{check_blocks, open, survey};
 use crate::weights::{CheckpointSource, LinearUse, WeightSource};
 use crate::workspace::Workspace;
 
@@ -58,7 +58,7 @@ impl<B: Backend> Model<B> {
         progress: &mut ProgressFn<'_>,
     ) -> Result<Self, ModelError> {
         options.check()?;
-        refuse_moe(&spec)?;
+        check_blocks(&spec)?;
         let checkpoint = Arc::new(open(dir, &spec)?);
         let modules = survey(&checkpoint, &spec)?.modules(&spec);
         let source = CheckpointSource { checkpoint, gptq_v2: spec.quant.gptq_v2 };
@@ -76,7 +76,12 @@ pub(crate) fn assemble<B: Backend>(
     progress: &mut ProgressFn<'_>,
 ) -> Result<Model<B>, ModelError> {
     let mut progress = Progress::new(modules, progress);
-    let mut loader = Loader { backend: &backend, source, tally: Tally::default() };
+    let mut loader = Loader {
+        backend: &backend,
+        source,
+        step_tokens_max: options.step_tokens_max,
+        tally: Tally::default(),
+    };
     let embed = progress.module(|| Embedding::load(&spec, &mut loader))?;
     let mut layers = Vec::with_capacity(spec.layers.len());
     for (index, layer) in spec.layers.iter().enumerate() {
@@ -100,6 +105,8 @@ pub(crate) fn assemble<B: Backend>(
 pub(crate) struct Loader<'a, B, S> {
     pub backend: &'a B,
     pub source: S,
+    /// Most tokens of a step.
+    pub step_tokens_max: usize,
     pub tally: Tally,
 }
 

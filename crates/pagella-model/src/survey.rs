@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use pagella_arch::{LinearSpec, MlpSpec, ModelSpec};
+use pagella_arch::{BlockOrder, LayerSpec, LinearSpec, MlpSpec, ModelSpec};
 use pagella_formats::{
     Checkpoint, FormatError, Linear, LinearKind, Rename, find_linear, load_linear,
     refuse_unsupported,
@@ -44,7 +44,7 @@ pub struct Survey {
 impl Survey {
     /// Opens the weights of `dir` and checks them; nothing stays open.
     pub fn of(dir: &Path, spec: &ModelSpec) -> Result<Self, ModelError> {
-        refuse_moe(spec)?;
+        check_blocks(spec)?;
         survey(&open(dir, spec)?, spec)
     }
 
@@ -91,10 +91,16 @@ fn quant_config(spec: &ModelSpec) -> Option<serde_json::Value> {
 }
 
 /// Refuses layers that the forward pass does not have, before any file is opened.
-pub(crate) fn refuse_moe(spec: &ModelSpec) -> Result<(), ModelError> {
-    match spec.layers.iter().position(|layer| matches!(layer.mlp, MlpSpec::Moe(_))) {
+pub(crate) fn check_blocks(spec: &ModelSpec) -> Result<(), ModelError> {
+    let missing = |layer: &LayerSpec| match (&layer.mlp, layer.order, &layer.mlp_post_norm) {
+        (MlpSpec::Moe(_), BlockOrder::Parallel, _) => Some("parallel mixture-of-experts"),
+        (MlpSpec::Moe(_), _, Some(_)) => Some("post-normed mixture-of-experts"),
+        _ => None,
+    };
+    let mut layers = spec.layers.iter().enumerate();
+    match layers.find_map(|(index, layer)| Some((index, missing(layer)?))) {
         None => Ok(()),
-        Some(layer) => Err(ModelError::UnsupportedBlock { layer, block: "mixture-of-experts" }),
+        Some((layer, block)) => Err(ModelError::UnsupportedBlock { layer, block }),
     }
 }
 

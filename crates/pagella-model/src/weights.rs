@@ -13,11 +13,24 @@ use pagella_formats::{
 
 use crate::error::ModelError;
 
-/// Which part of the model a linear belongs to; random heads have a width of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a linear is for; random heads and routers have a format of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LinearUse {
     Layer,
+    /// Routers are never quantised.
+    Router,
     Head,
+}
+
+impl LinearUse {
+    /// The use of a linear with this label, see [`pagella_arch::ModelSpec::linear_specs`].
+    pub(crate) fn of(label: &str) -> Self {
+        match label {
+            "head" => Self::Head,
+            _ if label.ends_with("mlp.router") => Self::Router,
+            _ => Self::Layer,
+        }
+    }
 }
 
 /// Something that has the weights of a spec.

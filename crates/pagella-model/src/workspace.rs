@@ -36,6 +36,12 @@ pub(crate) struct Scratch<B: Backend> {
     pub v: B::Tensor,
     /// Attention output, like queries.
     pub attended: B::Tensor,
+    /// Inside a dense MLP; experts keep theirs in the backend.
+    pub mlp: Option<MlpScratch<B>>,
+}
+
+/// Activations inside a dense MLP.
+pub(crate) struct MlpScratch<B: Backend> {
     /// Gate, or the only input projection of a plain MLP, `[t, intermediate]`.
     pub gate: B::Tensor,
     /// Up projection of a gated MLP, like `gate`.
@@ -47,25 +53,39 @@ pub(crate) struct Scratch<B: Backend> {
 struct Widths {
     q: usize,
     kv: usize,
-    mlp: usize,
-    gated: bool,
+    /// Of a dense MLP: inner width, and whether it is gated.
+    mlp: Option<(usize, bool)>,
 }
 
 impl Widths {
     fn of(layer: &LayerSpec) -> Self {
-        let (mlp, gated) = match &layer.mlp {
-            MlpSpec::Gated { up, .. } => (up.out_features, true),
-            MlpSpec::Plain { up, .. } => (up.out_features, false),
-            MlpSpec::Moe(_) => (0, false),
+        let mlp = match &layer.mlp {
+            MlpSpec::Gated { up, .. } => Some((up.out_features, true)),
+            MlpSpec::Plain { up, .. } => Some((up.out_features, false)),
+            MlpSpec::Moe(_) => None,
         };
         let attn = &layer.attn;
-        Self { q: attn.heads * attn.head_dim, kv: attn.kv_heads * attn.head_dim, mlp, gated }
+        Self { q: attn.heads * attn.head_dim, kv: attn.kv_heads * attn.head_dim, mlp }
     }
 
     /// Elements per token.
     fn elements(&self) -> usize {
-        2 * self.q + 2 * self.kv + self.mlp * if self.gated { 2 } else { 1 }
+        let mlp = self.mlp.map_or(0, |(width, gated)| width * if gated { 2 } else { 1 });
+        2 * self.q + 2 * self.kv + mlp
     }
+}
+
+/// Elements per token that a backend needs between router and sum: normed rows, logits, and for
+/// every expert of the token its gate, up and output. Layers share them.
+fn expert_elements(spec: &ModelSpec) -> usize {
+    let of_layer = |layer: &LayerSpec| match &layer.mlp {
+        MlpSpec::Moe(moe) => {
+            let (hidden, experts) = (spec.hidden, moe.experts.len());
+            hidden + experts + moe.experts_per_token * (2 * moe.inner() + hidden)
+        }
+        _ => 0,
+    };
+    spec.layers.iter().map(of_layer).max().unwrap_or(0)
 }
 
 /// The distinct layer shapes of a spec, and the shape of every layer.
@@ -87,12 +107,13 @@ fn has_post_norms(spec: &ModelSpec) -> bool {
     spec.layers.iter().any(|l| l.attn_post_norm.is_some() || l.mlp_post_norm.is_some())
 }
 
-/// Bytes of all activations but the logits.
+/// Bytes of all activations but the logits, those inside experts included.
 pub(crate) fn workspace_bytes(spec: &ModelSpec, step_tokens: usize) -> u64 {
     let (distinct, _) = widths(spec);
     let streams = if has_post_norms(spec) { 2 } else { 1 };
     let layers: usize = distinct.iter().map(Widths::elements).sum();
-    ELEMENT_BYTES * step_tokens as u64 * (streams * spec.hidden + layers) as u64
+    let elements = streams * spec.hidden + layers + expert_elements(spec);
+    ELEMENT_BYTES * step_tokens as u64 * elements as u64
 }
 
 impl<B: Backend> Workspace<B> {
@@ -103,6 +124,10 @@ impl<B: Backend> Workspace<B> {
         step_tokens: usize,
     ) -> Result<Self, BackendError> {
         let tensor = |width| backend.tensor(step_tokens, width);
+        let mlp_scratch = |width, gated: bool| {
+            let up = gated.then(|| tensor(width)).transpose()?;
+            Ok::<_, BackendError>(MlpScratch { gate: tensor(width)?, up })
+        };
         let (distinct, scratch_of_layer) = widths(spec);
         let scratch = distinct.iter().map(|widths| {
             Ok(Scratch {
@@ -110,8 +135,7 @@ impl<B: Backend> Workspace<B> {
                 k: tensor(widths.kv)?,
                 v: tensor(widths.kv)?,
                 attended: tensor(widths.q)?,
-                gate: tensor(widths.mlp)?,
-                up: widths.gated.then(|| tensor(widths.mlp)).transpose()?,
+                mlp: widths.mlp.map(|(width, gated)| mlp_scratch(width, gated)).transpose()?,
             })
         });
         Ok(Self {

@@ -6,9 +6,11 @@
 mod gemma2;
 mod llama;
 mod mistral;
+mod mixtral;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_moe;
 
 use serde_json::Value;
 
@@ -18,8 +20,16 @@ use crate::record::Record;
 use crate::spec::QuantFacts;
 
 /// Every family, in the order of the documentation.
-static FAMILIES: &[FamilyInfo] =
-    &[llama::FAMILY, mistral::FAMILY, qwen2::FAMILY, qwen3::FAMILY, gemma2::FAMILY, phi3::FAMILY];
+static FAMILIES: &[FamilyInfo] = &[
+    llama::FAMILY,
+    mistral::FAMILY,
+    mixtral::FAMILY,
+    qwen2::FAMILY,
+    qwen3::FAMILY,
+    qwen3_moe::FAMILY,
+    gemma2::FAMILY,
+    phi3::FAMILY,
+];
 
 /// A family of models that share one structure.
 #[derive(Clone, Copy, Debug)]

@@ -24,7 +24,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
 };
 
 /// ExLlamaV2 measured these models with a layer norm where the model has an RMS norm (A3).
-fn caution(quant: &QuantFacts) -> Option<&'static str> {
+pub(super) fn caution(quant: &QuantFacts) -> Option<&'static str> {
     (quant.method.as_deref() == Some("exl2")).then_some(
         "EXL2 files of Qwen3 were calibrated by ExLlamaV2 with a layer norm on query and key \
          heads; this engine uses the RMS norm the model was trained with, so output differs from \

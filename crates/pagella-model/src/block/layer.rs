@@ -1,10 +1,11 @@
 //! One decoder layer: attention and MLP, one after the other or side by side.
 
-use pagella_arch::{BlockOrder, LayerSpec};
+use pagella_arch::{BlockOrder, LayerSpec, MlpSpec};
 use pagella_backend::Backend;
 
 use super::attention::AttentionBlock;
-use super::mlp::MlpBlock;
+use super::experts::ExpertsBlock;
+use super::mlp::{DenseParts, MlpBlock};
 use super::{Pass, Stream};
 use crate::error::ModelError;
 use crate::load::Loader;
@@ -25,7 +26,31 @@ pub(crate) enum Until {
 pub(crate) struct Layer<B: Backend> {
     order: BlockOrder,
     attn: AttentionBlock<B>,
-    mlp: MlpBlock<B>,
+    mlp: Mlp<B>,
+}
+
+/// The feed-forward half of a layer.
+enum Mlp<B: Backend> {
+    Dense(MlpBlock<B>),
+    Experts(ExpertsBlock<B>),
+}
+
+impl<B: Backend> Mlp<B> {
+    fn load(
+        layer: &LayerSpec,
+        loader: &mut Loader<'_, B, impl WeightSource>,
+    ) -> Result<Self, ModelError> {
+        let parts = match &layer.mlp {
+            MlpSpec::Moe(moe) => {
+                return Ok(Self::Experts(ExpertsBlock::load(layer, moe, loader)?));
+            }
+            MlpSpec::Gated { gate, up, down, act } => {
+                DenseParts { gate, up: Some(up), down, act: *act }
+            }
+            MlpSpec::Plain { up, down, act } => DenseParts { gate: up, up: None, down, act: *act },
+        };
+        Ok(Self::Dense(MlpBlock::load(layer, parts, loader)?))
+    }
 }
 
 impl<B: Backend> Layer<B> {
@@ -39,11 +64,11 @@ impl<B: Backend> Layer<B> {
         let (attn, mlp) = match spec.order {
             BlockOrder::Sequential => (
                 progress.module(|| AttentionBlock::load(index, spec, loader))?,
-                progress.module(|| MlpBlock::load(index, spec, loader))?,
+                progress.module(|| Mlp::load(spec, loader))?,
             ),
             BlockOrder::Parallel => progress.module(|| {
                 let attn = AttentionBlock::load(index, spec, loader)?;
-                Ok((attn, MlpBlock::load(index, spec, loader)?))
+                Ok((attn, Mlp::load(spec, loader)?))
             })?,
         };
         Ok(Self { order: spec.order, attn, mlp })
@@ -66,10 +91,19 @@ impl<B: Backend> Layer<B> {
             return Ok(());
         }
         self.attn.attend(pass, scratch, kv, stream)?;
-        if !side_by_side {
-            self.project_mlp(pass, scratch, stream.residual)?;
+        match (&self.mlp, &mut scratch.mlp) {
+            (Mlp::Experts(experts), _) => experts.run(pass, stream),
+            (Mlp::Dense(mlp), Some(room)) => {
+                if !side_by_side {
+                    let mut projections: Vec<_> = mlp.projections(room).collect();
+                    let (norm, residual) = (mlp.pre_norm.as_ref(), &*stream.residual);
+                    pass.backend.project(pass.step, residual, norm, &mut projections)?;
+                }
+                mlp.activate(pass, room, stream)
+            }
+            // The workspace has room for every dense layer: it was made from the same spec.
+            (Mlp::Dense(_), None) => Ok(()),
         }
-        self.mlp.activate(pass, scratch, stream)
     }
 
     /// Projects the layer's input to q, k and v, and side by side also to the MLP's inner width:
@@ -81,24 +115,12 @@ impl<B: Backend> Layer<B> {
         residual: &B::Tensor,
         with_mlp: bool,
     ) -> Result<(), ModelError> {
-        let Scratch { q, k, v, gate, up, .. } = scratch;
+        let Scratch { q, k, v, mlp: room, .. } = scratch;
         let mut projections = Vec::from(self.attn.projections(q, k, v));
-        if with_mlp {
-            projections.extend(self.mlp.projections(gate, up.as_mut()));
+        if let (true, Mlp::Dense(mlp), Some(room)) = (with_mlp, &self.mlp, room) {
+            projections.extend(mlp.projections(room));
         }
         let norm = self.attn.pre_norm.as_ref();
-        Ok(pass.backend.project(pass.step, residual, norm, &mut projections)?)
-    }
-
-    fn project_mlp(
-        &self,
-        pass: &Pass<'_, B>,
-        scratch: &mut Scratch<B>,
-        residual: &B::Tensor,
-    ) -> Result<(), ModelError> {
-        let Scratch { gate, up, .. } = scratch;
-        let mut projections: Vec<_> = self.mlp.projections(gate, up.as_mut()).collect();
-        let norm = self.mlp.pre_norm.as_ref();
         Ok(pass.backend.project(pass.step, residual, norm, &mut projections)?)
     }
 }

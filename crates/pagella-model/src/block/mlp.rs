@@ -1,13 +1,13 @@
-//! The feed-forward half: project, activate, add to the residual.
+//! The dense feed-forward half: project, activate, add to the residual.
 
-use pagella_arch::{Activation, LayerSpec, MlpSpec};
+use pagella_arch::{Activation, LayerSpec, LinearSpec};
 use pagella_backend::{Backend, Projection};
 
 use super::{Output, Pass, Stream};
 use crate::error::ModelError;
 use crate::load::Loader;
 use crate::weights::{LinearUse, WeightSource};
-use crate::workspace::Scratch;
+use crate::workspace::MlpScratch;
 
 /// The MLP of one layer in the backend's layout.
 pub(crate) struct MlpBlock<B: Backend> {
@@ -20,30 +20,29 @@ pub(crate) struct MlpBlock<B: Backend> {
     out: Output<B>,
 }
 
+/// What a dense MLP is made of.
+pub(crate) struct DenseParts<'a> {
+    pub gate: &'a LinearSpec,
+    pub up: Option<&'a LinearSpec>,
+    pub down: &'a LinearSpec,
+    pub act: Activation,
+}
+
 impl<B: Backend> MlpBlock<B> {
-    /// Lays out the MLP of layer `index`.
+    /// Lays out a layer's MLP.
     pub(crate) fn load(
-        index: usize,
         layer: &LayerSpec,
+        parts: DenseParts<'_>,
         loader: &mut Loader<'_, B, impl WeightSource>,
     ) -> Result<Self, ModelError> {
-        let (gate, up, down, act) = match &layer.mlp {
-            MlpSpec::Gated { gate, up, down, act } => (gate, Some(up), down, *act),
-            MlpSpec::Plain { up, down, act } => (up, None, down, *act),
-            MlpSpec::Moe(_) => {
-                return Err(ModelError::UnsupportedBlock {
-                    layer: index,
-                    block: "mixture-of-experts",
-                });
-            }
-        };
+        let up = parts.up;
         Ok(Self {
             pre_norm: loader.optional_norm(layer.mlp_pre_norm.as_ref())?,
-            gate: loader.linear(gate, LinearUse::Layer)?,
+            gate: loader.linear(parts.gate, LinearUse::Layer)?,
             up: up.map(|up| loader.linear(up, LinearUse::Layer)).transpose()?,
-            act,
+            act: parts.act,
             out: Output {
-                linear: loader.linear(down, LinearUse::Layer)?,
+                linear: loader.linear(parts.down, LinearUse::Layer)?,
                 post_norm: loader.optional_norm(layer.mlp_post_norm.as_ref())?,
                 scale: layer.branch_scale,
             },
@@ -53,10 +52,10 @@ impl<B: Backend> MlpBlock<B> {
     /// The projections of the layer's input.
     pub(crate) fn projections<'a>(
         &'a self,
-        gate: &'a mut B::Tensor,
-        up: Option<&'a mut B::Tensor>,
+        room: &'a mut MlpScratch<B>,
     ) -> impl Iterator<Item = Projection<'a, B>> {
-        let up = self.up.as_ref().zip(up);
+        let MlpScratch { gate, up } = room;
+        let up = self.up.as_ref().zip(up.as_mut());
         [(&self.gate, gate)].into_iter().chain(up).map(|(linear, out)| Projection { linear, out })
     }
 
@@ -64,11 +63,11 @@ impl<B: Backend> MlpBlock<B> {
     pub(crate) fn activate(
         &self,
         pass: &Pass<'_, B>,
-        scratch: &mut Scratch<B>,
+        room: &mut MlpScratch<B>,
         stream: &mut Stream<'_, B>,
     ) -> Result<(), ModelError> {
-        let up = scratch.up.as_ref().filter(|_| self.up.is_some());
-        pass.backend.activate(pass.step, self.act, &mut scratch.gate, up)?;
-        self.out.add(pass, &scratch.gate, stream)
+        let up = room.up.as_ref().filter(|_| self.up.is_some());
+        pass.backend.activate(pass.step, self.act, &mut room.gate, up)?;
+        self.out.add(pass, &room.gate, stream)
     }
 }

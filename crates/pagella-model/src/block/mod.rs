@@ -2,6 +2,7 @@
 
 mod attention;
 mod embedding;
+mod experts;
 mod layer;
 mod mlp;
 

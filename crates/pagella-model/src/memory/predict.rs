@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pagella_arch::ModelSpec;
+use pagella_arch::{LayerSpec, MlpSpec, ModelSpec};
 use pagella_backend::KvFormat;
 
 use super::{MemoryReport, Tally};
@@ -56,14 +56,28 @@ pub fn predict_memory(
     Ok(MemoryPrediction::new(&Survey::of(dir, spec)?, spec, options))
 }
 
+/// Elements per token that are put into a backend's own order at once, at most.
+fn input_elements(spec: &ModelSpec) -> usize {
+    let of_layer = |layer: &LayerSpec| {
+        let linears = layer.linear_specs();
+        let widest = linears.iter().map(|(_, linear)| linear.in_features).max().unwrap_or(0);
+        match &layer.mlp {
+            // All experts of a token run together.
+            MlpSpec::Moe(moe) => widest.max(moe.experts_per_token * moe.inner().max(spec.hidden)),
+            _ => widest,
+        }
+    };
+    let layers = spec.layers.iter().map(of_layer);
+    layers.chain([spec.head.linear.in_features]).max().unwrap_or(0)
+}
+
 impl MemoryPrediction {
     fn new(survey: &Survey, spec: &ModelSpec, options: &LoadOptions) -> Self {
         let mut tally = Tally::default();
         tally.mapped_bytes = survey.mapped_bytes;
         let (mut load_peak_bytes, mut leftover_bytes) = (0, 0);
         for fact in &survey.linears {
-            let usage = if fact.label == "head" { LinearUse::Head } else { LinearUse::Layer };
-            tally.add(fact.kind, usage, fact.params, fact.stored_bytes);
+            tally.add(fact.kind, LinearUse::of(&fact.label), fact.params, fact.stored_bytes);
             tally.device_bytes += fact.stored_bytes + fact.bias_bytes;
             let in_files = leftover_bytes + fact.stored_bytes;
             load_peak_bytes = load_peak_bytes.max(tally.device_bytes + in_files);
@@ -71,7 +85,6 @@ impl MemoryPrediction {
         }
         let norms: u64 = spec.norm_specs().map(|(_, norm)| 4 * norm.params()).sum();
         tally.device_bytes += norms;
-        let widest = spec.linear_specs().map(|(_, linear)| linear.in_features).max().unwrap_or(0);
         let logits_row_bytes = 4 * spec.vocab as u64;
         Self {
             report: tally.report(workspace_bytes(spec, options.step_tokens_max) + logits_row_bytes),
@@ -80,7 +93,7 @@ impl MemoryPrediction {
             load_peak_bytes: load_peak_bytes + norms,
             leftover_bytes,
             embed_row_bytes: survey.embed_row_bytes,
-            input_bytes: INPUT_BYTES * (options.step_tokens_max * widest) as u64,
+            input_bytes: INPUT_BYTES * (options.step_tokens_max * input_elements(spec)) as u64,
             spec: spec.clone(),
         }
     }

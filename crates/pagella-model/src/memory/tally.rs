@@ -28,7 +28,7 @@ impl Tally {
     /// Counts a linear by its numbers.
     pub(crate) fn add(&mut self, kind: LinearKind, usage: LinearUse, params: u64, bytes: u64) {
         match usage {
-            LinearUse::Layer => self.layers.add(params, bytes),
+            LinearUse::Layer | LinearUse::Router => self.layers.add(params, bytes),
             LinearUse::Head => self.head.add(params, bytes),
         }
         let known = self.kinds.iter().position(|share| share.kind == kind);

@@ -20,7 +20,7 @@ use crate::error::ModelError;
 use crate::load::{LoadOptions, assemble};
 use crate::model::Model;
 use crate::progress::{LayerBytes, ProgressFn, modules};
-use crate::survey::refuse_moe;
+use crate::survey::check_blocks;
 use crate::weights::{LinearUse, WeightSource};
 
 /// Rows per group of synthetic GPTQ weights, the usual choice.
@@ -55,10 +55,9 @@ impl<B: Backend> Model<B> {
         progress: &mut ProgressFn<'_>,
     ) -> Result<Self, ModelError> {
         options.check()?;
-        refuse_moe(&spec)?;
+        check_blocks(&spec)?;
         for (label, linear) in spec.linear_specs() {
-            let usage = if label == "head" { LinearUse::Head } else { LinearUse::Layer };
-            weights.format_of(usage)?.check(linear)?;
+            weights.format_of(LinearUse::of(&label))?.check(linear)?;
         }
         let layers: Vec<LayerBytes> = spec.layers.iter().map(|l| layer_bytes(l, weights)).collect();
         let head = stored_bytes(&spec.head.linear, weights.average_bits(LinearUse::Head));
@@ -72,7 +71,7 @@ impl<B: Backend> Model<B> {
 impl SyntheticWeights {
     fn format_of(self, usage: LinearUse) -> Result<Format, ModelError> {
         Ok(match (self, usage) {
-            (Self::F16, _) | (Self::Gptq, LinearUse::Head) => Format::F16,
+            (Self::F16, _) | (Self::Gptq, LinearUse::Head) | (_, LinearUse::Router) => Format::F16,
             (Self::Gptq, LinearUse::Layer) => Format::Gptq,
             (Self::Exl2 { bits, .. }, LinearUse::Layer) => Format::Exl2(mix::of_layers(bits)?),
             (Self::Exl2 { head_bits, .. }, LinearUse::Head) => {
@@ -84,7 +83,7 @@ impl SyntheticWeights {
     /// Bits per weight, for progress reports.
     fn average_bits(self, usage: LinearUse) -> f32 {
         match (self, usage) {
-            (Self::F16, _) | (Self::Gptq, LinearUse::Head) => 16.0,
+            (Self::F16, _) | (Self::Gptq, LinearUse::Head) | (_, LinearUse::Router) => 16.0,
             (Self::Gptq, LinearUse::Layer) => 4.2,
             (Self::Exl2 { bits, .. }, LinearUse::Layer) => bits,
             (Self::Exl2 { head_bits, .. }, LinearUse::Head) => f32::from(head_bits),
@@ -96,7 +95,7 @@ fn layer_bytes(layer: &pagella_arch::LayerSpec, weights: SyntheticWeights) -> La
     let mut sum = LayerBytes::default();
     for (label, linear) in layer.linear_specs() {
         let half = if label.starts_with("attn.") { &mut sum.attn } else { &mut sum.mlp };
-        *half += stored_bytes(linear, weights.average_bits(LinearUse::Layer));
+        *half += stored_bytes(linear, weights.average_bits(LinearUse::of(&label)));
     }
     sum
 }
@@ -146,10 +145,10 @@ impl Format {
     }
 }
 
-/// Random weights, made once per shape.
+/// Random weights, made once per use and shape.
 struct RandomSource {
     weights: SyntheticWeights,
-    made: HashMap<(usize, usize), OwnedLinear>,
+    made: HashMap<(LinearUse, usize, usize), OwnedLinear>,
 }
 
 impl WeightSource for RandomSource {
@@ -165,7 +164,7 @@ impl WeightSource for RandomSource {
             // Made last and once, at another width: nothing made before is needed any more.
             self.made.clear();
         }
-        let made = match self.made.entry((in_features, out_features)) {
+        let made = match self.made.entry((usage, in_features, out_features)) {
             Entry::Occupied(made) => made.into_mut(),
             Entry::Vacant(room) => room.insert(format.make(in_features, out_features)),
         };

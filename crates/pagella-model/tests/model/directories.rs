@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pagella_arch::{MlpSpec, ModelSpec, MoeSpec, RouterScore};
+use pagella_arch::{BlockOrder, ModelSpec};
 use pagella_formats::Dtype;
 use pagella_model::{LoadOptions, Model, ModelError, predict_memory};
 
@@ -153,25 +153,35 @@ fn too_few_learned_positions_say_what_to_lower() {
 }
 
 #[test]
-fn experts_are_refused_before_any_file_is_opened() {
-    let mut case = case("llama-gqa");
-    let MlpSpec::Gated { gate, up, down, act } = case.spec.layers[1].mlp.clone() else {
-        panic!("a gated case");
-    };
-    let experts = vec![[gate.clone(), up, down]];
-    case.spec.layers[1].mlp = MlpSpec::Moe(Box::new(MoeSpec {
-        router: gate,
-        experts,
-        experts_per_token: 1,
-        score: RouterScore::Softmax,
-        renormalize: false,
-        act,
-    }));
-    let error = error_of(Path::new("no/such/directory"), &case.spec);
-    assert_eq!(error.code(), "unsupported_block");
-    let message = error.to_string();
-    assert!(message.contains("mixture-of-experts layers are not supported yet"), "{message}");
-    assert!(message.contains("layer 1"), "{message}");
+fn blocks_that_the_pass_does_not_have_are_refused_before_any_file_is_opened() {
+    let mut parallel = case("mixtral-gqa").spec;
+    parallel.layers[1].order = BlockOrder::Parallel;
+    let mut post_normed = case("mixtral-gqa").spec;
+    post_normed.layers[2].mlp_post_norm = post_normed.layers[2].mlp_pre_norm.clone();
+    for (spec, words) in [
+        (parallel, "layer 1: parallel mixture-of-experts layers are not supported yet"),
+        (post_normed, "layer 2: post-normed mixture-of-experts layers are not supported yet"),
+    ] {
+        let error = error_of(Path::new("no/such/directory"), &spec);
+        assert_eq!(error.code(), "unsupported_block");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn every_expert_is_checked() {
+    let mut incomplete = case("mixtral-gqa");
+    let gone = [
+        "model.layers.1.block_sparse_moe.gate",
+        "model.layers.1.block_sparse_moe.experts.5.w2",
+        "model.layers.2.block_sparse_moe.experts.0.w3",
+    ];
+    incomplete.tensors.retain(|t| !gone.iter().any(|base| t.name == format!("{base}.weight")));
+    expect(&incomplete, "missing_tensors", &["3 tensors", gone[0], gone[1], gone[2]]);
+    let name = "model.layers.2.block_sparse_moe.experts.5.w2.weight";
+    let mut flipped = case("mixtral-gqa");
+    tensor(&mut flipped, name).shape = vec![160, 96];
+    expect(&flipped, "wrong_shape", &[name, "[160, 96]", "[96, 160]"]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod reference;
 mod cpu;
 mod directories;
 mod directory;
+mod experts;
 mod families;
 mod forward;
 mod golden;

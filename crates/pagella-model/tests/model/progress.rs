@@ -61,6 +61,23 @@ fn n_modules_give_n_plus_one_reports_that_only_grow() {
 }
 
 #[test]
+fn experts_are_one_module_with_all_their_bytes() {
+    let case = case("qwen3moe-gqa");
+    let (reports, error) = reports(&case, case.spec.clone(), usize::MAX);
+    assert!(error.is_none());
+    assert_eq!(reports.len(), 1 + 2 * 2 + 2 + 1);
+    let at = |name: &str| reports.iter().position(|report| report.name == name).unwrap();
+    let mlp = at("layers.1.mlp");
+    let experts: usize = case
+        .tensors
+        .iter()
+        .filter(|tensor| tensor.name.starts_with("model.layers.1.mlp."))
+        .map(|tensor| tensor.data.len())
+        .sum();
+    assert_eq!(reports[mlp + 1].bytes.0 - reports[mlp].bytes.0, experts as u64);
+}
+
+#[test]
 fn a_parallel_layer_is_one_module() {
     let case = case("llama-gqa");
     let mut spec = case.spec.clone();

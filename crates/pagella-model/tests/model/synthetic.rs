@@ -54,6 +54,29 @@ fn every_format_makes_a_model_that_runs() {
 }
 
 #[test]
+fn models_with_experts_can_be_made_in_every_format() {
+    let config = r#"{"architectures": ["Qwen3MoeForCausalLM"], "vocab_size": 320,
+        "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 384, "moe_intermediate_size": 128,
+        "num_experts": 8, "num_experts_per_tok": 2, "mlp_only_layers": [1],
+        "rms_norm_eps": 1e-6, "max_position_embeddings": 512}"#;
+    for (weights, plain) in [
+        (SyntheticWeights::Exl2 { bits: 4.0, head_bits: 6 }, 2),
+        (SyntheticWeights::Gptq, 3),
+        (SyntheticWeights::F16, 2 * (4 + 1 + 8 * 3) + 7 + 1),
+    ] {
+        let spec = spec_from_json(config.as_bytes(), None, &SpecOptions::default()).unwrap();
+        let mut model = make(spec, weights).unwrap();
+        let kinds = model.memory().kinds;
+        assert_eq!(kinds.iter().map(|share| share.count).sum::<usize>(), 2 * 29 + 7 + 1);
+        let found = kinds.iter().find(|share| share.kind == LinearKind::Plain).unwrap();
+        assert_eq!(found.count, plain, "{weights:?}: routers, and heads of GPTQ, are plain");
+        let logits = all_logits(&mut model, &[1, 2, 3], 8);
+        assert!(logits.iter().all(|logit| logit.is_finite()), "{weights:?}");
+    }
+}
+
+#[test]
 fn shapes_and_widths_outside_a_format_are_refused() {
     let code = |spec, weights| make(spec, weights).map(drop).unwrap_err().code();
     let exl2 = |bits, head_bits| SyntheticWeights::Exl2 { bits, head_bits };
