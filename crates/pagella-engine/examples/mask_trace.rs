@@ -27,7 +27,7 @@ const COLUMNS: [Column; 6] = [
     ("forward", |step| step.forward),
     ("mask (beside forward)", |step| step.mask),
     ("wait for masks", |step| step.mask_wait),
-    ("sample and text", |step| step.sample.saturating_sub(step.mask_wait)),
+    ("sample and text", |step| step.sample),
     ("whole step", |step| step.total),
 ];
 

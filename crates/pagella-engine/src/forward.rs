@@ -1,13 +1,17 @@
 //! `Forward`: the one thing the engine needs of a model.
 //!
 //! A trait object, so that sessions and everything above them are written once and a second
-//! backend adds nothing here. One virtual call per step costs nothing next to the step.
+//! backend adds nothing here. A few virtual calls per step cost nothing next to the step.
+//!
+//! A step is launched and then read. On a device it runs in between, beside the host, and rows of
+//! logits stay there: only what was asked of them comes over.
 
 use pagella_arch::ModelSpec;
-use pagella_backend::{Backend, KvFormat, PAGE_TOKENS, StepPlan};
+use pagella_backend::{Backend, KvFormat, NarrowAsk, PAGE_TOKENS, StepPlan};
 use pagella_model::{Model, ModelError};
 
 use crate::EngineError;
+use crate::logit_rows::{LogitRows, RowAsk};
 
 /// A model with its cache: runs plans, gives logits.
 pub trait Forward: Send {
@@ -19,8 +23,29 @@ pub trait Forward: Send {
     fn cache_tokens(&self) -> usize;
     /// How the cache stores keys and values.
     fn kv_format(&self) -> KvFormat;
+    /// Runs the plan, or sees to it that it is run.
+    fn launch(&mut self, plan: &StepPlan) -> Result<(), EngineError>;
+    /// Whether what was launched is done, as far as that can be told without waiting.
+    fn is_done(&self) -> bool {
+        true
+    }
+    /// Whether rows need not be read whole. If not, [`Forward::read`] gives whole rows for whatever
+    /// it is asked; if so, steps run beside the host.
+    fn narrows(&self) -> bool {
+        false
+    }
+    /// Waits for what was launched last and replaces `rows` by what is asked of its rows of logits:
+    /// one ask for each of the plan's `logit_tokens`, in their order. May be called again until the
+    /// next launch.
+    fn read(&mut self, asks: &[RowAsk<'_>], rows: &mut LogitRows) -> Result<(), EngineError>;
     /// Runs the plan and replaces `logits` by those it asks for. Shape `[logit_tokens, vocab]`.
-    fn forward(&mut self, plan: &StepPlan, logits: &mut Vec<f32>) -> Result<(), EngineError>;
+    fn forward(&mut self, plan: &StepPlan, logits: &mut Vec<f32>) -> Result<(), EngineError> {
+        self.launch(plan)?;
+        let mut rows = LogitRows::with_memory(std::mem::take(logits));
+        let read = self.read(&vec![RowAsk::Whole; plan.logit_tokens().len()], &mut rows);
+        *logits = rows.into_whole();
+        read
+    }
     /// Copies whole pages, `(from, to)` one after the other.
     fn copy_pages(&mut self, moves: &[(u32, u32)]) -> Result<(), EngineError>;
     /// Copies the first `tokens` tokens of one page to another, whose other tokens stay.
@@ -73,12 +98,34 @@ impl<B: Backend> Forward for ModelWithCache<B> {
         self.kv_format
     }
 
-    fn forward(&mut self, plan: &StepPlan, logits: &mut Vec<f32>) -> Result<(), EngineError> {
-        self.model.forward(plan, &mut self.kv)?;
-        if plan.logit_tokens().is_empty() {
-            logits.clear();
-        } else {
-            self.model.read_logits(logits)?;
+    fn launch(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
+        Ok(self.model.forward(plan, &mut self.kv)?)
+    }
+
+    fn is_done(&self) -> bool {
+        self.model.backend().is_idle()
+    }
+
+    fn narrows(&self) -> bool {
+        self.model.backend().narrows()
+    }
+
+    fn read(&mut self, asks: &[RowAsk<'_>], rows: &mut LogitRows) -> Result<(), EngineError> {
+        let vocab = self.model.spec().vocab;
+        let all = asks.iter().all(|ask| matches!(ask, RowAsk::Whole));
+        if all || !self.narrows() {
+            let read = |logits: &mut Vec<f32>| self.model.read_logits(logits);
+            return rows.fill_whole(asks.len(), vocab, read);
+        }
+        rows.clear(vocab);
+        let narrowed: Vec<NarrowAsk<'_>> = asks.iter().filter_map(RowAsk::narrowed).collect();
+        self.model.narrow_logits(&narrowed, rows.narrowed_memory())?;
+        for (row, ask) in asks.iter().enumerate() {
+            match ask {
+                RowAsk::Nothing => rows.push_nothing(),
+                RowAsk::Narrowed(_) => rows.push_narrowed(),
+                RowAsk::Whole => rows.push_whole(|out| self.model.read_logit_row(row, out))?,
+            }
         }
         Ok(())
     }

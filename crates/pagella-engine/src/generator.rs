@@ -15,6 +15,7 @@ use pagella_text::Tokenizer;
 
 use crate::host::HostPool;
 use crate::job::{Ending, EosReason, Facts, Job, JobSpec, JobState, Record, prepare};
+use crate::logit_rows::LogitRows;
 use crate::pages::PageTable;
 use crate::sample::VocabSets;
 use crate::schedule::{GeneratorOptions, Queue};
@@ -41,7 +42,7 @@ pub struct Generator {
     /// The last step found nothing to do, and nothing has changed since.
     pub(crate) stalled: bool,
     pub(crate) host: HostPool,
-    pub(crate) logits: Vec<f32>,
+    pub(crate) rows: LogitRows,
     pub(crate) buffers: Vec<SampleBuffer>,
     pub(crate) counters: Counters,
     pub(crate) trace: VecDeque<StepTrace>,
@@ -78,7 +79,7 @@ impl Generator {
             queue: Queue::default(),
             active: Vec::new(),
             stalled: false,
-            logits: Vec::new(),
+            rows: LogitRows::default(),
             buffers: Vec::new(),
             counters: Counters::new(),
             trace: VecDeque::new(),

@@ -14,7 +14,7 @@
 //!
 //! [`Generator`] does this one step at a time for whoever pumps it; [`Worker`] does it on a thread and
 //! is what programs talk to: it hands out [`JobStream`]s. [`Forward`] is the one thing the engine
-//! needs of a model: run a plan, give logits. It hides the backend, so nothing here or above is
+//! needs of a model: run a plan, say what is asked of its logits. It hides the backend, so nothing here or above is
 //! generic over it. [`Session`] is a single sequence without any of this, for measuring; [`score`]
 //! measures text instead of writing it.
 //!
@@ -31,6 +31,7 @@ mod forward;
 mod generator;
 mod host;
 mod job;
+mod logit_rows;
 pub mod pages;
 pub mod sample;
 mod schedule;
@@ -52,6 +53,7 @@ pub use job::{
     JobState, JobView, LengthPolicy, LogitsHook, Record, SampleHook, Stage, StreamGranularity,
     TokenLogprobs, WeightedPrompt,
 };
+pub use logit_rows::{LogitRows, RowAnswer, RowAsk};
 pub use sample::{OptionsError, SampleError, SampleOptions, Sampler};
 pub use schedule::{GeneratorOptions, Reserve};
 pub use score::{ScoredToken, log_prob_and_argmax, score, score_steps};

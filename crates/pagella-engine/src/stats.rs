@@ -162,22 +162,32 @@ pub struct StepTrace {
     pub tokens: usize,
     /// Starting jobs, finding pages, planning.
     pub plan: Duration,
-    /// The forward pass.
+    /// The forward pass: from its launch until what was asked of the logits was there, without
+    /// `mask_wait`.
     pub forward: Duration,
     /// The longest computation of a mask, which runs beside the forward pass.
     pub mask: Duration,
-    /// How long sampling had to wait for masks after the forward pass.
+    /// How long the step waited for masks after its launch with nothing else under way. Where a
+    /// device ended while masks were computed, all of the time since the launch counts.
     pub mask_wait: Duration,
     /// Sampling and text.
     pub sample: Duration,
     /// Jobs that sampled.
     pub sampled: usize,
+    /// Rows of logits that were read whole at once.
+    pub whole_rows: usize,
+    /// Rows that were read whole because their candidates did not decide.
+    pub undecided_rows: usize,
     /// Everything.
     pub total: Duration,
     #[serde(skip)]
     began: Instant,
     #[serde(skip)]
-    forward_ended: Instant,
+    launch_began: Instant,
+    #[serde(skip)]
+    launch_ended: Instant,
+    #[serde(skip)]
+    read_ended: Instant,
 }
 
 impl StepTrace {
@@ -193,9 +203,13 @@ impl StepTrace {
             mask_wait: Duration::ZERO,
             sample: Duration::ZERO,
             sampled: 0,
+            whole_rows: 0,
+            undecided_rows: 0,
             total: Duration::ZERO,
             began: now,
-            forward_ended: now,
+            launch_began: now,
+            launch_ended: now,
+            read_ended: now,
         }
     }
 
@@ -204,21 +218,31 @@ impl StepTrace {
         self.plan = self.began.elapsed();
     }
 
-    pub(crate) fn forward(&mut self, started: Instant, ended: Instant) {
-        (self.forward, self.forward_ended) = (ended - started, ended);
+    pub(crate) fn launch_begins(&mut self) {
+        self.launch_began = Instant::now();
     }
 
-    pub(crate) fn masks(&mut self, spans: impl Iterator<Item = (Instant, Instant)>) {
+    pub(crate) fn launched(&mut self) {
+        self.launch_ended = Instant::now();
+    }
+
+    /// Masks are there; `done` says whether the step was, too, by then.
+    pub(crate) fn masks(&mut self, spans: impl Iterator<Item = (Instant, Instant)>, done: bool) {
         for (started, ended) in spans {
             self.mask = self.mask.max(ended - started);
-            self.mask_wait =
-                self.mask_wait.max(ended.saturating_duration_since(self.forward_ended));
+            let wait = ended.saturating_duration_since(self.launch_ended);
+            self.mask_wait = self.mask_wait.max(if done { wait } else { Duration::ZERO });
         }
+    }
+
+    pub(crate) fn read(&mut self) {
+        self.read_ended = Instant::now();
+        self.forward = (self.read_ended - self.launch_began).saturating_sub(self.mask_wait);
     }
 
     pub(crate) fn sampled(&mut self, jobs: usize) {
         self.sampled = jobs;
-        self.sample = self.forward_ended.elapsed();
+        self.sample = self.read_ended.elapsed();
     }
 
     pub(crate) fn end(&mut self) {

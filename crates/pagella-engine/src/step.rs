@@ -1,34 +1,21 @@
 //! One turn of the generator.
 //!
 //! The order is the contract: expire before admit, admit before plan, masks beside the forward pass,
-//! pages recorded only after the pass succeeded, accept before finish.
+//! logits read when both are there, pages recorded only after that succeeded, accept before finish.
+
+mod choose;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use pagella_text::Tokenizer;
-use rayon::prelude::*;
-
 use crate::EngineError;
 use crate::generator::Generator;
-use crate::job::{Ending, EosReason, Job, JobState, Record, Stage, Turn};
-use crate::sample::{Scratch, mix};
+use crate::job::{Ending, EosReason, Job, JobState, Record, Stage};
 use crate::schedule::{Planned, Planner, admit, make_room};
 use crate::stats::StepTrace;
 
-/// A row on its way through the sampler, kept between steps.
-#[derive(Default)]
-pub(crate) struct SampleBuffer {
-    row: Vec<f32>,
-    scratch: Scratch,
-}
-
-/// A job with its row.
-struct Task<'a> {
-    job: &'a mut Job,
-    buffer: &'a mut SampleBuffer,
-    turn: Option<Turn>,
-}
+pub(crate) use choose::SampleBuffer;
+use choose::{Sampling, sampling_jobs};
 
 impl Generator {
     /// Starts jobs, computes one step, and returns what the jobs say, in order. Empty when there is
@@ -75,13 +62,14 @@ impl Generator {
     /// Runs a plan and everything that follows from it.
     fn compute(&mut self, planned: &Planned, trace: &mut StepTrace, records: &mut Vec<Record>) {
         trace.planned(planned);
-        let result = self.forward_with_masks(planned, trace);
-        if let Err(error) = result.and_then(|()| self.check_logits(planned)) {
+        let sampling = sampling_jobs(planned);
+        let launched = self.launch_with_masks(planned, &sampling, trace);
+        if let Err(error) = launched.and_then(|()| self.read(&sampling, trace)) {
             return self.fail_planned(planned, error, records);
         }
         self.commit(planned, records);
         self.counters.note_step(planned);
-        let endings = self.sample(planned, trace, records);
+        let endings = self.sample(&sampling, trace, records);
         self.settle(planned);
         for (serial, record, ending) in endings {
             if let Some(idx) = self.active.iter().position(|job| job.serial == serial) {
@@ -94,33 +82,37 @@ impl Generator {
         self.push_trace(trace.clone());
     }
 
-    /// The forward pass here, masks of the next choices on the host threads meanwhile.
-    fn forward_with_masks(
+    /// The forward pass, and beside it, on the host threads, the masks of the next choices.
+    fn launch_with_masks(
         &mut self,
         planned: &Planned,
+        sampling: &[Sampling],
         trace: &mut StepTrace,
     ) -> Result<(), EngineError> {
-        let Generator { forward, active, host, logits, .. } = self;
-        let samples = |idx: usize| planned.rows.iter().any(|row| row.job == idx && row.logits);
+        let Generator { forward, active, host, .. } = self;
         let mut slots: Vec<_> = active
             .iter_mut()
             .enumerate()
-            .filter(|(idx, _)| samples(*idx))
+            .filter(|(idx, _)| sampling.iter().any(|of| of.job == *idx))
             .filter_map(|(_, job)| job.constraint.as_mut())
             .filter(|slot| slot.verdict.is_none())
             .map(|slot| (slot, None))
             .collect();
-        let mut run = || {
-            let started = Instant::now();
-            let result = forward.forward(&planned.plan, logits);
-            (result, started, Instant::now())
+        trace.launch_begins();
+        // A device computes by itself once it is told to; a host has to do both at once.
+        let beside = forward.narrows();
+        let mut launch = || {
+            let launched = forward.launch(&planned.plan);
+            trace.launched();
+            launched
         };
-        if slots.is_empty() {
-            let (result, started, ended) = run();
-            trace.forward(started, ended);
-            return result;
+        if beside || slots.is_empty() {
+            launch()?;
         }
-        let (result, started, ended) = host.get()?.in_place_scope(|scope| {
+        if slots.is_empty() {
+            return Ok(());
+        }
+        host.get()?.in_place_scope(|scope| {
             for (slot, span) in &mut slots {
                 scope.spawn(|_| {
                     let started = Instant::now();
@@ -128,17 +120,10 @@ impl Generator {
                     *span = Some((started, Instant::now()));
                 });
             }
-            run()
-        });
-        trace.forward(started, ended);
-        trace.masks(slots.iter().filter_map(|(_, span)| *span));
-        result
-    }
-
-    fn check_logits(&self, planned: &Planned) -> Result<(), EngineError> {
-        let expected = planned.plan.logit_tokens().len() * self.facts.vocab;
-        let found = self.logits.len();
-        if expected == found { Ok(()) } else { Err(EngineError::LogitsShape { expected, found }) }
+            if beside { Ok(()) } else { launch() }
+        })?;
+        trace.masks(slots.iter().filter_map(|(_, span)| *span), forward.is_done());
+        Ok(())
     }
 
     /// Records what is in the cache now.
@@ -155,50 +140,6 @@ impl Generator {
                 last = Some(row.job);
             }
         }
-    }
-
-    /// Chooses an id for every job whose logits are there.
-    fn sample(
-        &mut self,
-        planned: &Planned,
-        trace: &mut StepTrace,
-        records: &mut Vec<Record>,
-    ) -> Vec<(u64, Record, Ending)> {
-        let vocab = self.facts.vocab;
-        let Generator { active, buffers, logits, facts, host, options, .. } = self;
-        let rows = planned.rows.iter().filter(|row| row.logits);
-        let mut of_job: Vec<Vec<&[f32]>> = vec![Vec::new(); active.len()];
-        for (row, logits) in rows.zip(logits.chunks_exact(vocab.max(1))) {
-            of_job[row.job].push(logits);
-        }
-        let n = of_job.iter().filter(|rows| !rows.is_empty()).count();
-        buffers.resize_with(buffers.len().max(n), SampleBuffer::default);
-        let with_rows = active.iter_mut().zip(&of_job).filter(|(_, rows)| !rows.is_empty());
-        let mut tasks: Vec<Task<'_>> = with_rows
-            .zip(buffers)
-            .map(|((job, rows), buffer)| {
-                fill_row(job, rows, &mut buffer.row);
-                Task { job, buffer, turn: None }
-            })
-            .collect();
-        let run = |task: &mut Task<'_>| task.run(&facts.tokenizer);
-        // Waking threads for little costs more than it saves.
-        let spread = n > 1 && n * vocab >= options.parallel_logits_min;
-        match spread.then(|| host.get()) {
-            Some(Ok(pool)) => pool.install(|| tasks.par_iter_mut().for_each(run)),
-            // Without threads it takes longer, no more.
-            Some(Err(_)) | None => tasks.iter_mut().for_each(run),
-        }
-        let mut endings = Vec::new();
-        for Task { job, turn, .. } in tasks {
-            let Some(Turn { record, ending }) = turn else { continue };
-            match ending {
-                Some(ending) => endings.push((job.serial, record, ending)),
-                None => records.push(record),
-            }
-        }
-        trace.sampled(n);
-        endings
     }
 
     /// Lets pages follow what the jobs decided: taken back, or final.
@@ -249,27 +190,6 @@ impl Generator {
         #[cfg(debug_assertions)]
         if let Err(problem) = self.check() {
             debug_assert!(false, "{problem}\n{}", self.table.map());
-        }
-    }
-}
-
-impl Task<'_> {
-    fn run(&mut self, tokenizer: &Tokenizer) {
-        let SampleBuffer { row, scratch } = &mut *self.buffer;
-        self.turn = Some(self.job.turn(row, tokenizer, scratch));
-    }
-}
-
-/// The row a job samples from: its own, or the mix of several prompts.
-fn fill_row(job: &Job, rows: &[&[f32]], out: &mut Vec<f32>) {
-    match rows {
-        [row] => {
-            out.clear();
-            out.extend_from_slice(row);
-        }
-        rows => {
-            let weights: Vec<f32> = job.sequences.iter().map(|s| s.weight).collect();
-            mix(rows, &weights, out);
         }
     }
 }

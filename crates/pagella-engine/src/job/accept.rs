@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use pagella_backend::NarrowRow;
 use pagella_text::Tokenizer;
 
 use crate::EngineError;
@@ -13,8 +14,8 @@ use crate::job::finish::Ending;
 use crate::job::record::Record;
 use crate::job::state::Job;
 use crate::job::text::{Accepted, Found, Released, StopAt};
-use crate::job::{EosReason, JobSpec};
-use crate::sample::Scratch;
+use crate::job::{EosReason, Facts, JobSpec};
+use crate::sample::{AskBuffer, Scratch};
 
 /// What one turn led to.
 pub(crate) struct Turn {
@@ -42,8 +43,37 @@ impl Job {
     ) -> Turn {
         self.clock.first_logits.get_or_insert_with(Instant::now);
         let mut record = self.record();
+        let chosen = self.choose(logits, scratch, &mut record);
+        self.follow(chosen, record, logits, tokenizer, scratch)
+    }
+
+    /// Chooses the next id from what is known of a row; `None`, and nothing has happened, if that
+    /// does not decide.
+    pub fn turn_narrowed(
+        &mut self,
+        known: &NarrowRow,
+        ask: &AskBuffer,
+        facts: &Facts,
+        scratch: &mut Scratch,
+    ) -> Option<Turn> {
+        self.clock.first_logits.get_or_insert_with(Instant::now);
+        let chosen = self.choose_narrowed(known, ask, facts.vocab, scratch)?;
+        let record = self.record();
+        // A job that may go back has asked for the whole row.
+        Some(self.follow(chosen, record, &mut Vec::new(), &facts.tokenizer, scratch))
+    }
+
+    /// Judges a choice, and those that have to be made in its place.
+    fn follow(
+        &mut self,
+        mut chosen: Result<Accepted, Box<Ending>>,
+        mut record: Record,
+        logits: &mut Vec<f32>,
+        tokenizer: &Tokenizer,
+        scratch: &mut Scratch,
+    ) -> Turn {
         let ending = loop {
-            let judged = match self.choose(logits, scratch, &mut record) {
+            let judged = match chosen {
                 Ok(chosen) => self.judge(chosen, tokenizer),
                 Err(ending) => self.flush(*ending),
             };
@@ -61,6 +91,7 @@ impl Job {
                     None => break Some(self.end_before(accepted, &mut record)),
                 },
             }
+            chosen = self.choose(logits, scratch, &mut record);
         };
         let settled = self.final_len(0);
         self.points.settle(settled);

@@ -2,6 +2,8 @@
 //!
 //! The state before the choice is kept where bans can make it necessary to choose again.
 
+use pagella_backend::{NarrowAsk, NarrowRow};
+
 use crate::EngineError;
 use crate::job::finish::Ending;
 use crate::job::record::{Record, TokenLogprobs};
@@ -9,7 +11,10 @@ use crate::job::rewind::RestorePoint;
 use crate::job::state::Job;
 use crate::job::text::Accepted;
 use crate::job::{ConstraintSlot, EosReason};
-use crate::sample::{Choice, Row, SampleError, SamplerState, Scratch, raw_logprobs};
+use crate::logit_rows::RowAsk;
+use crate::sample::{
+    AskBuffer, Asked, Choice, Narrowed, Row, SampleError, SamplerState, Scratch, raw_logprobs,
+};
 
 /// Denied ids that take more than this share leave nothing worth choosing.
 const DENIED_SHARE_MAX: f32 = 1.0 - 1e-4;
@@ -61,6 +66,72 @@ impl Job {
         }
     }
 
+    /// What the job needs of row number `row`: its best candidates, unless somebody will look at the
+    /// row itself.
+    pub fn ask<'a>(
+        &'a self,
+        row: usize,
+        vocab: usize,
+        scratch: &mut Scratch,
+        buffer: &'a mut AskBuffer,
+    ) -> RowAsk<'a> {
+        let hooked = self.spec.logits_hook.is_some() || self.spec.sample_hook.is_some();
+        if hooked || self.keeps_raw() || self.spec.return_processed_logits {
+            return RowAsk::Whole;
+        }
+        let asked = Asked {
+            vocab,
+            history: &self.sequences[0].ids,
+            prompt_len: self.prompt_len,
+            mask: self.constraint.as_ref().map(|slot| &slot.mask),
+            denied: self.denied_stops(),
+            top: self.spec.return_top_tokens,
+        };
+        match self.sampler.ask(&asked, scratch, buffer) {
+            Some(ask) => RowAsk::Narrowed(NarrowAsk { row, ..ask }),
+            None => RowAsk::Whole,
+        }
+    }
+
+    /// Picks an id from what is known of the row that [`Job::ask`] asked about; `None`, and nothing
+    /// has happened, if that does not decide.
+    pub(super) fn choose_narrowed(
+        &mut self,
+        known: &NarrowRow,
+        ask: &AskBuffer,
+        vocab: usize,
+        scratch: &mut Scratch,
+    ) -> Option<Result<Accepted, Box<Ending>>> {
+        match self.ends_here_by_preference() {
+            Ok(false) => {}
+            Ok(true) => return Some(Err(Ending::of(EosReason::EndFilter).into())),
+            Err(ending) => return Some(Err(ending)),
+        }
+        let mut state = std::mem::take(&mut self.sampler_state);
+        let row = Narrowed {
+            known,
+            ask,
+            vocab,
+            history: &self.sequences[0].ids,
+            prompt_len: self.prompt_len,
+            denied: self.denied_stops(),
+            attempt: 0,
+            top: self.spec.return_top_tokens,
+        };
+        let picked = self.sampler.pick_narrowed(&mut state, scratch, row);
+        self.sampler_state = state;
+        match picked {
+            Ok(choice) => choice.map(|c| Ok(self.take_choice(c, None, SamplerState::default()))),
+            Err(error) => Some(Err(self.no_choice(error).into())),
+        }
+    }
+
+    /// Stop tokens, as long as they come too early.
+    fn denied_stops(&self) -> &[u32] {
+        let early = self.new_tokens < self.spec.min_new_tokens;
+        if early { &self.spec.stop_ids } else { &[] }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.sequences[0].ids.len()
     }
@@ -88,11 +159,7 @@ impl Job {
             (hook.0)(logits, self.view());
         }
         let banned = self.points.denied(self.len());
-        let early = self.new_tokens < self.spec.min_new_tokens;
-        let mut denied = banned.to_vec();
-        if early {
-            denied.extend_from_slice(&self.spec.stop_ids);
-        }
+        let denied = [banned, self.denied_stops()].concat();
         let row = Row {
             logits,
             history: &self.sequences[0].ids,

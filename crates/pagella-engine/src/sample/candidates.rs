@@ -18,6 +18,8 @@ pub struct Candidate {
 
 /// Lists up to this length are sorted rather than partitioned.
 const SORTED_LEN: usize = 128;
+/// What remains of a row is in order from the start, up to this length.
+pub const IN_ORDER_LEN: usize = 1024;
 
 /// Candidates, never empty, every probability above zero.
 ///
@@ -47,6 +49,20 @@ impl Candidates {
         list.iter_mut().for_each(|c| c.p /= total);
         list.retain(|c| c.p > 0.0 && c.p.is_finite());
         (!list.is_empty()).then_some(Candidates { list, ordered: 0 })
+    }
+
+    /// The `n` most likely of some weights, at least one; in canonical order if they are few.
+    pub fn most_likely(mut list: Vec<Candidate>, n: usize) -> Option<Self> {
+        let n = n.max(1);
+        if n < list.len() {
+            list.select_nth_unstable_by(n, canonical);
+            list.truncate(n);
+        }
+        let ordered = if list.len() <= IN_ORDER_LEN { list.len() } else { 0 };
+        list[..ordered].sort_unstable_by(canonical);
+        let mut candidates = Candidates { list, ordered };
+        candidates.normalize();
+        (candidates.len() > 0).then_some(candidates)
     }
 
     /// The memory, for the next row.

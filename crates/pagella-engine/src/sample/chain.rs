@@ -3,15 +3,20 @@
 //! A row with NaN is an error that names position and count, never a silent choice. +∞ wins
 //! outright. Greedy choices never look at the draw.
 
+mod ask;
 mod logits;
+mod narrowed;
 mod probabilities;
 
 use std::sync::Arc;
 
 use super::{
-    Bitmask, Breaker, Draws, Mt19937, NanPolicy, OptionsError, Rng, SampleError, SampleOptions,
-    SamplerState, Scratch, Step, VocabSets, draws, scan,
+    Bitmask, Breaker, Candidates, Draws, Mt19937, NanPolicy, OptionsError, Rng, SampleError,
+    SampleOptions, SamplerState, Scratch, Step, VocabSets, draws, scan,
 };
+
+pub use ask::{AskBuffer, Asked};
+pub use narrowed::Narrowed;
 
 /// What a choice is made from.
 #[derive(Debug)]
@@ -105,8 +110,8 @@ impl Sampler {
         scratch: &mut Scratch,
         row: Row<'_>,
     ) -> Result<Choice, SampleError> {
-        let draws = self.draw(state, &row);
-        self.check_numbers(&row)?;
+        let draws = self.draw(state, row.history.len(), row.attempt);
+        self.check_numbers(row.history.len(), row.logits)?;
         self.change_logits(row.history, row.prompt_len, row.logits, scratch);
         self.mask(row.mask, row.logits);
         let denied = self.deny(row.denied, row.logits, scratch);
@@ -122,23 +127,37 @@ impl Sampler {
             let top = if row.top > 0 { vec![(first, 1.0)] } else { Vec::new() };
             return Ok(Choice { id: first, p: 1.0, top, denied_share });
         }
-        let mut candidates = self
-            .candidates(row.logits, max, row.top, draws, state, scratch)
+        let reach = self.reach(draws, state);
+        let (candidates, several) = self
+            .candidates(row.logits, max, row.top, reach, scratch)
             .ok_or(SampleError::NoCandidates { position, vocab })?;
-        let several = candidates.len() > 1;
+        let choice = self.choose(candidates, several, row.top, draws, state, scratch);
+        Ok(Choice { denied_share, ..choice })
+    }
+
+    /// The steps behind the first, and the draw.
+    fn choose(
+        &self,
+        mut candidates: Candidates,
+        several: bool,
+        top: usize,
+        draws: Draws,
+        state: &mut SamplerState,
+        scratch: &mut Scratch,
+    ) -> Choice {
         let r = self.change_probabilities(&mut candidates, state, draws);
         let chosen = candidates.pick(r);
         if several {
             self.learn(state, chosen.p);
         }
-        let top = candidates.first(row.top).iter().map(|c| (c.id, c.p as f32)).collect();
+        let top = candidates.first(top).iter().map(|c| (c.id, c.p as f32)).collect();
         scratch.list = candidates.into_list();
-        Ok(Choice { id: chosen.id, p: chosen.p as f32, top, denied_share })
+        Choice { id: chosen.id, p: chosen.p as f32, top, denied_share: 0.0 }
     }
 
     /// One draw per position, needed or not, so that the Mersenne Twister stays in step.
-    fn draw(&self, state: &mut SamplerState, row: &Row<'_>) -> Draws {
-        let keyed = draws(self.options.seed, row.history.len() as u64, row.attempt);
+    fn draw(&self, state: &mut SamplerState, position: usize, attempt: u32) -> Draws {
+        let keyed = draws(self.options.seed, position as u64, attempt);
         match self.options.rng {
             Rng::Philox => keyed,
             Rng::Mt19937 => {
@@ -148,13 +167,17 @@ impl Sampler {
         }
     }
 
-    fn check_numbers(&self, row: &Row<'_>) -> Result<(), SampleError> {
-        let count = scan::count_nan(row.logits);
-        if count == 0 || self.options.nan_policy == NanPolicy::Mask {
+    fn check_numbers(&self, position: usize, logits: &mut [f32]) -> Result<(), SampleError> {
+        let count = scan::count_nan(logits);
+        if count == 0 {
             return Ok(());
         }
-        let (position, vocab) = (row.history.len(), row.logits.len());
-        Err(SampleError::NotANumber { position, count, vocab })
+        if self.options.nan_policy == NanPolicy::Error {
+            return Err(SampleError::NotANumber { position, count, vocab: logits.len() });
+        }
+        let numbers = |l: &mut f32| *l = if l.is_nan() { f32::NEG_INFINITY } else { *l };
+        logits.iter_mut().for_each(numbers);
+        Ok(())
     }
 }
 

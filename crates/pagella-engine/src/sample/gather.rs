@@ -1,27 +1,24 @@
-//! From a row of logits to candidates: only those that the first shortening step can keep.
+//! From a row of logits to weights: only of those that the first shortening step can keep.
 //!
 //! What is left out is less likely than everything that is in, and is known not to matter, so the
-//! steps give the same result as on the whole row. Thresholds are taken a little low; the steps
-//! decide exactly.
+//! steps give the same result as on the whole row. Thresholds are taken a little low; [`cut`] decides
+//! exactly.
+//!
+//! [`cut`]: super::cut
 
+use std::cmp::Ordering;
+
+use super::cut::Reach;
 use super::scan;
-use super::{Candidate, Candidates, Scratch, Shape};
+use super::{Candidate, Scratch, Shape};
 
-/// How much of the row is needed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reach {
-    /// The so many most likely; the sum over the row is not needed.
-    Count(usize),
-    /// Those with at least this share of the highest probability; the sum is not needed.
-    Share(f64),
-    /// Those with at least this probability.
-    Probability(f64),
-    /// Those with at least this factor times the square of the highest probability.
-    SquareOfMax(f64),
-    /// The most likely that together have this probability.
-    Mass(f64),
-    /// Everything.
-    All,
+/// Weights `exp(…)` in the place of probabilities, the highest being 1, in no particular order.
+#[derive(Debug)]
+pub struct Weights {
+    /// What the step can keep, and maybe more; every weight is above 0.
+    pub list: Vec<Candidate>,
+    /// The sum over the whole row; `None` where it is not needed, or the list is the whole row.
+    pub total: Option<f64>,
 }
 
 /// A row that entered the softmax: free of NaN, with a finite maximum.
@@ -55,16 +52,14 @@ impl Softmax<'_> {
             .sum()
     }
 
-    /// The candidates that `reach` asks for and at least the `at_least` most likely. `None` only
-    /// for a row without finite logits. `scratch.chunk_max` belongs to this row.
-    pub fn gather(
-        &self,
-        reach: Reach,
-        at_least: usize,
-        scratch: &mut Scratch,
-    ) -> Option<Candidates> {
+    /// What `reach` asks for and at least the `at_least` most likely. Empty only for a row without
+    /// finite logits. `scratch.chunk_max` belongs to this row.
+    pub fn gather(&self, reach: Reach, at_least: usize, scratch: &mut Scratch) -> Weights {
         let (threshold, total) = match reach {
-            Reach::Count(n) => return self.most_likely(n.max(at_least), scratch),
+            Reach::Count(n) => {
+                self.find_most_likely(n.max(at_least), scratch);
+                return Weights { list: self.weigh(scratch), total: None };
+            }
             Reach::All => (f32::MIN, None),
             Reach::Share(share) => (self.threshold(share), None),
             Reach::Probability(p) => {
@@ -75,7 +70,7 @@ impl Softmax<'_> {
                 let total = self.total(scratch);
                 (self.threshold(factor / total), Some(total))
             }
-            Reach::Mass(p) => {
+            Reach::Mass(p) | Reach::Draw(p) => {
                 let total = self.total(scratch);
                 match self.mass_threshold(p, total, scratch) {
                     Some(threshold) => (threshold, Some(total)),
@@ -85,22 +80,16 @@ impl Softmax<'_> {
         };
         let floor = scan::reached_by(at_least, scratch).max(f32::MIN);
         self.find(threshold.min(floor), scratch);
-        let list = self.weigh(scratch);
-        match total {
-            Some(total) => Candidates::part_of(list, total),
-            None => Candidates::new(list),
-        }
+        Weights { list: self.weigh(scratch), total }
     }
 
-    fn most_likely(&self, n: usize, scratch: &mut Scratch) -> Option<Candidates> {
+    fn find_most_likely(&self, n: usize, scratch: &mut Scratch) {
         let threshold = scan::reached_by(n, scratch).max(f32::MIN);
         self.find(threshold, scratch);
         if n < scratch.found.len() {
-            let order = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
-            scratch.found.select_nth_unstable_by(n, order);
+            scratch.found.select_nth_unstable_by(n, higher_logit);
             scratch.found.truncate(n);
         }
-        Candidates::new(self.weigh(scratch))
     }
 
     /// The logit at which a weight falls below `weight`, with a margin for rounding.
@@ -142,12 +131,23 @@ impl Softmax<'_> {
 
     fn weigh(&self, scratch: &mut Scratch) -> Vec<Candidate> {
         let mut list = std::mem::take(&mut scratch.list);
-        list.clear();
-        let max = f64::from(self.max);
-        list.extend(scratch.found.iter().map(|&(l, id)| {
-            let p = self.shape.log_weight(f64::from(l) - max).exp();
-            Candidate { id, p }
-        }));
+        weigh(self.shape, self.max, &scratch.found, &mut list);
         list
     }
+}
+
+/// Replaces `list` by the weights of logits; ids whose weight vanishes are left out.
+pub fn weigh(shape: Shape, max: f32, logits: &[(f32, u32)], list: &mut Vec<Candidate>) {
+    let max = f64::from(max);
+    let weight = |&(l, id): &(f32, u32)| {
+        let p = shape.log_weight(f64::from(l) - max).exp();
+        Candidate { id, p }
+    };
+    list.clear();
+    list.extend(logits.iter().map(weight).filter(|c| c.p > 0.0));
+}
+
+/// Highest logit first, lowest id first among equals. None is NaN, and the two zeros are equal.
+pub fn higher_logit(a: &(f32, u32), b: &(f32, u32)) -> Ordering {
+    b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then(a.1.cmp(&b.1))
 }

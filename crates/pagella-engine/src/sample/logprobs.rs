@@ -3,7 +3,9 @@
 //! Within 2e-6 of the exact values. A masked id has −∞. A row with +∞ has all probability there;
 //! NaN entries count as masked.
 
-use super::gather::{Reach, Softmax};
+use super::candidates::canonical;
+use super::cut::Reach;
+use super::gather::Softmax;
 use super::{Scratch, Shape, scan};
 
 /// Natural logarithm of the sum of all `exp(logit)`, and the maximum; −∞ for a masked row.
@@ -59,9 +61,9 @@ pub fn raw_logprobs(logits: &[f32], id: u32, top: usize) -> (f32, Vec<(u32, f32)
     } else {
         let max = scan::maxima(logits, &mut scratch);
         let softmax = Softmax { logits, max, shape: Shape::UNCHANGED };
-        let found = softmax.gather(Reach::Count(top), 0, &mut scratch);
-        let ids = found.map(|mut c| c.as_slice().iter().map(|c| c.id).collect::<Vec<u32>>());
-        ids.unwrap_or_default().into_iter().map(|id| (id, of(id) as f32)).collect()
+        let mut found = softmax.gather(Reach::Count(top), 0, &mut scratch).list;
+        found.sort_unstable_by(canonical);
+        found.iter().map(|c| (c.id, of(c.id) as f32)).collect()
     };
     (of(id) as f32, list)
 }

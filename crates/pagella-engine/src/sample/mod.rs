@@ -20,6 +20,7 @@
 
 mod candidates;
 mod chain;
+mod cut;
 mod error;
 mod exp;
 mod gather;
@@ -38,7 +39,7 @@ mod vocab_sets;
 
 pub use crate::constraint::Bitmask;
 pub use candidates::{Candidate, Candidates};
-pub use chain::{Choice, Row, Sampler};
+pub use chain::{AskBuffer, Asked, Choice, Narrowed, Row, Sampler};
 pub use error::{OptionsError, SampleError};
 pub use logprobs::{log_probs_of, raw_logprobs};
 pub use mix::mix;

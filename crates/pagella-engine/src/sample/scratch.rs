@@ -23,6 +23,8 @@ pub struct Scratch {
     pub(super) matches: Vec<u32>,
     /// Ids with the length of the repetition that each would extend.
     pub(super) extensions: Vec<(u32, u32)>,
+    /// A row of which only some entries are true.
+    pub(super) sparse: Vec<f32>,
     /// Denied ids with the logits they had.
     pub(super) denied: Vec<(u32, f32)>,
 }

@@ -447,6 +447,52 @@ fn a_failed_step_ends_its_jobs_and_leaves_the_cache_true() {
 }
 
 #[test]
+fn a_step_that_fails_when_it_is_read_ends_its_jobs_only() {
+    let model = StandIn::new(16 * 1024, 512).narrowing(2);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    let prompt = ids(100, 4);
+    let sampled = crate::SampleOptions { seed: 7, ..Default::default() };
+    let spec = JobSpec { sampling: sampled, ..job(&prompt, 40) };
+    let expected = solo(spec.clone()).token_ids;
+    for step in 0..30 {
+        model.fail_read_at_step(model.steps().len() + step);
+        let first = generator.enqueue(spec.clone()).unwrap();
+        let failed = run(&mut generator).remove(&first).unwrap();
+        assert_eq!((failed.eos_reason, failed.new_tokens), (EosReason::Error, step));
+        assert!(expected.starts_with(&failed.token_ids));
+    }
+    // The second read of a step, of rows whose candidates did not decide, may fail like the first.
+    let serial = generator.enqueue(spec).unwrap();
+    assert_eq!(run(&mut generator)[&serial].token_ids, expected);
+    assert!(generator.trace().any(|step| step.undecided_rows > 0));
+}
+
+#[test]
+fn rows_that_somebody_looks_at_are_read_whole() {
+    let model = StandIn::new(16 * 1024, 512).narrowing(64);
+    let mut generator = generator(&model, GeneratorOptions::default());
+    let mut rows_of = |spec: JobSpec| {
+        let (whole, narrowed) = model.rows_read();
+        generator.enqueue(spec).unwrap();
+        run(&mut generator);
+        let now = model.rows_read();
+        (now.0 - whole, now.1 - narrowed)
+    };
+    assert_eq!(rows_of(job(&[1, 2], 5)), (0, 5));
+    assert_eq!(
+        rows_of(JobSpec { return_top_tokens: 3, return_probs: true, ..job(&[1], 5) }),
+        (0, 5)
+    );
+    assert_eq!(rows_of(JobSpec { return_logprobs: Some(2), ..job(&[1], 5) }), (5, 0));
+    assert_eq!(rows_of(JobSpec { return_logits: true, ..job(&[1], 5) }), (5, 0));
+    assert_eq!(rows_of(JobSpec { return_processed_logits: true, ..job(&[1], 5) }), (5, 0));
+    assert_eq!(rows_of(JobSpec { banned: vec![BanRule::text("xyz!")], ..job(&[1], 5) }), (5, 0));
+    assert_eq!(rows_of(job(&[1], 5).guided_by(vec![2], 1.5)), (10, 0));
+    let hook = crate::SampleHook(std::sync::Arc::new(|_, _| {}));
+    assert_eq!(rows_of(JobSpec { sample_hook: Some(hook), ..job(&[1], 5) }), (5, 0));
+}
+
+#[test]
 fn ids_without_a_token_are_never_chosen() {
     let model = StandIn::new(1024, 64);
     model.script(0, &[60, 63, 59]);

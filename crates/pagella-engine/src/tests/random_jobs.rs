@@ -15,6 +15,7 @@ fn play_all(scripts: Range<u64>) {
     assert!(happened.defragmentations > 50 && happened.copied_tokens > 10_000, "{happened:?}");
     assert!(happened.cached_tokens > 100_000, "{happened:?}");
     assert!(happened.guided > 100 && happened.healed > 100, "{happened:?}");
+    assert!(happened.narrowed_rows > 10_000 && happened.undecided_rows > 1_000, "{happened:?}");
 }
 
 #[test]

@@ -141,13 +141,19 @@ pub struct Happened {
     pub cached_tokens: u64,
     pub guided: usize,
     pub healed: usize,
+    pub narrowed_rows: usize,
+    pub undecided_rows: usize,
 }
 
 /// Plays a script: submits, cancels, lets jobs rest, orders pages, and runs everything to its end.
 pub fn play(seed: u64, happened: &mut Happened) {
     let dice = &mut Dice::new(seed);
     let n_pages = dice.pick(&[5, 8, 12, 40]);
-    let model = StandIn::with_cache(4096, n_pages, dice.pick(&[64, 512]));
+    let mut model = StandIn::with_cache(4096, n_pages, dice.pick(&[64, 512]));
+    if seed % 2 == 1 {
+        // Few candidates, so that they do not always decide; or as many as a row has.
+        model = model.narrowing([2, 8, 1024][seed as usize / 2 % 3]);
+    }
     let mut generator = generator(&model, random_options(dice));
     let mut specs: BTreeMap<u64, JobSpec> = BTreeMap::new();
     let mut said: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
@@ -172,6 +178,11 @@ pub fn play(seed: u64, happened: &mut Happened) {
     happened.defragmentations += stats.defragmentations;
     happened.cached_tokens += stats.cached_tokens;
     happened.copied_tokens += model.copied();
+    let steps: Vec<_> = generator.trace().collect();
+    let (whole, narrowed) = model.rows_read();
+    happened.narrowed_rows += narrowed;
+    happened.undecided_rows += steps.iter().map(|step| step.undecided_rows).sum::<usize>();
+    assert!(narrowed == 0 || seed % 2 == 1, "script {seed}: {whole} whole rows");
     for (serial, spec) in specs {
         let done = check_stream(&said[&serial]);
         happened.note(&spec, &done);

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pagella_arch::{ModelSpec, SpecOptions, spec_from_json};
-use pagella_backend::{KvFormat, PAGE_TOKENS, StepPlan};
+use pagella_backend::{KvFormat, NarrowAsk, NarrowRow, PAGE_TOKENS, StepPlan, narrow_plain};
 use pagella_text::Tokenizer;
 
-use crate::{EngineError, Forward};
+use crate::{EngineError, Forward, LogitRows, RowAsk};
 
 /// Size of the stand-in's vocabulary.
 pub const VOCAB: usize = 64;
@@ -88,6 +88,10 @@ pub struct StandIn {
     spec: ModelSpec,
     step_tokens_max: usize,
     pages: Vec<[u64; PAGE_TOKENS]>,
+    /// Logits of the last step.
+    logits: Vec<f32>,
+    /// Most candidates of a narrowed row, where rows are narrowed.
+    narrowed_top: Option<usize>,
     record: Arc<Mutex<Record>>,
 }
 
@@ -96,7 +100,10 @@ struct Record {
     /// Rows of every step.
     steps: Vec<Vec<StepRecord>>,
     copied_tokens: usize,
+    whole_rows: usize,
+    narrowed_rows: usize,
     fail_at: Option<usize>,
+    fail_read_at: Option<usize>,
     panic_at: Option<usize>,
     delay: Duration,
     /// Ids that win, by the position of the token they follow, instead of the checksum.
@@ -118,7 +125,24 @@ impl StandIn {
         );
         let spec = spec_from_json(config.as_bytes(), None, &SpecOptions::default()).unwrap();
         let pages = vec![[u64::MAX >> 16; PAGE_TOKENS]; n_pages];
-        StandIn { spec, step_tokens_max, pages, record: Arc::default() }
+        let (logits, narrowed_top) = (Vec::new(), None);
+        StandIn { spec, step_tokens_max, pages, logits, narrowed_top, record: Arc::default() }
+    }
+
+    /// Narrows rows as a device does, to `top` candidates even if more are asked for.
+    pub fn narrowing(self, top: usize) -> Self {
+        StandIn { narrowed_top: Some(top), ..self }
+    }
+
+    /// How many rows were read whole, and how many were narrowed.
+    pub fn rows_read(&self) -> (usize, usize) {
+        let record = self.record.lock().unwrap();
+        (record.whole_rows, record.narrowed_rows)
+    }
+
+    /// Makes the step with this index fail when it is read, once.
+    pub fn fail_read_at_step(&self, step: usize) {
+        self.record.lock().unwrap().fail_read_at = Some(step);
     }
 
     /// Makes `ids` win from the token at `position` on, whatever the checksum says.
@@ -203,9 +227,49 @@ impl Forward for StandIn {
         KvFormat::F32
     }
 
-    fn forward(&mut self, plan: &StepPlan, logits: &mut Vec<f32>) -> Result<(), EngineError> {
+    fn narrows(&self) -> bool {
+        self.narrowed_top.is_some()
+    }
+
+    fn read(&mut self, asks: &[RowAsk<'_>], rows: &mut LogitRows) -> Result<(), EngineError> {
+        let mut record = self.record.lock().unwrap();
+        let last = record.steps.len().checked_sub(1);
+        if record.fail_read_at.take_if(|at| Some(*at) == last).is_some() {
+            return Err(EngineError::LogitsShape { expected: 1, found: 0 });
+        }
+        assert_eq!(asks.len() * VOCAB, self.logits.len());
+        rows.clear(VOCAB);
+        rows.narrowed_memory().clear();
+        for (idx, (ask, logits)) in asks.iter().zip(self.logits.chunks_exact(VOCAB)).enumerate() {
+            match (ask, self.narrowed_top) {
+                (RowAsk::Nothing, _) => rows.push_nothing(),
+                (RowAsk::Narrowed(ask), Some(most)) => {
+                    ask.check(asks.len(), VOCAB).unwrap();
+                    assert_eq!(ask.row, idx);
+                    let ask = NarrowAsk { top: ask.top.min(most), ..*ask };
+                    let mut row = NarrowRow::default();
+                    narrow_plain(logits, &ask, &mut row);
+                    rows.narrowed_memory().push(row);
+                    rows.push_narrowed();
+                    record.narrowed_rows += 1;
+                }
+                (RowAsk::Whole | RowAsk::Narrowed(_), _) => {
+                    rows.push_whole(|out| {
+                        out.clear();
+                        out.extend_from_slice(logits);
+                        Ok(())
+                    })?;
+                    record.whole_rows += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
         assert!(plan.tokens() <= self.step_tokens_max);
         let result = self.note(plan);
+        let mut logits = std::mem::take(&mut self.logits);
         logits.clear();
         let mut written = Vec::new();
         for row in 0..plan.rows() {
@@ -241,6 +305,7 @@ impl Forward for StandIn {
         written.sort_unstable();
         written.dedup();
         assert_eq!(written.len(), n, "two rows write one page");
+        self.logits = logits;
         result
     }
 

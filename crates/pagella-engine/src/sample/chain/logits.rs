@@ -5,7 +5,7 @@ use crate::sample::gather::Softmax;
 use crate::sample::steps::dry::{self, Dry};
 use crate::sample::steps::penalty::{self, Penalties};
 use crate::sample::steps::{bias, mask};
-use crate::sample::{Bitmask, NanPolicy, PenaltyScope, Scratch, Shape, Step};
+use crate::sample::{Bitmask, PenaltyScope, Scratch, Shape, Step};
 
 impl Sampler {
     pub(super) fn change_logits(
@@ -15,10 +15,6 @@ impl Sampler {
         logits: &mut [f32],
         scratch: &mut Scratch,
     ) {
-        if self.options.nan_policy == NanPolicy::Mask {
-            let numbers = |l: &mut f32| *l = if l.is_nan() { f32::NEG_INFINITY } else { *l };
-            logits.iter_mut().for_each(numbers);
-        }
         for step in &self.logit_steps {
             match step {
                 Step::Penalties => {
@@ -75,7 +71,7 @@ impl Sampler {
         (of_denied / (of_denied + rest)) as f32
     }
 
-    fn penalties(&self) -> Penalties {
+    pub(super) fn penalties(&self) -> Penalties {
         Penalties {
             repetition: self.options.repetition_penalty,
             frequency: self.options.frequency_penalty,
@@ -85,7 +81,7 @@ impl Sampler {
         }
     }
 
-    fn scope<'a>(&self, history: &'a [u32], prompt_len: usize) -> &'a [u32] {
+    pub(super) fn scope<'a>(&self, history: &'a [u32], prompt_len: usize) -> &'a [u32] {
         let (prompt, output) = history.split_at(prompt_len.min(history.len()));
         match self.options.penalty_scope {
             PenaltyScope::All => history,

@@ -1,7 +1,8 @@
 //! The second half of the chain: softmax, steps on probabilities, and what is learned from a pick.
 
 use super::Sampler;
-use crate::sample::gather::{Reach, Softmax};
+use crate::sample::cut::{Reach, cut};
+use crate::sample::gather::Softmax;
 use crate::sample::steps::temperature::GREEDY_BELOW;
 use crate::sample::steps::{
     cutoff, min_p, mirostat, skew, temperature, tfs, top_a, top_k, top_n_sigma, top_p, typical, xtc,
@@ -46,26 +47,18 @@ impl Sampler {
     }
 
     /// The steps behind the softmax.
-    fn later_steps(&self) -> &[Step] {
+    pub(super) fn later_steps(&self) -> &[Step] {
         match self.probability_steps.split_first() {
             Some((Step::Temperature, later)) => later,
             _ => &self.probability_steps,
         }
     }
 
-    /// The softmax: as many candidates as the first step behind it can keep.
-    pub(super) fn candidates(
-        &self,
-        logits: &[f32],
-        max: f32,
-        top: usize,
-        draws: Draws,
-        state: &SamplerState,
-        scratch: &mut Scratch,
-    ) -> Option<Candidates> {
+    /// What the first step behind the softmax needs of a row.
+    pub(super) fn reach(&self, draws: Draws, state: &SamplerState) -> Reach {
         let o = &self.options;
-        let reach = match self.later_steps().first() {
-            None => Reach::Mass(skew::apply(o.skew, draws.id)),
+        match self.later_steps().first() {
+            None => Reach::Draw(skew::apply(o.skew, draws.id)),
             Some(Step::TopK) => Reach::Count(o.top_k),
             Some(Step::TopP) => Reach::Mass(f64::from(o.top_p)),
             Some(Step::TopA) => Reach::SquareOfMax(f64::from(o.top_a)),
@@ -73,23 +66,39 @@ impl Sampler {
             Some(Step::EpsilonCutoff) => Reach::Probability(f64::from(o.epsilon_cutoff)),
             Some(Step::Mirostat) => Reach::Probability((-self.mu(state)).exp2()),
             Some(_) => Reach::All,
-        };
+        }
+    }
+
+    /// The softmax and its first step, and whether there were several candidates before that.
+    pub(super) fn candidates(
+        &self,
+        logits: &[f32],
+        max: f32,
+        top: usize,
+        reach: Reach,
+        scratch: &mut Scratch,
+    ) -> Option<(Candidates, bool)> {
         // Two, so that it shows whether there was a choice at all.
         let at_least = match reach {
             Reach::Count(_) => 0,
-            _ => o.min_keep.max(top).max(2),
+            _ => self.options.min_keep.max(top).max(2),
         };
-        Softmax { logits, max, shape: self.shape() }.gather(reach, at_least, scratch)
+        let weights = Softmax { logits, max, shape: self.shape() }.gather(reach, at_least, scratch);
+        let several = weights.list.len() > 1;
+        Some((cut(reach, self.options.min_keep, weights)?, several))
     }
 
-    /// Applies the steps and returns the draw that picks among what they leave.
+    /// Applies the steps behind the first and returns the draw that picks among what they leave.
     pub(super) fn change_probabilities(
         &self,
         candidates: &mut Candidates,
         state: &SamplerState,
         draws: Draws,
     ) -> f64 {
-        for step in self.later_steps() {
+        let steps = self.later_steps();
+        // A cut was decided with the softmax; a step that is none has not been applied.
+        let applied = usize::from(self.reach(draws, state) != Reach::All).min(steps.len());
+        for step in &steps[applied..] {
             self.apply(*step, candidates, state, draws);
         }
         skew::apply(self.options.skew, draws.id)

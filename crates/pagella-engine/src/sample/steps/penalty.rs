@@ -29,6 +29,11 @@ impl Penalties {
         self.repetition != 1.0 || self.frequency != 0.0 || self.presence != 0.0
     }
 
+    /// How many of the newest ids count at all, in a history of this length.
+    pub fn reach(&self, history_len: usize) -> usize {
+        self.range.unwrap_or(history_len).saturating_add(self.decay)
+    }
+
     /// The weight of an id so far from the end; the first id behind the range still counts fully.
     fn weight(&self, distance: usize, range: usize) -> f32 {
         if self.decay == 0 || distance <= range {
@@ -46,7 +51,7 @@ pub fn apply(penalties: &Penalties, history: &[u32], logits: &mut [f32], seen: &
     seen.clear();
     seen.resize(logits.len().div_ceil(64), 0);
     let range = penalties.range.unwrap_or(history.len());
-    let reach = range.saturating_add(penalties.decay);
+    let reach = penalties.reach(history.len());
     for (distance, &id) in history.iter().rev().take(reach).enumerate() {
         let Some(logit) = logits.get_mut(id as usize) else { continue };
         let weight = penalties.weight(distance, range);

@@ -3,6 +3,7 @@
 mod behaviour;
 mod edge_cases;
 mod long_rows;
+mod narrowed;
 mod properties;
 mod reference;
 mod statistics;

@@ -1,0 +1,202 @@
+//! What a step does with its logits: jobs ask for what they need of their rows and choose.
+//!
+//! A job whose candidates do not decide gets its whole row and chooses again; nothing has happened to
+//! it before.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::generator::Generator;
+use crate::job::{Ending, Facts, Job, Record, Turn};
+use crate::logit_rows::{LogitRows, RowAnswer, RowAsk};
+use crate::sample::{AskBuffer, Scratch, mix};
+use crate::schedule::Planned;
+use crate::stats::StepTrace;
+use crate::{EngineError, Forward};
+
+/// A choice from candidates takes about as long as this many logits of a whole row.
+const NARROWED_WORK: usize = 1 << 14;
+
+/// A row on its way through the sampler, kept between steps.
+#[derive(Default)]
+pub(crate) struct SampleBuffer {
+    row: Vec<f32>,
+    scratch: Scratch,
+    /// What was asked of the row.
+    ask: AskBuffer,
+}
+
+/// A job with its rows.
+struct Task<'a> {
+    job: &'a mut Job,
+    buffer: &'a mut SampleBuffer,
+    rows: &'a [usize],
+    turn: Option<Turn>,
+}
+
+impl Generator {
+    /// Waits for the step and gets what the jobs need of their rows.
+    pub(super) fn read(
+        &mut self,
+        sampling: &[Sampling],
+        trace: &mut StepTrace,
+    ) -> Result<(), EngineError> {
+        let Generator { forward, active, buffers, rows, facts, .. } = self;
+        buffers.resize_with(buffers.len().max(sampling.len()), SampleBuffer::default);
+        let n = sampling.iter().map(|of| of.rows.len()).sum();
+        let mut asks = vec![RowAsk::Whole; n];
+        if forward.narrows() {
+            for (of, buffer) in sampling.iter().zip(buffers) {
+                let SampleBuffer { scratch, ask, .. } = buffer;
+                // Several rows are mixed, which takes all of them.
+                if let [row] = of.rows[..] {
+                    asks[row] = active[of.job].ask(row, facts.vocab, scratch, ask);
+                }
+            }
+        }
+        forward.read(&asks, rows)?;
+        trace.read();
+        let whole = |row: &usize| matches!(rows.get(*row), RowAnswer::Whole(_));
+        trace.whole_rows = (0..n).filter(whole).count();
+        if rows.len() == n {
+            Ok(())
+        } else {
+            Err(EngineError::LogitsShape { expected: n, found: rows.len() })
+        }
+    }
+
+    /// Chooses an id for every job whose logits are there.
+    pub(super) fn sample(
+        &mut self,
+        sampling: &[Sampling],
+        trace: &mut StepTrace,
+        records: &mut Vec<Record>,
+    ) -> Vec<(u64, Record, Ending)> {
+        let Generator { active, buffers, rows, facts, host, options, forward, .. } = self;
+        let of_job = |idx: usize| sampling.iter().find(|of| of.job == idx);
+        let with_rows =
+            active.iter_mut().enumerate().filter_map(|(i, job)| Some((job, of_job(i)?)));
+        let mut tasks: Vec<Task<'_>> = with_rows
+            .zip(buffers)
+            .map(|((job, of), buffer)| Task { job, buffer, rows: &of.rows, turn: None })
+            .collect();
+        let work: usize = tasks.iter().map(|task| task.work(rows)).sum();
+        // Waking threads for little costs more than it saves.
+        let spread = tasks.len() > 1 && work >= options.parallel_logits_min;
+        match spread.then(|| host.get()) {
+            Some(Ok(pool)) => {
+                pool.install(|| tasks.par_iter_mut().for_each(|task| task.run(rows, facts)));
+            }
+            // Without threads it takes longer, no more.
+            Some(Err(_)) | None => tasks.iter_mut().for_each(|task| task.run(rows, facts)),
+        }
+        let failed = decide_the_rest(&mut tasks, rows, facts, forward.as_mut(), trace).err();
+        let failed = failed.map(Arc::new);
+        let mut endings = Vec::new();
+        for Task { job, turn, .. } in tasks {
+            match (turn, &failed) {
+                (Some(Turn { record, ending: None }), _) => records.push(record),
+                (Some(Turn { record, ending: Some(ending) }), _) => {
+                    endings.push((job.serial, record, ending));
+                }
+                (None, Some(error)) => {
+                    endings.push((job.serial, job.record(), Ending::failed_by(error.clone())));
+                }
+                (None, None) => {}
+            }
+        }
+        trace.sampled(sampling.len());
+        endings
+    }
+}
+
+/// Which rows of logits belong to a job.
+pub(super) struct Sampling {
+    /// Index of the job.
+    pub job: usize,
+    /// Numbers of its rows among those with logits.
+    pub rows: Vec<usize>,
+}
+
+/// The jobs that choose an id in this step, in their order.
+pub(super) fn sampling_jobs(planned: &Planned) -> Vec<Sampling> {
+    let mut jobs: Vec<Sampling> = Vec::new();
+    for (number, row) in planned.rows.iter().filter(|row| row.logits).enumerate() {
+        match jobs.iter_mut().find(|of| of.job == row.job) {
+            Some(of) => of.rows.push(number),
+            None => jobs.push(Sampling { job: row.job, rows: vec![number] }),
+        }
+    }
+    jobs.sort_unstable_by_key(|of| of.job);
+    jobs
+}
+
+/// Reads the rows whose candidates did not decide, and lets their jobs choose from them.
+fn decide_the_rest(
+    tasks: &mut [Task<'_>],
+    rows: &mut LogitRows,
+    facts: &Facts,
+    forward: &mut dyn Forward,
+    trace: &mut StepTrace,
+) -> Result<(), EngineError> {
+    let mut asks = vec![RowAsk::Nothing; rows.len()];
+    let undecided = tasks.iter().filter(|task| task.turn.is_none()).flat_map(|task| task.rows);
+    undecided.for_each(|row| asks[*row] = RowAsk::Whole);
+    let n = asks.iter().filter(|ask| matches!(ask, RowAsk::Whole)).count();
+    if n == 0 {
+        return Ok(());
+    }
+    trace.undecided_rows = n;
+    forward.read(&asks, rows)?;
+    let undecided = tasks.iter_mut().filter(|task| task.turn.is_none());
+    undecided.for_each(|task| task.run(rows, facts));
+    Ok(())
+}
+
+impl Task<'_> {
+    /// How many logits there are to look at, or what takes as long.
+    fn work(&self, rows: &LogitRows) -> usize {
+        let of = |row: &usize| match rows.get(*row) {
+            RowAnswer::Whole(logits) => logits.len(),
+            RowAnswer::Narrowed(_) => NARROWED_WORK,
+            RowAnswer::Nothing => 0,
+        };
+        self.rows.iter().map(of).sum()
+    }
+
+    /// Chooses, unless what is known of the row does not decide.
+    fn run(&mut self, rows: &LogitRows, facts: &Facts) {
+        let SampleBuffer { row, scratch, ask } = &mut *self.buffer;
+        let alone = match self.rows {
+            [only] => rows.get(*only),
+            _ => RowAnswer::Nothing,
+        };
+        self.turn = match alone {
+            RowAnswer::Narrowed(known) => self.job.turn_narrowed(known, ask, facts, scratch),
+            RowAnswer::Whole(_) | RowAnswer::Nothing => {
+                fill_row(self.job, self.rows, rows, row);
+                Some(self.job.turn(row, &facts.tokenizer, scratch))
+            }
+        };
+    }
+}
+
+/// The row a job samples from: its own, or the mix of several prompts.
+fn fill_row(job: &Job, numbers: &[usize], rows: &LogitRows, out: &mut Vec<f32>) {
+    let whole = |number: &usize| match rows.get(*number) {
+        RowAnswer::Whole(logits) => Some(logits),
+        RowAnswer::Narrowed(_) | RowAnswer::Nothing => None,
+    };
+    let rows: Vec<&[f32]> = numbers.iter().filter_map(whole).collect();
+    match rows[..] {
+        [row] => {
+            out.clear();
+            out.extend_from_slice(row);
+        }
+        _ => {
+            let weights: Vec<f32> = job.sequences.iter().map(|s| s.weight).collect();
+            mix(&rows, &weights, out);
+        }
+    }
+}
