@@ -7,15 +7,19 @@ use std::path::{Path, PathBuf};
 use pagella_arch::{ModelSpec, RopeOverride, SpecOptions, load_spec};
 use pagella_backend::{Backend, KvFormat};
 use pagella_cpu::{CpuBackend, CpuOptions, Isa};
+use pagella_cuda::{CudaBackend, CudaOptions};
 use pagella_engine::{Forward, GeneratorOptions, ModelWithCache, Reserve};
 use pagella_model::{LoadOptions, MemoryReport, Model, ProgressFn, SyntheticWeights, synthetic};
 
 use crate::identity::ModelIdentity;
-use crate::{Device, Engine, Error, Math, resolve_model};
+use crate::{Device, Engine, Error, Math, Place, resolve_model};
 
 /// Tokens of the cache when nobody says how many: enough for long conversations or a few short ones
 /// at once, and small next to the weights.
 pub const DEFAULT_CACHE_TOKENS: usize = 8192;
+
+/// Most prompt tokens per step on CUDA when nobody says how many.
+const CUDA_STEP_TOKENS: usize = 2048;
 
 /// How a model is opened; made by [`Engine::builder`].
 #[derive(Clone, Debug)]
@@ -24,11 +28,14 @@ pub struct EngineBuilder {
     device: Device,
     threads: Option<usize>,
     isa: Option<Isa>,
-    math: Math,
+    /// What was chosen; `None`: `default_math`.
+    math: Option<Math>,
+    default_math: Math,
     cache: KvFormat,
     cache_tokens: Option<usize>,
     context: Option<usize>,
-    step_tokens: usize,
+    step_tokens: Option<usize>,
+    dequantised_max: Option<usize>,
     rope: Option<RopeOverride>,
     assume_llama: bool,
     generator: GeneratorOptions,
@@ -55,11 +62,13 @@ impl EngineBuilder {
             device: Device::default(),
             threads: None,
             isa: None,
-            math: Math::default(),
+            math: None,
+            default_math: Math::default(),
             cache: KvFormat::F16,
             cache_tokens: None,
             context: None,
-            step_tokens: LoadOptions::default().step_tokens_max,
+            step_tokens: None,
+            dequantised_max: None,
             rope: None,
             assume_llama: false,
             generator: GeneratorOptions::default(),
@@ -86,7 +95,13 @@ impl EngineBuilder {
 
     /// How the CPU computes; [`Math::Wide`] unless stated.
     pub fn math(mut self, math: Math) -> Self {
-        self.math = math;
+        self.math = Some(math);
+        self
+    }
+
+    /// How the CPU computes where nothing else was stated.
+    pub fn default_math(mut self, math: Math) -> Self {
+        self.default_math = math;
         self
     }
 
@@ -109,9 +124,17 @@ impl EngineBuilder {
         self
     }
 
-    /// Most prompt tokens computed in one step; sizes the scratch memory.
+    /// Most prompt tokens computed in one step; sizes the scratch memory. 512 on the CPU and 2048 on
+    /// CUDA unless stated.
     pub fn step_tokens(mut self, tokens: usize) -> Self {
-        self.step_tokens = tokens;
+        self.step_tokens = Some(tokens);
+        self
+    }
+
+    /// Most weights that CUDA unpacks at once to compute long prompts, two bytes each; 512 Mi unless
+    /// stated. Fewer take less memory and a little more time; results are the same.
+    pub fn dequantised_max(mut self, elements: usize) -> Self {
+        self.dequantised_max = Some(elements);
         self
     }
 
@@ -198,9 +221,29 @@ impl EngineBuilder {
         self.cache_tokens.unwrap_or(context.max(DEFAULT_CACHE_TOKENS)).max(1)
     }
 
-    /// What the loader is told.
-    pub fn load_options(&self) -> LoadOptions {
-        LoadOptions { step_tokens_max: self.step_tokens }
+    /// What the loader is told for a model at `place`.
+    pub fn load_options(&self, place: Place) -> LoadOptions {
+        let usual = match place {
+            Place::Cpu => LoadOptions::default().step_tokens_max,
+            Place::Cuda(_) => CUDA_STEP_TOKENS,
+        };
+        LoadOptions { step_tokens_max: self.step_tokens.unwrap_or(usual) }
+    }
+
+    /// Where the model will run; refuses choices that mean nothing there.
+    pub fn place(&self) -> Result<Place, Error> {
+        let place = self.device.place()?;
+        if let Place::Cuda(index) = place {
+            let stated = [
+                (self.threads.is_some(), "a number of threads"),
+                (self.isa.is_some(), "a choice of vector code"),
+                (self.math.is_some(), "a choice of arithmetic"),
+            ];
+            if let Some((_, option)) = stated.into_iter().find(|(stated, _)| *stated) {
+                return Err(Error::CpuOnly { option, device: format!("cuda:{index}") });
+            }
+        }
+        Ok(place)
     }
 
     /// Loads model, tokenizer and template.
@@ -212,22 +255,36 @@ impl EngineBuilder {
     pub fn open_with(self, progress: &mut ProgressFn<'_>) -> Result<Engine, Error> {
         let dir = self.dir()?;
         let parts = crate::engine::TextParts::read(&dir)?;
-        let loaded = self.load_from(&dir, progress)?;
-        let identity = ModelIdentity::new(&dir, loaded.forward.spec(), self.math);
+        let place = self.place()?;
+        let loaded = self.load_from(&dir, place, progress)?;
+        let arithmetic = match place {
+            Place::Cpu => format!("cpu, {} math", self.math.unwrap_or(self.default_math).name()),
+            Place::Cuda(_) => loaded.device.clone(),
+        };
+        let identity = ModelIdentity::new(&dir, loaded.forward.spec(), &arithmetic);
         Engine::assemble(dir, loaded, parts, self.generator, identity)
     }
 
     /// Loads the model alone, for programs that bring token ids.
     pub fn load(self, progress: &mut ProgressFn<'_>) -> Result<LoadedModel, Error> {
         let dir = self.dir()?;
-        self.load_from(&dir, progress)
+        self.load_from(&dir, self.place()?, progress)
     }
 
-    fn load_from(&self, dir: &Path, progress: &mut ProgressFn<'_>) -> Result<LoadedModel, Error> {
+    fn load_from(
+        &self,
+        dir: &Path,
+        place: Place,
+        progress: &mut ProgressFn<'_>,
+    ) -> Result<LoadedModel, Error> {
         let spec = self.spec(dir)?;
-        let backend = self.backend()?;
-        let options = self.load_options();
-        self.finish(Model::load(dir, spec, backend, &options, progress)?)
+        let options = self.load_options(place);
+        match place {
+            Place::Cpu => self.finish(Model::load(dir, spec, self.cpu()?, &options, progress)?),
+            Place::Cuda(index) => {
+                self.finish(Model::load(dir, spec, self.cuda(index)?, &options, progress)?)
+            }
+        }
     }
 
     /// A model of a published shape with random weights, for measuring speed; the model this
@@ -240,15 +297,29 @@ impl EngineBuilder {
     ) -> Result<LoadedModel, Error> {
         let mut spec = synthetic::preset_spec(preset)?;
         spec.context = self.context.unwrap_or(spec.context).min(spec.context);
-        let options = self.load_options();
-        self.finish(Model::synthetic(spec, self.backend()?, weights, &options, progress)?)
+        let place = self.place()?;
+        let options = self.load_options(place);
+        match place {
+            Place::Cpu => {
+                self.finish(Model::synthetic(spec, self.cpu()?, weights, &options, progress)?)
+            }
+            Place::Cuda(index) => {
+                let cuda = self.cuda(index)?;
+                self.finish(Model::synthetic(spec, cuda, weights, &options, progress)?)
+            }
+        }
     }
 
-    fn backend(&self) -> Result<CpuBackend, Error> {
-        self.device.check()?;
-        let EngineBuilder { threads, isa, math, .. } = *self;
-        let options = CpuOptions { threads, isa, math: math.mode(), ..CpuOptions::default() };
-        Ok(CpuBackend::new(options)?)
+    fn cpu(&self) -> Result<CpuBackend, Error> {
+        let EngineBuilder { threads, isa, math, default_math, .. } = *self;
+        let math = math.unwrap_or(default_math).mode();
+        Ok(CpuBackend::new(CpuOptions { threads, isa, math, ..CpuOptions::default() })?)
+    }
+
+    fn cuda(&self, device: usize) -> Result<CudaBackend, Error> {
+        let usual = CudaOptions::default();
+        let dequantised_max = self.dequantised_max.unwrap_or(usual.dequantised_max);
+        Ok(CudaBackend::new(CudaOptions { device, dequantised_max, ..usual })?)
     }
 
     fn finish<B: Backend>(&self, model: Model<B>) -> Result<LoadedModel, Error> {

@@ -4,19 +4,29 @@ use std::fmt;
 use std::str::FromStr;
 
 use pagella_cpu::MathMode;
+use pagella_cuda::probe::Probe;
 
 use crate::Error;
 
 /// Where to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
-    /// The best device that is there; in this build, the CPU.
+    /// The CUDA device with the most memory, or the CPU where none can be used.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
     /// A CUDA device, by index.
     Cuda(u32),
+}
+
+/// Where a model really runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The CPU.
+    Cpu,
+    /// A CUDA device, by index.
+    Cuda(usize),
 }
 
 /// How the CPU multiplies quantised weights.
@@ -35,11 +45,16 @@ pub enum Math {
 pub struct UnknownName(String);
 
 impl Device {
-    /// Refuses what this build cannot use.
-    pub fn check(self) -> Result<(), Error> {
+    /// Looks at the machine and decides. A device that was named and cannot be used is an error that
+    /// says why.
+    pub fn place(self) -> Result<Place, Error> {
         match self {
-            Device::Auto | Device::Cpu => Ok(()),
-            Device::Cuda(_) => Err(Error::NoCuda { device: self.to_string() }),
+            Device::Cpu => Ok(Place::Cpu),
+            Device::Auto => Ok(Probe::look().best().map_or(Place::Cpu, Place::Cuda)),
+            Device::Cuda(index) => match Probe::look().obstacle(index as usize) {
+                None => Ok(Place::Cuda(index as usize)),
+                Some(reason) => Err(Error::NoCuda { device: self.to_string(), reason }),
+            },
         }
     }
 }
@@ -127,8 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn cuda_is_refused_with_the_remedy() {
-        assert!(Device::Cpu.check().is_ok());
-        assert!(Device::Cuda(1).check().unwrap_err().to_string().contains("--device cpu"));
+    fn a_cuda_device_that_cannot_be_used_is_refused_with_the_reason() {
+        assert_eq!(Device::Cpu.place().unwrap(), Place::Cpu);
+        let error = Device::Cuda(99).place().unwrap_err().to_string();
+        assert!(error.contains("cuda:99") && error.contains("--device cpu"), "{error}");
     }
 }

@@ -56,10 +56,20 @@ pub enum Error {
         /// File or directory.
         path: PathBuf,
     },
-    /// A device that this build cannot use.
-    #[error("this build has no CUDA backend, so {device} cannot be used: choose --device cpu")]
+    /// A device that cannot be used.
+    #[error("{device} cannot be used: {reason} (or choose --device cpu)")]
     NoCuda {
         /// What was asked for.
+        device: String,
+        /// What is in the way.
+        reason: String,
+    },
+    /// A choice that only means something on the CPU.
+    #[error("{option} belongs to the CPU, and the model runs on {device}: add --device cpu, or leave it out")]
+    CpuOnly {
+        /// What was chosen.
+        option: &'static str,
+        /// Where the model runs.
         device: String,
     },
     /// The model has no chat template.

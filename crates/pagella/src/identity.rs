@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use pagella_arch::ModelSpec;
 use sha2::{Digest, Sha256};
 
-use crate::{Error, Math};
+use crate::Error;
 
 /// Places in every file at which bytes are read.
 const SAMPLES: u64 = 64;
@@ -30,8 +30,8 @@ pub(crate) struct ModelIdentity {
 
 impl ModelIdentity {
     /// Of the model in a directory, as it was loaded.
-    pub fn new(dir: &Path, spec: &ModelSpec, math: Math) -> Self {
-        let choices = format!("cpu, {} math, {:?}", math.name(), spec.ropes);
+    pub fn new(dir: &Path, spec: &ModelSpec, arithmetic: &str) -> Self {
+        let choices = format!("{arithmetic}, {:?}", spec.ropes);
         ModelIdentity { dir: dir.to_owned(), choices }
     }
 

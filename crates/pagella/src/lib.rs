@@ -44,7 +44,7 @@ pub use batch::{Batch, BatchItem};
 pub use builder::{DEFAULT_CACHE_TOKENS, EngineBuilder, LoadedModel};
 pub use chat::{Chat, ChatStream};
 pub use complete::Complete;
-pub use device::{Device, Math, UnknownName};
+pub use device::{Device, Math, Place, UnknownName};
 pub use engine::{Engine, EngineFacts};
 pub use error::Error;
 pub use model_ref::{DEMO, resolve_model};

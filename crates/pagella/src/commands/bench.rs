@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use pagella::{EngineBuilder, KvFormat, LoadedModel, Math, MemoryReport, Session};
+use pagella::{EngineBuilder, KvFormat, LoadedModel, Math, MemoryReport, Place, Session};
 use pagella_cpu::Isa;
 use pagella_engine::Forward;
 use pagella_model::{SyntheticWeights, synthetic};
@@ -88,8 +88,9 @@ enum Weights {
 pub fn run(args: &BenchArgs) -> Result<()> {
     check(args)?;
     let machine = Machine::look();
+    let place = args.model_flags.builder("", Math::Wide).place()?;
     let threads = args.model_flags.threads.map_or(machine.cores, usize::from);
-    let before = Bandwidth::new(&machine, threads)?.measure(BANDWIDTH_PASSES);
+    let before = bandwidth(place, &machine, threads)?;
     // The buffer that was just read is no memory of the model.
     let peak_is_ours = reset_peak_memory();
     let started = Instant::now();
@@ -105,14 +106,32 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let measured = workload.measure(&mut session)?;
     let peak_bytes = peak_memory_bytes().filter(|_| peak_is_ours);
     let swept = sweep(args).measure(session.into_forward())?;
-    let after = Bandwidth::new(&machine, threads)?.measure(BANDWIDTH_PASSES);
-    let bandwidth = before.max(after);
-    let run = Run { facts, measured, swept, bandwidth, threads, load_seconds, peak_bytes, machine };
+    let bandwidth = before.max(bandwidth(place, &machine, threads)?);
+    let run = Run {
+        place,
+        facts,
+        measured,
+        swept,
+        bandwidth,
+        threads,
+        load_seconds,
+        peak_bytes,
+        machine,
+    };
     report(args, &run)
+}
+
+/// Bytes per second that the memory of the device is read with.
+fn bandwidth(place: Place, machine: &Machine, threads: usize) -> Result<f64> {
+    match place {
+        Place::Cpu => Ok(Bandwidth::new(machine, threads)?.measure(BANDWIDTH_PASSES)),
+        Place::Cuda(index) => Ok(pagella_cuda::read_speed(index)?),
+    }
 }
 
 /// Everything a report needs.
 struct Run {
+    place: Place,
     facts: ModelFacts,
     measured: Measured,
     swept: Vec<Swept>,
@@ -148,7 +167,8 @@ fn load(args: &BenchArgs) -> Result<(Box<dyn Forward>, ModelFacts)> {
     if args.model_flags.cache_tokens.is_none() {
         let single = args.context as usize + args.new_tokens as usize + 1;
         let single = single.max(args.prompt_tokens as usize);
-        let batch = sweep(args).cache_tokens(args.model_flags.step_tokens);
+        let step_tokens = builder.load_options(builder.place()?).step_tokens_max;
+        let batch = sweep(args).cache_tokens(step_tokens);
         builder = builder.cache_tokens(single.max(batch));
     }
     let loaded = match &args.synthetic {
@@ -203,15 +223,16 @@ fn report(args: &BenchArgs, run: &Run) -> Result<()> {
     let Run { facts, measured, bandwidth, .. } = run;
     let weight_bytes = facts.memory.weights_bytes;
     let rate = weight_bytes as f64 * measured.decode.best;
-    let math = args.model_flags.math.unwrap_or(Math::Wide).name();
+    let on_cpu = run.place == Place::Cpu;
+    let math = on_cpu.then(|| args.model_flags.math.unwrap_or(Math::Wide).name());
     let model = args.model.as_deref().or(args.synthetic.as_deref()).unwrap_or_default();
     if args.output.json {
         return output::print_json(&json!({
             "model": model,
             "bits_per_weight": facts.memory.layers.bits_per_weight(),
             "device": facts.device,
-            "isa": Isa::best().name(),
-            "threads": run.threads,
+            "isa": on_cpu.then(|| Isa::best().name()),
+            "threads": on_cpu.then_some(run.threads),
             "math": math,
             "cache": facts.cache.name(),
             "bandwidth_gb_s": bandwidth / 1e9,
@@ -228,13 +249,15 @@ fn report(args: &BenchArgs, run: &Run) -> Result<()> {
             "peak_memory_bytes": run.peak_bytes,
         }));
     }
-    let fits_cache = run.machine.last_cache_bytes.is_some_and(|cache| weight_bytes < 2 * cache);
+    let small = |cache: u64| weight_bytes < 2 * cache;
+    let fits_cache = on_cpu && run.machine.last_cache_bytes.is_some_and(small);
+    let readers = if on_cpu { format!(", {} threads", run.threads) } else { String::new() };
     let remark = if fits_cache { " (the weights fit into the processor's cache)" } else { "" };
     let mut lines = vec![
         ("model", format!("{model}, {:.2} bits per weight", facts.memory.layers.bits_per_weight())),
         ("device", facts.device.clone()),
         ("loaded in", format!("{:.1} s", run.load_seconds)),
-        ("memory speed", format!("{:.1} GB/s reading, {} threads", bandwidth / 1e9, run.threads)),
+        ("memory speed", format!("{:.1} GB/s reading{readers}", bandwidth / 1e9)),
         ("prompt", format!("{}, {} tokens", measured.prefill.text(), args.prompt_tokens)),
         (
             "writing",

@@ -49,11 +49,11 @@ struct Findings {
 /// Runs the command.
 pub fn run(args: &InspectArgs) -> Result<()> {
     let builder = args.model_flags.builder(&args.model, Math::Wide);
-    args.model_flags.device.check()?;
+    let place = builder.place()?;
     let dir = builder.dir()?;
     let spec = builder.spec(&dir)?;
     let text = TextFacts::of(&dir);
-    let mut prediction = predict_memory(&dir, &spec, &builder.load_options())?;
+    let mut prediction = predict_memory(&dir, &spec, &builder.load_options(place))?;
     if let Some(bytes) = text.memory_bytes {
         prediction.baseline_bytes = prediction.baseline_bytes.max(bytes + RUN_BYTES);
     }

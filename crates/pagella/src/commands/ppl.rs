@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use pagella::{Math, Session};
+use pagella::{Math, Place, Session};
 use pagella_backend::KvFormat;
 use pagella_engine::{ScoredToken, score, score_steps};
 use serde_json::json;
@@ -59,7 +59,8 @@ pub fn run(args: &PplArgs) -> Result<()> {
     let windows = windows(args)?;
     let longest = windows.iter().map(Vec::len).max().unwrap_or(0);
     anyhow::ensure!(longest >= 2, "there are fewer than two tokens: give a longer text");
-    let mut session = Session::new(load(args, longest)?.forward);
+    let cache = cache(args)?;
+    let mut session = Session::new(load(args, longest, cache)?.forward);
     let mut scored = Vec::new();
     for window in &windows {
         ids::check_vocab(window, session.spec().vocab)?;
@@ -70,7 +71,7 @@ pub fn run(args: &PplArgs) -> Result<()> {
     }
     let mut comparison = None;
     if let Some(path) = &args.expect {
-        let steps = args.prefill.map(|prefill| (prefill, cache(args)));
+        let steps = args.prefill.map(|prefill| (prefill, cache));
         let reference = Reference::read(path, args.prefix.as_deref(), steps, scored.len())?;
         comparison = Some(reference.compare(&scored));
     }
@@ -94,16 +95,18 @@ fn windows(args: &PplArgs) -> Result<Vec<Vec<u32>>> {
     Ok(text_ids.chunks(capacity + 1).filter(|w| w.len() > 1).map(<[u32]>::to_vec).collect())
 }
 
-/// One pass compares with full-precision programs, so it rounds no key or value; step by step it is
-/// the cache itself that is measured.
-fn cache(args: &PplArgs) -> KvFormat {
-    let default = if args.prefill.is_some() { KvFormat::F16 } else { KvFormat::F32 };
-    args.model_flags.cache_or(default)
+/// One pass compares with full-precision programs, so it rounds no key or value where the device
+/// allows that; step by step it is the cache itself that is measured.
+fn cache(args: &PplArgs) -> Result<KvFormat> {
+    let place = args.model_flags.device.place()?;
+    let whole = args.prefill.is_none() && place == Place::Cpu;
+    let default = if whole { KvFormat::F32 } else { KvFormat::F16 };
+    Ok(args.model_flags.cache_or(default))
 }
 
-fn load(args: &PplArgs, longest: usize) -> Result<pagella::LoadedModel> {
+fn load(args: &PplArgs, longest: usize, cache: KvFormat) -> Result<pagella::LoadedModel> {
     let mut bar = LoadBar::new(args.output.json);
-    let mut builder = args.model_flags.builder(&args.model, Math::Exact).cache(cache(args));
+    let mut builder = args.model_flags.builder(&args.model, Math::Exact).cache(cache);
     if args.model_flags.cache_tokens.is_none() {
         builder = builder.cache_tokens(longest - 1);
     }

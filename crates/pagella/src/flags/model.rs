@@ -31,9 +31,13 @@ pub struct ModelFlags {
     /// Longest sequence in tokens [default: the model's own]
     #[arg(short, long, value_name = "N", value_parser = token_count)]
     pub length: Option<usize>,
-    /// Most prompt tokens computed at once; more need more memory
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = step_count)]
-    pub step_tokens: usize,
+    /// Most prompt tokens computed at once; more need more memory [default: 512, on CUDA 2048]
+    #[arg(long, value_name = "N", value_parser = step_count)]
+    pub step_tokens: Option<usize>,
+    /// Most weights that CUDA unpacks at once for long prompts, in Mi; fewer need less memory
+    /// [default: 512]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub max_dq_size: Option<u32>,
     /// Load an unknown architecture as Llama instead of refusing it
     #[arg(long)]
     pub assume_llama: bool,
@@ -58,9 +62,17 @@ impl ModelFlags {
     pub fn builder(&self, model: &str, math: Math) -> EngineBuilder {
         let mut builder = Engine::builder(model)
             .device(self.device)
-            .math(self.math.unwrap_or(math))
-            .cache(self.cache_or(KvFormat::F16))
-            .step_tokens(self.step_tokens);
+            .default_math(math)
+            .cache(self.cache_or(KvFormat::F16));
+        if let Some(math) = self.math {
+            builder = builder.math(math);
+        }
+        if let Some(tokens) = self.step_tokens {
+            builder = builder.step_tokens(tokens);
+        }
+        if let Some(mega) = self.max_dq_size {
+            builder = builder.dequantised_max((mega as usize) << 20);
+        }
         if let Some(threads) = self.threads {
             builder = builder.threads(usize::from(threads));
         }

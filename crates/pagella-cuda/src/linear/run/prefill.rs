@@ -116,7 +116,53 @@ fn launch(
     multiply(runner, &args)
 }
 
+/// An instance of the kernel.
+struct Width {
+    name: &'static str,
+    columns: u32,
+    stages: u32,
+    /// Time of a wave of clusters relative to other widths, as measured.
+    cost: u32,
+}
+
+/// Widest first; `PrefillWidth` of `kernels/prefill.cuh`.
+const WIDTHS: [Width; 3] = [
+    Width { name: "pg_prefill_w128", columns: 128, stages: 5, cost: 18 },
+    Width { name: "pg_prefill_w64", columns: 64, stages: 8, cost: 11 },
+    Width { name: "pg_prefill_w32", columns: 32, stages: 10, cost: 8 },
+];
+/// Threads of a block.
+const THREADS: u32 = 384;
+/// Tokens of a tile.
+const TOKENS: u32 = 128;
+/// Blocks of a cluster.
+const PAIR: u32 = 2;
+
+impl Width {
+    /// Clusters' worth of work.
+    fn units(&self, args: &PrefillArgs) -> u32 {
+        let used = &args.matrix[..args.n_matrices as usize];
+        let tiles: u32 = used.iter().map(|matrix| matrix.n.div_ceil(self.columns)).sum();
+        args.rows.div_ceil(TOKENS) * tiles.div_ceil(PAIR)
+    }
+
+    /// `PrefillShared` of `kernels/prefill.cuh`.
+    fn shared_bytes(&self) -> u32 {
+        const ROW_BYTES: u32 = 128;
+        let stage = (TOKENS + self.columns) * ROW_BYTES;
+        let results = TOKENS * self.columns * 4;
+        let barriers = 16 * self.stages + 32;
+        self.stages * stage + results + barriers
+    }
+}
+
+/// Multiplies with the width that takes the least time.
 fn multiply(runner: &Runner<'_>, args: &PrefillArgs) -> Result<(), BackendError> {
-    let launch = Launch { grid: [runner.device.sms, 1, 1], threads: 384, shared_bytes: 225_360 };
-    runner.device.launch("pg_prefill_w192", launch, args)
+    let clusters = (runner.device.sms / PAIR).max(1);
+    let time = |width: &Width| width.units(args).div_ceil(clusters) * width.cost;
+    let Some(width) = WIDTHS.iter().min_by_key(|width| time(width)) else { return Ok(()) };
+    let blocks = PAIR * clusters.min(width.units(args));
+    let shared_bytes = width.shared_bytes();
+    let launch = Launch { grid: [blocks, 1, 1], threads: THREADS, shared_bytes };
+    runner.device.launch(width.name, launch, args)
 }

@@ -9,7 +9,8 @@ use crate::scratch::Use;
 
 /// Stages of weights and inputs in flight.
 const DEPTH: u32 = 4;
-/// Most warps of a block, one strip each.
+/// Warps of a block, one strip each: few where memory limits, many where inputs are shared more.
+const WARPS_FEW: u32 = 4;
 const WARPS_MAX: u32 = 8;
 
 /// How a launch is cut.
@@ -32,10 +33,13 @@ fn cut(runner: &Runner<'_>, rows: u32, group: &Group<'_>) -> Cut {
         _ => ("pg_tile_64", 64),
     };
     let token_tiles = rows.div_ceil(tokens);
-    let warps = WARPS_MAX;
-    let column_tiles: u32 =
-        group.used().iter().map(|matrix| matrix.n_strips.div_ceil(warps)).sum();
-    let split = column_tiles * token_tiles * 10 < runner.device.sms * 8;
+    let tiles_of = |warps: u32| -> u32 {
+        group.used().iter().map(|matrix| matrix.n_strips.div_ceil(warps)).sum()
+    };
+    // Narrow linears would leave multiprocessors idle: their segments go to different blocks.
+    let split = tiles_of(WARPS_FEW) * token_tiles < runner.device.sms;
+    let warps = if split || rows <= 16 { WARPS_FEW } else { WARPS_MAX };
+    let column_tiles = tiles_of(warps);
     Cut { name, tokens, token_tiles, warps, split, column_tiles }
 }
 
