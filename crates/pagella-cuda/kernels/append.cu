@@ -108,10 +108,23 @@ __device__ __forceinline__ Head append_prepare(const AppendArgs& a, const Prepar
     const uint32_t width = a.head_dim;
     Head head;
 #pragma unroll
-    for (int i = 0; i < 2 * int(kPairs); i++) {
-        const uint32_t element = append_element(lane, i);
-        head.x[i] = element < width ? p.source[element] : 0.0f;
-        if (a.clip > 0.0f) {
+    for (int j = 0; j < int(kPairs); j++) {
+        const uint32_t element = append_element(lane, 2 * j);
+        float2 x = make_float2(0.0f, 0.0f);
+        if (width % 2 == 0) {
+            if (element < width) {
+                x = *reinterpret_cast<const float2*>(p.source + element);
+            }
+        } else {
+            x.x = element < width ? p.source[element] : 0.0f;
+            x.y = element + 1 < width ? p.source[element + 1] : 0.0f;
+        }
+        head.x[2 * j] = x.x;
+        head.x[2 * j + 1] = x.y;
+    }
+    if (a.clip > 0.0f) {
+#pragma unroll
+        for (int i = 0; i < 2 * int(kPairs); i++) {
             head.x[i] = append_clip(head.x[i], a.clip);
         }
     }
@@ -263,10 +276,19 @@ extern "C" __global__ void __launch_bounds__(32 * kAppendWarps) pg_append(const 
                         a.q_bias ? a.q_bias + task * a.q_weight_step : nullptr};
     const Head x = append_prepare(a, p, lane, buffer);
 #pragma unroll
-    for (int i = 0; i < 2 * int(kPairs); i++) {
-        const uint32_t element = append_element(lane, i);
-        if (element < a.head_dim) {
-            q[element] = x.x[i];
+    for (int j = 0; j < int(kPairs); j++) {
+        const uint32_t element = append_element(lane, 2 * j);
+        if (a.head_dim % 2 == 0) {
+            if (element < a.head_dim) {
+                *reinterpret_cast<float2*>(q + element) = make_float2(x.x[2 * j], x.x[2 * j + 1]);
+            }
+        } else {
+            if (element < a.head_dim) {
+                q[element] = x.x[2 * j];
+            }
+            if (element + 1 < a.head_dim) {
+                q[element + 1] = x.x[2 * j + 1];
+            }
         }
     }
 }

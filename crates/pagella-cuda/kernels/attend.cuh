@@ -152,6 +152,35 @@ __device__ __forceinline__ float attend_unscale(float rotated) { return __fmul_r
 // The last step of every output: no -0.
 __device__ __forceinline__ float attend_settle(float value) { return __fadd_rn(value, 0.0f); }
 
+// Division by a number that stays, for numerators below 2^26 and divisors up to 64 (or 2^26 / numerator).
+struct Divider {
+    uint32_t divisor, magic;
+    __device__ __forceinline__ explicit Divider(uint32_t d) : divisor(d), magic(d == 1 ? 0 : 0xFFFFFFFFu / d + 1) {}
+    __device__ __forceinline__ uint32_t quotient(uint32_t n) const { return divisor == 1 ? n : __umulhi(n, magic); }
+    __device__ __forceinline__ uint32_t rest(uint32_t n) const { return n - quotient(n) * divisor; }
+};
+
+// The same number, but the compiler must not know: what is computed from it is not kept in registers across a loop.
+__device__ __forceinline__ uint32_t attend_opaque(uint32_t x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
+// The arguments with what is known at compile time put in: the compiler then knows it everywhere.
+template <int DT, bool FULL, int KEY_CODE, int VALUE_CODE>
+__device__ __forceinline__ AttendArgs attend_known(const AttendArgs& a) {
+    AttendArgs b = a;
+    if (FULL) {
+        b.head_dim = DT;
+        b.width = DT;
+    }
+    if (KEY_CODE >= 0) {
+        b.key_code = KEY_CODE;
+        b.value_code = VALUE_CODE;
+    }
+    return b;
+}
+
 // --- Which keys a query sees: first..position. ---
 
 __device__ __forceinline__ int attend_first_key(const AttendArgs& a, int position) {
@@ -175,27 +204,25 @@ __device__ __forceinline__ uint32_t attend_tile_byte(uint32_t row, uint32_t unit
 template <int DT>
 __device__ __forceinline__ void attend_stage_query(const AttendArgs& a, const float* query, uint32_t lead,
                                                    uint32_t row, uint32_t lane, uint8_t* tile) {
-    const uint32_t padded = attend_padded(a.width);
     const bool rotated = kv_is_rotated(a.key_code);
+    float2 x[DT / kRotated];
 #pragma unroll
-    for (uint32_t start = 0; start < DT; start += kRotated) {
-        if (start < padded) {
-            const uint32_t element = start + 2 * lane;
-            float2 x = make_float2(0.0f, 0.0f);
-            if (query) {
-                const uint32_t own = element - lead;  // wraps below the own elements
-                x.x = own < a.head_dim ? query[own] : 0.0f;
-                x.y = own + 1 < a.head_dim ? query[own + 1] : 0.0f;
-                if (rotated) {
-                    x = kv_rotate_single(x, lane);
-                    x = make_float2(__fmul_rn(x.x, 0.125f), __fmul_rn(x.y, 0.125f));
-                }
-            }
-            if (element < padded) {
-                const uint32_t byte = attend_tile_byte<DT>(row, element / 8) + element % 8 * 2;
-                *reinterpret_cast<__half2*>(tile + byte) = __floats2half2_rn(x.x, x.y);
-            }
+    for (int i = 0; i < int(DT / kRotated); i++) {
+        const uint32_t own = i * kRotated + 2 * lane - lead;  // wraps below the own elements
+        x[i] = make_float2(0.0f, 0.0f);
+        if (query) {
+            x[i].x = own < a.head_dim ? query[own] : 0.0f;
+            x[i].y = own < a.head_dim && own + 1 < a.head_dim ? query[own + 1] : 0.0f;
         }
+    }
+#pragma unroll
+    for (int i = 0; i < int(DT / kRotated); i++) {
+        if (rotated && query) {
+            x[i] = kv_rotate_single(x[i], lane);
+            x[i] = make_float2(__fmul_rn(x[i].x, 0.125f), __fmul_rn(x[i].y, 0.125f));
+        }
+        const uint32_t byte = attend_tile_byte<DT>(row, 8 * i + lane / 4) + lane % 4 * 4;
+        *reinterpret_cast<__half2*>(tile + byte) = __floats2half2_rn(x[i].x, x[i].y);
     }
 }
 

@@ -1,7 +1,7 @@
 // From pages to shared memory: rows of keys or values of one block, for both attention kernels.
 //
-// A tile is `[64 keys][DT]` f16 as `attend_tile_byte` lays it out, filled up to `attend_padded(width)`. F16 rows are
-// copied into it as they are. Codes are copied to a code buffer first, `[64 keys][units]` and their scales, and
+// A tile is `[64 keys][DT]` f16 as `attend_tile_byte` lays it out, zeros beyond the width. F16 rows are copied into
+// it as they are. Codes are copied to a code buffer first, `[64 keys][units]` and their scales, and
 // unpacked from there. Keys outside of `seen` become zeros: their slots may hold anything.
 //
 // Rows whose bytes are no multiple of 16 (F16 heads of no multiple of 8, FP8 heads of no multiple of 16) take a slow
@@ -80,29 +80,43 @@ template <int DT>
 __device__ __forceinline__ void load_tile(const AttendArgs& a, const KvSide& s, uint32_t page, uint32_t offset,
                                           int first_key, const Seen& seen, const Share& share, uint8_t* tile) {
     const uint8_t* rows = s.codes + uint64_t(page) * s.page_bytes + offset * s.row_bytes;
-    const uint32_t padded = attend_padded(a.width);
     if (!s.aligned()) {
+#pragma unroll 1
         for (uint32_t i = share.thread; i < share.tokens * DT; i += share.threads) {
             const uint32_t token = share.first + i / DT;
             const uint32_t d = i % DT;
-            if (d < padded) {
-                const bool keep = d < a.width && seen.has(first_key + int(token));
-                const uint16_t x = keep ? reinterpret_cast<const uint16_t*>(rows + token * s.row_bytes)[d] : 0;
-                *reinterpret_cast<uint16_t*>(tile + attend_tile_byte<DT>(token, d / 8) + d % 8 * 2) = x;
-            }
+            const bool keep = d < a.width && seen.has(first_key + int(token));
+            const uint16_t x = keep ? reinterpret_cast<const uint16_t*>(rows + token * s.row_bytes)[d] : 0;
+            *reinterpret_cast<uint16_t*>(tile + attend_tile_byte<DT>(token, d / 8) + d % 8 * 2) = x;
         }
         return;
     }
+    // The threads are a multiple of the units of a row: a thread keeps its unit and steps over tokens.
     constexpr uint32_t kUnits = DT / 8;
     const uint32_t base = shared_address(tile);
-#pragma unroll 8
-    for (uint32_t i = share.thread; i < share.tokens * kUnits; i += share.threads) {
-        const uint32_t token = share.first + i / kUnits;
-        const uint32_t unit = i % kUnits;
-        if (unit < padded / 8) {
-            const bool keep = unit < s.units && seen.has(first_key + int(token));
-            const uint8_t* from = rows + token * s.row_bytes + (unit < s.units ? unit * 16 : 0);
-            cp_async_16_or_zero(base + attend_tile_byte<DT>(token, unit), from, keep);
+    const uint32_t thread = attend_opaque(share.thread);
+    const uint32_t unit = thread % kUnits;
+    const uint32_t step = share.threads / kUnits;
+    const uint32_t token0 = share.first + thread / kUnits;
+    const bool inside = unit < s.units;
+    const uint8_t* from = rows + (token0 * s.row_bytes + (inside ? unit * 16 : 0));
+#pragma unroll
+    for (uint32_t j = 0; j < share.tokens / step; j++) {
+        const uint32_t token = token0 + j * step;
+        const bool keep = inside && seen.has(first_key + int(token));
+        cp_async_16_or_zero(base + attend_tile_byte<DT>(token, unit), from + j * step * s.row_bytes, keep);
+    }
+}
+
+// Zeros beyond the width, in a tile that codes are unpacked into.
+template <int DT>
+__device__ __forceinline__ void clear_tail(const AttendArgs& a, uint32_t thread, uint32_t threads, uint8_t* tile) {
+    if (a.width < DT) {
+#pragma unroll 1
+        for (uint32_t i = thread; i < kBlockKeys * DT / 8; i += threads) {
+            if (i % (DT / 8) >= a.width / 8) {
+                *reinterpret_cast<uint4*>(tile + attend_tile_byte<DT>(i / (DT / 8), i % (DT / 8))) = make_uint4(0, 0, 0, 0);
+            }
         }
     }
 }
@@ -133,13 +147,16 @@ __device__ __forceinline__ void load_codes(const KvSide& s, uint32_t page, uint3
     const uint8_t* rows = s.codes + uint64_t(page) * s.page_bytes + offset * s.row_bytes;
     const int64_t to_neighbour = int64_t(s.neighbour) * int64_t(kPageTokens * s.row_bytes);
     const uint32_t base = shared_address(buffer);
-#pragma unroll 2
-    for (uint32_t i = share.thread; i < share.tokens << s.units_log2; i += share.threads) {
+    const uint32_t total = share.tokens << s.units_log2;
+    const uint32_t thread = attend_opaque(share.thread);
+#pragma unroll 8
+    for (uint32_t j = 0; j < total; j += share.threads) {
+        const uint32_t i = thread + j;
         const uint32_t token = share.first + (i >> s.units_log2);
         const uint32_t unit = i & ((1u << s.units_log2) - 1);
-        if (unit < s.units) {
+        if ((j + share.threads <= total || i < total) && unit < s.units) {
             const RowUnit from = row_unit(s, unit);
-            const uint8_t* row = rows + token * s.row_bytes + (from.other ? to_neighbour : 0);
+            const uint8_t* row = rows + int64_t(token * s.row_bytes) + (from.other ? to_neighbour : 0);
             cp_async_16_or_zero(base + code_unit(s, token, unit) * 16, row + from.unit * 16,
                                 seen.has(first_key + int(token)));
         }
@@ -155,6 +172,7 @@ __device__ __forceinline__ void load_codes(const KvSide& s, uint32_t page, uint3
     const uint8_t* scales =
         reinterpret_cast<const uint8_t*>(s.scales + uint64_t(page) * s.page_scales + (offset + share.first) * s.scaled);
     const uint32_t to = base + kBlockKeys * s.units * 16 + share.first * row_bytes;
+#pragma unroll 1
     for (uint32_t i = share.thread; i < heads * units; i += share.threads) {
         const uint32_t head = i >= units ? 1 : 0;
         const uint32_t unit = i - head * units;
@@ -168,14 +186,13 @@ template <int DT>
 __device__ __forceinline__ void load_bytes(const AttendArgs& a, const KvSide& s, uint32_t page, uint32_t offset,
                                            int first_key, const Seen& seen, const Share& share, uint8_t* tile) {
     const uint8_t* rows = s.codes + uint64_t(page) * s.page_bytes + offset * s.row_bytes;
+#pragma unroll 1
     for (uint32_t i = share.thread; i < share.tokens * DT; i += share.threads) {
         const uint32_t token = share.first + i / DT;
         const uint32_t d = i % DT;
-        if (d < attend_padded(a.width)) {
-            const bool keep = d < a.width && seen.has(first_key + int(token));
-            const uint16_t x = keep ? uint16_t(rows[token * s.row_bytes + d]) << 8 : 0;
-            *reinterpret_cast<uint16_t*>(tile + attend_tile_byte<DT>(token, d / 8) + d % 8 * 2) = x;
-        }
+        const bool keep = d < a.width && seen.has(first_key + int(token));
+        const uint16_t x = keep ? uint16_t(rows[token * s.row_bytes + d]) << 8 : 0;
+        *reinterpret_cast<uint16_t*>(tile + attend_tile_byte<DT>(token, d / 8) + d % 8 * 2) = x;
     }
 }
 
@@ -203,14 +220,17 @@ __device__ __forceinline__ void unpack_tile(const AttendArgs& a, const KvSide& s
     const uint32_t above_log2 = s.units_log2 - spread_log2;
     const __half* scales = reinterpret_cast<const __half*>(buffer + kBlockKeys * s.units * 16);
     const uint32_t scales_log2 = s.code == kQ4 ? 0 : 1;  // units of a scale
-#pragma unroll 1
-    for (uint32_t i = share.thread; i < share.tokens << s.units_log2; i += share.threads) {
+    const uint32_t total = share.tokens << s.units_log2;
+    const uint32_t thread = attend_opaque(share.thread);
+#pragma unroll 2
+    for (uint32_t j = 0; j < total; j += share.threads) {
+        const uint32_t i = thread + j;
         const uint32_t low = i & ((1u << spread_log2) - 1);
         const uint32_t high = i >> 3 & ((1u << above_log2) - 1);
         const uint32_t unit = high << spread_log2 | low;
         const uint32_t token_low = i >> spread_log2 & ((1u << tokens_log2) - 1);
         const uint32_t token = share.first + (i >> (3 + above_log2) << tokens_log2 | token_low);
-        if (unit >= s.units) {
+        if ((j + share.threads > total && i >= total) || unit >= s.units) {
             continue;
         }
         const uint4 codes = reinterpret_cast<const uint4*>(buffer)[code_unit(s, token, unit)];

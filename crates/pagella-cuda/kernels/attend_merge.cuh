@@ -34,6 +34,7 @@ __device__ __forceinline__ void state_store(const StateShape& s, const SharedSta
         slot[s.tile_rows + threadIdx.x] = state.sum[threadIdx.x];
     }
     float4* to = reinterpret_cast<float4*>(slot + state_header(s));
+#pragma unroll 4
     for (uint32_t i = threadIdx.x; i < s.rows * s.padded / 4; i += kDecodeThreads) {
         to[i] = reinterpret_cast<const float4*>(state.values)[i];
     }
@@ -44,11 +45,12 @@ __device__ __forceinline__ void state_store(const StateShape& s, const SharedSta
 __device__ __forceinline__ bool state_arrive(uint32_t* counter, uint32_t expected, uint32_t* shared_flag) {
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence();
-        const bool last = atomicAdd(counter, 1) + 1 == expected;
+        // Releases what the whole CTA stored (the barrier orders it before), and acquires what others released.
+        uint32_t before;
+        asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+        const bool last = before + 1 == expected;
         if (last) {
             *counter = 0;
-            __threadfence();
         }
         *shared_flag = last;
     }
@@ -61,6 +63,7 @@ __device__ __forceinline__ bool state_arrive(uint32_t* counter, uint32_t expecte
 __device__ __forceinline__ void merge_factors(const StateShape& s, const SharedState& state, const float* slots,
                                               uint32_t count) {
     const uint32_t lane = threadIdx.x % 32;
+#pragma unroll 1
     for (uint32_t row = threadIdx.x / 32; row < s.rows; row += kDecodeThreads / 32) {
         const float before = state.maximum[row];
         const float* slot = slots + lane * s.slot_step;
@@ -83,54 +86,58 @@ __device__ __forceinline__ void merge_factors(const StateShape& s, const SharedS
 }
 
 // Absorbs `count` slots, ascending, into an empty state in shared memory.
-template <int DT>
 __device__ __forceinline__ void state_merge(const StateShape& s, const SharedState& state, const float* slots,
                                             uint32_t count) {
-    constexpr int kItems = kDecodeRows * DT / 4 / kDecodeThreads;  // float4 of a thread
     constexpr int kAhead = 8;
     const uint32_t items = s.rows * s.padded / 4;
-    float4 value[kItems];
-#pragma unroll
-    for (int i = 0; i < kItems; i++) {
-        value[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    }
+    float4* values = reinterpret_cast<float4*>(state.values);
     float sum = 0.0f;
     if (threadIdx.x < kDecodeRows) {
         state.maximum[threadIdx.x] = attend_no_score();
     }
     __syncthreads();
+#pragma unroll 1
     for (uint32_t first = 0; first < count; first += kMergeStates) {
         const uint32_t states = min(kMergeStates, count - first);
         const float* chunk = slots + first * s.slot_step;
+        const float4* parts = reinterpret_cast<const float4*>(chunk + state_header(s));
+        const uint32_t step = static_cast<uint32_t>(s.slot_step / 4);
+        // The first values are on their way while the factors are computed.
+        float4 part[kAhead];
+#pragma unroll
+        for (int k = 0; k < kAhead; k++) {
+            part[k] = __ldcg(parts + min(threadIdx.x, items - 1) + uint64_t(min(uint32_t(k), states - 1)) * step);
+        }
         merge_factors(s, state, chunk, states);
         __syncthreads();
-#pragma unroll
-        for (int i = 0; i < kItems; i++) {
-            const uint32_t item = threadIdx.x + i * kDecodeThreads;
-            if (item < items) {
-                const uint32_t row = 4 * item / s.padded;
-                const float4* from = reinterpret_cast<const float4*>(chunk + state_header(s)) + item;
-                for (uint32_t j = 0; j < states; j += kAhead) {
-                    float4 part[kAhead];
+#pragma unroll 1
+        for (uint32_t item = threadIdx.x; item < items; item += kDecodeThreads) {
+            const uint32_t row = 4 * item / s.padded;
+            float4 value = first == 0 ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : values[item];
+#pragma unroll 1
+            for (uint32_t j = 0; j < states; j += kAhead) {
+                if (item != threadIdx.x || j > 0) {
 #pragma unroll
                     for (int k = 0; k < kAhead; k++) {
-                        part[k] = __ldcg(from + min(j + k, states - 1) * (s.slot_step / 4));
+                        part[k] = __ldcg(parts + item + uint64_t(min(j + k, states - 1)) * step);
                     }
+                }
 #pragma unroll
-                    for (int k = 0; k < kAhead; k++) {
-                        if (j + k < states) {
-                            const float2 f = state.factors[(j + k) * kDecodeRows + row];
-                            const Absorb absorb = {0.0f, f.x, f.y};
-                            value[i].x = absorb(value[i].x, part[k].x);
-                            value[i].y = absorb(value[i].y, part[k].y);
-                            value[i].z = absorb(value[i].z, part[k].z);
-                            value[i].w = absorb(value[i].w, part[k].w);
-                        }
+                for (int k = 0; k < kAhead; k++) {
+                    if (j + k < states) {
+                        const float2 f = state.factors[(j + k) * kDecodeRows + row];
+                        const Absorb absorb = {0.0f, f.x, f.y};
+                        value.x = absorb(value.x, part[k].x);
+                        value.y = absorb(value.y, part[k].y);
+                        value.z = absorb(value.z, part[k].z);
+                        value.w = absorb(value.w, part[k].w);
                     }
                 }
             }
+            values[item] = value;
         }
         if (threadIdx.x < s.rows) {
+#pragma unroll 4
             for (uint32_t j = 0; j < states; j++) {
                 const float2 f = state.factors[j * kDecodeRows + threadIdx.x];
                 sum = Absorb{0.0f, f.x, f.y}(sum, state.sums[j * kDecodeRows + threadIdx.x]);
@@ -138,48 +145,46 @@ __device__ __forceinline__ void state_merge(const StateShape& s, const SharedSta
         }
         __syncthreads();
     }
-#pragma unroll
-    for (int i = 0; i < kItems; i++) {
-        const uint32_t item = threadIdx.x + i * kDecodeThreads;
-        if (item < items) {
-            reinterpret_cast<float4*>(state.values)[item] = value[i];
-        }
-    }
     if (threadIdx.x < s.rows) {
         state.sum[threadIdx.x] = sum;
     }
     __syncthreads();
 }
 
-// Divides, rotates back and writes the rows of a key/value head; a warp takes 64 elements of a row.
+// Divides, rotates back and writes elements `element`, `element + 1` of a packed query row; a warp does 64 of them.
+__device__ __forceinline__ void state_finish_piece(const AttendArgs& a, const Divider& group, uint32_t packed,
+                                                   uint32_t head, uint32_t element, float2 x, float sum,
+                                                   uint32_t lane) {
+    const float inverse = __frcp_rn(sum);
+    x = make_float2(attend_divide(x.x, inverse), attend_divide(x.y, inverse));
+    if (kv_is_rotated(a.key_code)) {
+        x = kv_rotate_single(x, lane);
+        x = make_float2(attend_unscale(x.x), attend_unscale(x.y));
+    }
+    const uint32_t query_head = head * a.group + group.rest(packed);
+    float* out = a.out + (uint64_t(group.quotient(packed)) * a.heads + query_head) * a.head_dim;
+    const uint32_t own = element - attend_lead(a, head);  // wraps below the own elements
+    if (own < a.head_dim) {
+        out[own] = attend_settle(x.x);
+    }
+    if (own < a.head_dim && own + 1 < a.head_dim) {
+        out[own + 1] = attend_settle(x.y);
+    }
+}
+
+// The same for all rows of the state in shared memory.
 __device__ __forceinline__ void state_finish(const AttendArgs& a, const StateShape& s, const SharedState& state,
-                                             uint32_t first_row, uint32_t head) {
+                                             const Divider& group, uint32_t first_row, uint32_t head) {
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t blocks = (s.padded + kRotated - 1) / kRotated;
-    const uint32_t lead = attend_lead(a, head);
-    const bool rotated = kv_is_rotated(a.key_code);
+#pragma unroll 2
     for (uint32_t i = threadIdx.x / 32; i < s.rows * blocks; i += kDecodeThreads / 32) {
         const uint32_t row = i / blocks;
         const uint32_t element = i % blocks * kRotated + 2 * lane;
-        const float inverse = __frcp_rn(state.sum[row]);
         float2 x = make_float2(0.0f, 0.0f);
         if (element < s.padded) {
             x = *reinterpret_cast<const float2*>(state.values + row * s.padded + element);
-            x = make_float2(attend_divide(x.x, inverse), attend_divide(x.y, inverse));
         }
-        if (rotated) {
-            x = kv_rotate_single(x, lane);
-            x = make_float2(attend_unscale(x.x), attend_unscale(x.y));
-        }
-        const uint32_t packed = first_row + row;
-        const uint32_t query_head = head * a.group + packed % a.group;
-        float* out = a.out + (uint64_t(packed / a.group) * a.heads + query_head) * a.head_dim;
-        const uint32_t own = element - lead;  // wraps below the own elements
-        if (own < a.head_dim) {
-            out[own] = attend_settle(x.x);
-        }
-        if (own < a.head_dim && own + 1 < a.head_dim) {
-            out[own + 1] = attend_settle(x.y);
-        }
+        state_finish_piece(a, group, first_row + row, head, element, x, state.sum[row], lane);
     }
 }

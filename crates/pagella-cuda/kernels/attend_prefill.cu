@@ -35,7 +35,9 @@ struct PrefillRows {
     bool any;
 };
 
-template <int DT, int WARPS, bool CODED>
+// STEPWISE: products are kept apart by a test of the width, so that the compiler does not load ahead more than registers
+// can hold; for heads that are narrower than the instance it also saves work.
+template <int DT, int WARPS, bool CODED, bool STEPWISE>
 class PrefillRun {
     using Layout = PrefillLayout<DT, WARPS, CODED>;
     static constexpr int kSteps = DT / 16;
@@ -44,6 +46,7 @@ class PrefillRun {
 
     const AttendArgs& a;
     const uint32_t lane, warp;
+    const uint32_t guard;  // the width, when it is tested
     uint32_t query[kStay ? 1 : kSteps][4];
     uint32_t query_tile;
 
@@ -52,8 +55,8 @@ class PrefillRun {
     float value[kTilesN][4];
     float maximum[2], sum[2];
 
-    __device__ __forceinline__ PrefillRun(const AttendArgs& args, const PrefillRows& r)
-        : a(args), lane(threadIdx.x % 32), warp(threadIdx.x / 32), rows(r) {}
+    __device__ __forceinline__ PrefillRun(const AttendArgs& args, uint32_t width, const PrefillRows& r)
+        : a(args), lane(threadIdx.x % 32), warp(threadIdx.x / 32), guard(width), rows(r) {}
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -69,9 +72,7 @@ class PrefillRun {
         if constexpr (!kStay) {
 #pragma unroll
             for (int step = 0; step < kSteps; step++) {
-                if (16 * step < a.width) {
-                    ldmatrix_x4(query[step], query_tile + attend_query_byte<DT>(16 * warp, step, lane));
-                }
+                ldmatrix_x4(query[step], query_tile + attend_query_byte<DT>(16 * warp, step, lane));
             }
         }
     }
@@ -85,24 +86,26 @@ class PrefillRun {
     // Scores of a block, masked; weights as the A operand of the second product, and the maxima.
     __device__ __forceinline__ void weigh(const uint8_t* tile, uint32_t block, uint32_t (&p)[4][4],
                                           float (&block_maximum)[2]) const {
+        const uint32_t lane = attend_opaque(this->lane);
         const uint32_t base = shared_address(tile);
         float s[8][4] = {};
 #pragma unroll
         for (int step = 0; step < kSteps; step++) {
-            if (16 * step < a.width) {
-                uint32_t q[4];
-                if constexpr (kStay) {
-                    ldmatrix_x4(q, query_tile + attend_query_byte<DT>(16 * warp, step, lane));
-                } else {
-                    q[0] = query[step][0], q[1] = query[step][1], q[2] = query[step][2], q[3] = query[step][3];
-                }
+            if (STEPWISE && 16 * step >= guard) {
+                break;
+            }
+            uint32_t q[4];
+            if constexpr (kStay) {
+                ldmatrix_x4(q, query_tile + attend_query_byte<DT>(16 * warp, step, lane));
+            } else {
+                q[0] = query[step][0], q[1] = query[step][1], q[2] = query[step][2], q[3] = query[step][3];
+            }
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    uint32_t b[4];
-                    ldmatrix_x4(b, base + attend_key_byte<DT>(16 * i, step, lane));
-                    mma_16816(s[2 * i], q, b[0], b[1]);
-                    mma_16816(s[2 * i + 1], q, b[2], b[3]);
-                }
+            for (int i = 0; i < 4; i++) {
+                uint32_t b[4];
+                ldmatrix_x4(b, base + attend_key_byte<DT>(16 * i, step, lane));
+                mma_16816(s[2 * i], q, b[0], b[1]);
+                mma_16816(s[2 * i + 1], q, b[2], b[3]);
             }
         }
         const int first = int(block * kBlockKeys);
@@ -148,6 +151,7 @@ class PrefillRun {
     // Outputs of a block, absorbed.
     __device__ __forceinline__ void absorb(const uint8_t* tile, const uint32_t (&p)[4][4],
                                            const float (&block_maximum)[2]) {
+        const uint32_t lane = attend_opaque(this->lane);
         const uint32_t base = shared_address(tile);
         const Absorb upper = attend_absorb(maximum[0], block_maximum[0]);
         const Absorb lower = attend_absorb(maximum[1], block_maximum[1]);
@@ -162,28 +166,27 @@ class PrefillRun {
         sum[1] = lower(sum[1], part_sum[2]);
 #pragma unroll
         for (int group = 0; group < kTilesN / 4; group++) {
-            if (32 * group < a.width) {
-                float part[4][4] = {};
+            if (STEPWISE && 32 * group >= guard) {
+                break;
+            }
+            float part[4][4] = {};
 #pragma unroll
-                for (int step = 0; step < 4; step++) {
+            for (int step = 0; step < 4; step++) {
 #pragma unroll
-                    for (int i = 0; i < 2; i++) {
-                        if (i == 0 || 32 * group + 16 < a.width) {
-                            uint32_t b[4];
-                            ldmatrix_x4_trans(b, base + attend_value_byte<DT>(16 * step, 2 * group + i, lane));
-                            mma_16816(part[2 * i], p[step], b[0], b[1]);
-                            mma_16816(part[2 * i + 1], p[step], b[2], b[3]);
-                        }
-                    }
+                for (int i = 0; i < 2; i++) {
+                    uint32_t b[4];
+                    ldmatrix_x4_trans(b, base + attend_value_byte<DT>(16 * step, 2 * group + i, lane));
+                    mma_16816(part[2 * i], p[step], b[0], b[1]);
+                    mma_16816(part[2 * i + 1], p[step], b[2], b[3]);
                 }
+            }
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    float(&v)[4] = value[4 * group + i];
-                    v[0] = upper(v[0], part[i][0]);
-                    v[1] = upper(v[1], part[i][1]);
-                    v[2] = lower(v[2], part[i][2]);
-                    v[3] = lower(v[3], part[i][3]);
-                }
+            for (int i = 0; i < 4; i++) {
+                float(&v)[4] = value[4 * group + i];
+                v[0] = upper(v[0], part[i][0]);
+                v[1] = upper(v[1], part[i][1]);
+                v[2] = lower(v[2], part[i][2]);
+                v[3] = lower(v[3], part[i][3]);
             }
         }
     }
@@ -334,9 +337,11 @@ __device__ __forceinline__ void prefill_finish(const AttendArgs& a, Run& run, fl
     }
 }
 
-template <int DT, int WARPS, bool CODED>
-__device__ __forceinline__ void attend_prefill(const AttendArgs& a) {
+template <int DT, int WARPS, bool FULL, int KEY_CODE, int VALUE_CODE>
+__device__ __forceinline__ void attend_prefill(const AttendArgs& args) {
+    constexpr bool CODED = KEY_CODE != kF16;
     using Layout = PrefillLayout<DT, WARPS, CODED>;
+    const AttendArgs a = attend_known<DT, FULL, KEY_CODE, VALUE_CODE>(args);
     extern __shared__ uint4 prefill_shared[];
     uint8_t* shared = reinterpret_cast<uint8_t*>(prefill_shared);
     const PrefillTile tile = a.tiles[blockIdx.x / a.kv_heads];
@@ -397,6 +402,9 @@ __device__ __forceinline__ void attend_prefill(const AttendArgs& a) {
     if constexpr (!CODED) {
         issue(values, first, 1);
     }
+    if constexpr (CODED) {
+        clear_tail<DT>(a, threadIdx.x, 32 * WARPS, shared);
+    }
     for (uint32_t row = warp; row < Layout::kRows; row += WARPS) {
         const uint32_t packed = tile.first_row + row;
         const uint64_t vector = uint64_t(packed / a.group) * a.heads + head * a.group + packed % a.group;
@@ -404,7 +412,7 @@ __device__ __forceinline__ void attend_prefill(const AttendArgs& a) {
                                shared + Layout::kQueries);
     }
     __syncthreads();
-    PrefillRun<DT, WARPS, CODED> run(a, rows);
+    PrefillRun<DT, WARPS, CODED, !FULL || DT == 256> run(a, args.width, rows);
     run.load_queries(shared + Layout::kQueries);
     run.clear();
 
@@ -486,14 +494,23 @@ constexpr uint32_t prefill_shared_bytes(uint32_t warps, uint32_t key_code, uint3
     return tile + queries + (key_bytes > value_bytes ? key_bytes : value_bytes);
 }
 
-#define PG_ATTEND_PREFILL(name, dt, warps, coded, ctas)                                                       \
-    extern "C" __global__ void __launch_bounds__(32 * warps, ctas) name(const __grid_constant__ AttendArgs a) { \
-        attend_prefill<dt, warps, coded>(a);                                                                  \
+// `full`: heads as wide as the instance, the usual case; everything is known at compile time. The others take any
+// head that fits.
+#define PG_ATTEND_PREFILL(name, dt, ctas, full, key_code, value_code)                          \
+    extern "C" __global__ void __launch_bounds__(32 * kPrefillWarps, ctas)                     \
+        name(const __grid_constant__ AttendArgs a) {                                           \
+        attend_prefill<dt, kPrefillWarps, full, key_code, value_code>(a);                      \
     }
 
-PG_ATTEND_PREFILL(pg_attend_prefill_f16_64, 64, 4, false, 3)
-PG_ATTEND_PREFILL(pg_attend_prefill_f16_128, 128, 4, false, 2)
-PG_ATTEND_PREFILL(pg_attend_prefill_f16_256, 256, 4, false, 2)
-PG_ATTEND_PREFILL(pg_attend_prefill_coded_64, 64, 4, true, 3)
-PG_ATTEND_PREFILL(pg_attend_prefill_coded_128, 128, 4, true, 2)
-PG_ATTEND_PREFILL(pg_attend_prefill_coded_256, 256, 4, true, 2)
+#define PG_ATTEND_PREFILL_ALL(dt, ctas)                                             \
+    PG_ATTEND_PREFILL(pg_attend_prefill_full_f16_##dt, dt, ctas, true, kF16, kF16)  \
+    PG_ATTEND_PREFILL(pg_attend_prefill_full_fp8_##dt, dt, ctas, true, kFp8, kFp8)  \
+    PG_ATTEND_PREFILL(pg_attend_prefill_full_q8_##dt, dt, ctas, true, kQ8, kQ8)     \
+    PG_ATTEND_PREFILL(pg_attend_prefill_full_q6_##dt, dt, ctas, true, kQ8, kQ4)     \
+    PG_ATTEND_PREFILL(pg_attend_prefill_full_q4_##dt, dt, ctas, true, kQ4, kQ4)     \
+    PG_ATTEND_PREFILL(pg_attend_prefill_f16_##dt, dt, ctas, false, kF16, kF16)      \
+    PG_ATTEND_PREFILL(pg_attend_prefill_coded_##dt, dt, ctas, false, -1, -1)
+
+PG_ATTEND_PREFILL_ALL(64, 3)
+PG_ATTEND_PREFILL_ALL(128, 2)
+PG_ATTEND_PREFILL_ALL(256, 2)
