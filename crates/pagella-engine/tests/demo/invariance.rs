@@ -9,7 +9,7 @@ use pagella_engine::{
 use pagella_text::BanRule;
 
 use crate::schemas::Rng;
-use crate::support::{generator, run, tokenizer};
+use crate::support::{generator, on_cuda, run, tokenizer};
 
 /// A text whose beginning many prompts share.
 const STEM: &str = "The Array type represents an ordered list of values. Its map() method creates a \
@@ -101,6 +101,9 @@ fn play(seed: u64, format: KvFormat, alone: &mut Generator) {
 #[test]
 fn batched_jobs_equal_their_solo_runs_with_every_cache_format() {
     for (idx, format) in KvFormat::ALL.into_iter().enumerate() {
+        if on_cuda() && format == KvFormat::F32 {
+            continue; // Refused there, see the conformance cases.
+        }
         let mut alone = generator(format, 4096, 512, GeneratorOptions::default());
         for script in 0..3 {
             play(idx as u64 * 100 + script, format, &mut alone);
@@ -125,11 +128,11 @@ fn text_is_the_same_in_batches_of_any_size() {
             run(&mut alone).remove(&serial).unwrap().token_ids
         })
         .collect();
-    for batch_max in [2, 7, 32] {
+    for batch_max in [2, 7, 32, 64] {
         let options = GeneratorOptions { batch_max, ..GeneratorOptions::default() };
-        let mut batch = generator(KvFormat::F16, 16 * 1024, 256, options);
+        let mut batch = generator(KvFormat::F16, 32 * 1024, 256, options);
         let serials: Vec<u64> =
-            (0..32).map(|idx| batch.enqueue(job(&prompts[idx % prompts.len()])).unwrap()).collect();
+            (0..64).map(|idx| batch.enqueue(job(&prompts[idx % prompts.len()])).unwrap()).collect();
         let done = run(&mut batch);
         for (idx, serial) in serials.iter().enumerate() {
             assert_eq!(done[serial].token_ids, solo[idx % solo.len()], "{batch_max} {idx}");

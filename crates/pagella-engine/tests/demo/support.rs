@@ -5,14 +5,16 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use pagella_arch::{SpecOptions, load_spec};
-use pagella_backend::KvFormat;
+use pagella_backend::{Backend, KvFormat};
 use pagella_cpu::{CpuBackend, CpuOptions};
-use pagella_engine::{Completion, Generator, GeneratorOptions, ModelWithCache};
+use pagella_cuda::{CudaBackend, CudaOptions};
+use pagella_engine::{Completion, Forward, Generator, GeneratorOptions, ModelWithCache};
 use pagella_model::{LoadOptions, LoadProgress, Model};
 use pagella_text::Tokenizer;
 
 pub fn demo_dir() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/demo")
+    let built_here = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/demo");
+    std::env::var_os("PAGELLA_DEMO_DIR").map_or_else(built_here, PathBuf::from)
 }
 
 pub fn tokenizer() -> Tokenizer {
@@ -26,13 +28,32 @@ pub fn generator(
     step_tokens_max: usize,
     options: GeneratorOptions,
 ) -> Generator {
+    let forward = if on_cuda() {
+        let backend = CudaBackend::new(CudaOptions::default()).unwrap();
+        forward(backend, format, cache_tokens, step_tokens_max)
+    } else {
+        let backend = CpuBackend::new(CpuOptions::default()).unwrap();
+        forward(backend, format, cache_tokens, step_tokens_max)
+    };
+    Generator::new(forward, tokenizer(), options).unwrap()
+}
+
+/// Whether these tests run on a CUDA device: on a machine that has one, when asked to.
+pub fn on_cuda() -> bool {
+    std::env::var("PAGELLA_TEST_DEVICE").is_ok_and(|device| device == "cuda")
+}
+
+fn forward<B: Backend>(
+    backend: B,
+    format: KvFormat,
+    cache_tokens: usize,
+    step_tokens_max: usize,
+) -> Box<dyn Forward> {
     let spec = load_spec(&demo_dir(), &SpecOptions::default()).unwrap();
-    let backend = CpuBackend::new(CpuOptions::default()).unwrap();
     let load = LoadOptions { step_tokens_max };
     let mut progress = |_: &LoadProgress<'_>| ControlFlow::Continue(());
     let model = Model::load(&demo_dir(), spec, backend, &load, &mut progress).unwrap();
-    let forward = ModelWithCache::new(model, format, cache_tokens).unwrap();
-    Generator::new(Box::new(forward), tokenizer(), options).unwrap()
+    Box::new(ModelWithCache::new(model, format, cache_tokens).unwrap())
 }
 
 /// Runs all jobs to their end; every page is free afterwards.

@@ -99,26 +99,21 @@ impl Sampler {
         let seen = &mut scratch.seen;
         seen.clear();
         seen.resize(vocab.div_ceil(WORD_BITS), 0);
-        let mut any = false;
-        let mut add = |ids: &mut dyn Iterator<Item = u32>| {
-            for id in ids.filter(|id| (*id as usize) < vocab) {
-                seen[id as usize / WORD_BITS] |= 1 << (id as usize % WORD_BITS);
-                any = true;
-            }
-        };
-        add(&mut self.never.iter().chain(asked.denied).copied());
+        let never = self.never.iter().chain(asked.denied);
+        let mut any = mark(never.copied(), vocab, seen);
         for step in &self.logit_steps {
-            match step {
+            any |= match step {
                 Step::Penalties => {
                     let scope = self.scope(asked.history, asked.prompt_len);
-                    add(&mut scope.iter().rev().take(self.penalties().reach(scope.len())).copied());
+                    let reached = scope.iter().rev().take(self.penalties().reach(scope.len()));
+                    mark(reached.copied(), vocab, seen)
                 }
-                Step::Bias => add(&mut self.options.logit_bias.keys().copied()),
-                _ => add(&mut asked.history.iter().copied()),
-            }
+                Step::Bias => mark(self.options.logit_bias.keys().copied(), vocab, seen),
+                _ => mark(asked.history.iter().copied(), vocab, seen),
+            };
         }
         if self.options.no_repeat_ngram > 0 {
-            add(&mut asked.history.iter().copied());
+            any |= mark(asked.history.iter().copied(), vocab, seen);
         }
         if !any {
             return Some(());
@@ -139,4 +134,14 @@ impl Sampler {
         }
         (apart.len() <= NARROW_APART_MAX).then_some(())
     }
+}
+
+/// Adds ids below `vocab` to a set; whether there were any.
+fn mark(ids: impl Iterator<Item = u32>, vocab: usize, set: &mut [u64]) -> bool {
+    let mut any = false;
+    for id in ids.map(|id| id as usize).filter(|id| *id < vocab) {
+        set[id / WORD_BITS] |= 1 << (id % WORD_BITS);
+        any = true;
+    }
+    any
 }

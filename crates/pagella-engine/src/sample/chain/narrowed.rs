@@ -129,7 +129,8 @@ impl Sampler {
             Some(floor) => found.extend(own.filter(|entry| higher_logit(entry, &floor).is_lt())),
             None => found.extend(own),
         }
-        found.sort_unstable_by(higher_logit);
+        // Stable, because that is quick where most are in order already.
+        found.sort_by(higher_logit);
         scratch.sparse = changed;
     }
 
