@@ -175,8 +175,8 @@ __device__ __forceinline__ AttendArgs attend_known(const AttendArgs& a) {
         b.width = DT;
     }
     if (KEY_CODE >= 0) {
-        b.key_code = KEY_CODE;
-        b.value_code = VALUE_CODE;
+        b.key_code = static_cast<uint32_t>(KEY_CODE);
+        b.value_code = static_cast<uint32_t>(VALUE_CODE);
     }
     return b;
 }

@@ -77,7 +77,7 @@ __device__ __forceinline__ void attend_decode(const AttendArgs& args) {
     const uint32_t work = *a.n_units * a.kv_heads;
 #pragma unroll 1
     while (i < work) {
-        decode_unit<DT, KEY_CODE != kF16>(a, unit, group, heads.rest(i), shared);
+        decode_unit<DT, KEY_CODE != static_cast<int>(kF16)>(a, unit, group, heads.rest(i), shared);
         __syncthreads();
         i += gridDim.x;
         if (i < work) {
@@ -106,4 +106,7 @@ __device__ __forceinline__ void attend_decode(const AttendArgs& args) {
 
 PG_ATTEND_DECODE_ALL(64, 4, 3)
 PG_ATTEND_DECODE_ALL(128, 3, 2)
-PG_ATTEND_DECODE_ALL(256, 2, 2)
+// Heads this large are rare: only the common format has a kernel of its own.
+PG_ATTEND_DECODE(pg_attend_decode_full_f16_256, 256, 2, true, kF16, kF16)
+PG_ATTEND_DECODE(pg_attend_decode_f16_256, 256, 2, false, kF16, kF16)
+PG_ATTEND_DECODE(pg_attend_decode_coded_256, 256, 2, false, -1, -1)

@@ -339,7 +339,7 @@ __device__ __forceinline__ void prefill_finish(const AttendArgs& a, Run& run, fl
 
 template <int DT, int WARPS, bool FULL, int KEY_CODE, int VALUE_CODE>
 __device__ __forceinline__ void attend_prefill(const AttendArgs& args) {
-    constexpr bool CODED = KEY_CODE != kF16;
+    constexpr bool CODED = KEY_CODE != static_cast<int>(kF16);
     using Layout = PrefillLayout<DT, WARPS, CODED>;
     const AttendArgs a = attend_known<DT, FULL, KEY_CODE, VALUE_CODE>(args);
     extern __shared__ uint4 prefill_shared[];
@@ -513,4 +513,7 @@ constexpr uint32_t prefill_shared_bytes(uint32_t warps, uint32_t key_code, uint3
 
 PG_ATTEND_PREFILL_ALL(64, 3)
 PG_ATTEND_PREFILL_ALL(128, 2)
-PG_ATTEND_PREFILL_ALL(256, 2)
+// Heads this large are rare: only the common format has a kernel of its own.
+PG_ATTEND_PREFILL(pg_attend_prefill_full_f16_256, 256, 2, true, kF16, kF16)
+PG_ATTEND_PREFILL(pg_attend_prefill_f16_256, 256, 2, false, kF16, kF16)
+PG_ATTEND_PREFILL(pg_attend_prefill_coded_256, 256, 2, false, -1, -1)

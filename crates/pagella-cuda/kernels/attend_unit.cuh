@@ -1,5 +1,5 @@
-// Blocks of 64 keys for up to 16 packed query rows: what the kernels of `attend_decode.cu` and `attend_cluster.cu` have
-// in common. In a block warp w takes the scores of keys 16 w.. and then the elements DT/4 w.. of the outputs; in between
+// Blocks of 64 keys for up to 16 packed query rows, the work of one unit of `attend_decode.cu`. In a block warp w takes
+// the scores of keys 16 w.. and then the elements DT/4 w.. of the outputs; in between
 // the weights go through shared memory.
 #pragma once
 #include "attend_load.cuh"

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagella_arch::{Activation, RopeSpec};
 use pagella_backend::{
-    AttentionOp, Backend, BackendError, KvSpec, NormWeights, PAGE_TOKENS, Projection, StepPlan,
-    TableSource,
+    AttentionOp, Backend, BackendError, KvSpec, NarrowAsk, NarrowRow, NormWeights, PAGE_TOKENS,
+    Projection, StepPlan, TableSource,
 };
 use pagella_formats::Linear;
 
@@ -19,6 +19,7 @@ use crate::ops::activate::{activate, finish_logits};
 use crate::ops::append::{Heads, Rotation, append};
 use crate::ops::attend::attend;
 use crate::ops::embed::{CudaTable, embed};
+use crate::ops::narrow::{NarrowBuffers, narrow};
 use crate::ops::norm::{CudaNorm, norm_add};
 use crate::ops::rope::CudaRope;
 use crate::scratch::Scratch;
@@ -56,6 +57,7 @@ struct Shared {
     // Dropped before the device they were made on.
     scratch: Scratch,
     steps: Mutex<StepBuffers>,
+    narrowed: Mutex<NarrowBuffers>,
     loader: Loader,
     options: CudaOptions,
     device: Device,
@@ -69,6 +71,7 @@ impl CudaBackend {
             shared: Arc::new(Shared {
                 scratch: Scratch::default(),
                 steps: Mutex::new(StepBuffers::new(&device)?),
+                narrowed: Mutex::default(),
                 loader: Loader::new(&device)?,
                 options,
                 device,
@@ -100,12 +103,12 @@ impl CudaBackend {
 impl Backend for CudaBackend {
     type Tensor = Tensor;
     type Linear = CudaLinear;
-    type Experts = ();
     type Norm = CudaNorm;
     type Table = CudaTable;
     type Rope = CudaRope;
     type Kv = CudaKv;
     type Step = CudaStep;
+    type Experts = ();
     type Recordings = Recordings;
 
     fn name(&self) -> &'static str {
@@ -396,6 +399,37 @@ impl Backend for CudaBackend {
         out.clear();
         out.resize(rows * tensor.width, 0.0);
         self.device().read(&tensor.buffer, 0, out)
+    }
+
+    fn read_row(
+        &self,
+        tensor: &Tensor,
+        row: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<(), BackendError> {
+        tensor.expect("tensor", row + 1, tensor.width)?;
+        out.clear();
+        out.resize(tensor.width, 0.0);
+        self.device().read(&tensor.buffer, 4 * row * tensor.width, out)
+    }
+
+    fn narrows(&self) -> bool {
+        true
+    }
+
+    fn is_idle(&self) -> bool {
+        self.device().is_idle()
+    }
+
+    fn narrow(
+        &self,
+        logits: &Tensor,
+        asks: &[NarrowAsk<'_>],
+        out: &mut Vec<NarrowRow>,
+    ) -> Result<(), BackendError> {
+        let Shared { device, scratch, narrowed, .. } = &*self.shared;
+        let mut buffers = narrowed.lock().unwrap_or_else(PoisonError::into_inner);
+        narrow(device, scratch, &mut buffers, logits, asks, out)
     }
 }
 

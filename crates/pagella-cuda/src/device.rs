@@ -111,16 +111,26 @@ impl Device {
     }
 
     /// Uninitialised memory on the device.
-    pub(crate) fn alloc(&self, bytes: usize, what: &'static str) -> Result<DeviceBuffer, BackendError> {
+    pub(crate) fn alloc(
+        &self,
+        bytes: usize,
+        what: &'static str,
+    ) -> Result<DeviceBuffer, BackendError> {
         DeviceBuffer::new(&self.context, bytes, what)
     }
 
     /// Zeroed memory on the device.
-    pub(crate) fn zeroed(&self, bytes: usize, what: &'static str) -> Result<DeviceBuffer, BackendError> {
+    pub(crate) fn zeroed(
+        &self,
+        bytes: usize,
+        what: &'static str,
+    ) -> Result<DeviceBuffer, BackendError> {
         let buffer = self.alloc(bytes, what)?;
         // SAFETY: the buffer has that many bytes; it is used only after this in stream order.
-        unsafe { result::memset_d8_async(buffer.ptr(), 0, buffer.bytes(), self.stream.cu_stream()) }
-            .map_err(device_error)?;
+        unsafe {
+            result::memset_d8_async(buffer.ptr(), 0, buffer.bytes(), self.stream.cu_stream())
+        }
+        .map_err(device_error)?;
         Ok(buffer)
     }
 
@@ -178,6 +188,13 @@ impl Device {
         }
         .map_err(device_error)?;
         self.synchronize()
+    }
+
+    /// Whether everything enqueued so far is done.
+    pub(crate) fn is_idle(&self) -> bool {
+        // SAFETY: the stream lives as long as `self`.
+        let state = unsafe { sys::cuStreamQuery(self.stream.cu_stream()) };
+        state == sys::CUresult::CUDA_SUCCESS
     }
 
     /// Waits for everything enqueued so far.

@@ -5,7 +5,8 @@ use pagella_backend::BackendError;
 
 /// What the driver said, as an error of this backend.
 pub(crate) fn device_error(error: DriverError) -> BackendError {
-    let name = error.error_name().ok().and_then(|name| name.to_str().ok()).unwrap_or("unknown error");
+    let name =
+        error.error_name().ok().and_then(|name| name.to_str().ok()).unwrap_or("unknown error");
     let text = error.error_string().ok().and_then(|text| text.to_str().ok()).unwrap_or("");
     BackendError::Device { backend: "cuda", message: format!("{text} ({name})") }
 }

@@ -1,7 +1,7 @@
 //! The compiled kernels: modules embedded at build time, functions found by name on first use.
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, result, sys};
@@ -39,81 +39,101 @@ unsafe impl Send for Module {}
 // SAFETY: as above.
 unsafe impl Sync for Module {}
 
-/// Modules of one context.
+/// Modules of one context and the functions in them.
 pub(crate) struct Kernels {
     context: Arc<CudaContext>,
     modules: Vec<Module>,
-    functions: Mutex<HashMap<&'static str, Function>>,
+    functions: HashMap<String, Function>,
+    /// Functions that were prepared, by name.
+    ready: Mutex<HashMap<&'static str, Function>>,
     /// Most shared memory a function may ask for.
     shared_bytes_max: u32,
 }
 
 impl Kernels {
-    /// Loads every module that has code for this device.
+    /// Loads every module that has code for this device. Code of a function is loaded by the driver
+    /// when it is first used.
     pub(crate) fn load(
         context: &Arc<CudaContext>,
         shared_bytes_max: u32,
     ) -> Result<Self, BackendError> {
         context.bind_to_thread().map_err(device_error)?;
-        let mut modules = Vec::new();
-        for (_, image) in embedded::MODULES {
-            // SAFETY: the context is current, and the image is a complete fatbin made by nvcc.
-            match unsafe { result::module::load_data(image.as_ptr().cast::<c_void>()) } {
-                Ok(module) => modules.push(Module(module)),
-                // Code for one generation of chips; others have their own kernels for the same work.
-                Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU => {}
-                Err(error) => return Err(device_error(error)),
+        let mut kernels = Kernels {
+            context: context.clone(),
+            modules: Vec::new(),
+            functions: HashMap::new(),
+            ready: Mutex::default(),
+            shared_bytes_max,
+        };
+        let capability = context.compute_capability().map_err(device_error)?;
+        for (name, image) in embedded::MODULES {
+            if !crate::probe::has_code(name, capability) {
+                continue; // Made for other chips; this one has kernels for the same work.
             }
+            // SAFETY: the context is current, and the image is a complete fatbin made by nvcc.
+            let module = unsafe { result::module::load_data(image.as_ptr().cast::<c_void>()) };
+            let module = module.map_err(device_error)?;
+            kernels.modules.push(Module(module));
+            kernels.list(module)?;
         }
-        if modules.is_empty() {
+        if kernels.functions.is_empty() {
             return Err(BackendError::Unsupported {
                 backend: "cuda",
                 what: "running on this device".into(),
-                hint: "this build has no kernels for it; `pagella doctor` says what is missing".into(),
+                hint: "this build has no kernels for it; `pagella doctor` says what is missing"
+                    .into(),
             });
         }
-        let functions = Mutex::default();
-        Ok(Kernels { context: context.clone(), modules, functions, shared_bytes_max })
+        Ok(kernels)
     }
 
-    /// The function of that name, loaded and allowed all shared memory on first use.
+    /// Notes the functions of a module.
+    fn list(&mut self, module: sys::CUmodule) -> Result<(), BackendError> {
+        let mut count = 0;
+        // SAFETY: the module was loaded just now, and the count is written.
+        unsafe { sys::cuModuleGetFunctionCount(&mut count, module) }
+            .result()
+            .map_err(device_error)?;
+        let mut found = vec![std::ptr::null_mut(); count as usize];
+        // SAFETY: there is room for `count` functions.
+        unsafe { sys::cuModuleEnumerateFunctions(found.as_mut_ptr(), count, module) }
+            .result()
+            .map_err(device_error)?;
+        for function in found {
+            let mut name = std::ptr::null();
+            // SAFETY: the function is of a loaded module; its name lives as long as that.
+            let name = unsafe {
+                sys::cuFuncGetName(&mut name, function).result().map_err(device_error)?;
+                CStr::from_ptr(name)
+            };
+            self.functions.insert(name.to_string_lossy().into_owned(), Function(function));
+        }
+        Ok(())
+    }
+
+    /// The function of that name, allowed all shared memory on first use.
     pub(crate) fn get(&self, name: &'static str) -> Result<Function, BackendError> {
-        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = functions.get(name) {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = ready.get(name) {
             return Ok(*function);
         }
-        let function = self.find(name)?;
-        functions.insert(name, function);
-        Ok(function)
-    }
-
-    fn find(&self, name: &'static str) -> Result<Function, BackendError> {
-        let missing = || BackendError::Device {
+        let function = *self.functions.get(name).ok_or_else(|| BackendError::Device {
             backend: "cuda",
             message: format!("this build has no kernel {name} for the device"),
-        };
-        let c_name = CString::new(name).map_err(|_| missing())?;
-        for module in &self.modules {
-            // SAFETY: the module was loaded by `load` and is never unloaded while `self` lives.
-            let Ok(function) = (unsafe { result::module::get_function(module.0, c_name.clone()) })
-            else {
-                continue;
+        })?;
+        // SAFETY: the handle is valid; static shared memory counts towards the same limit.
+        unsafe {
+            use sys::CUfunction_attribute::{
+                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC,
+                CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as STATIC,
             };
-            // SAFETY: the handle is valid; static shared memory counts towards the same limit.
-            unsafe {
-                use sys::CUfunction_attribute::{
-                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC,
-                    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as STATIC,
-                };
-                let used = result::function::get_function_attribute(function, STATIC);
-                let used = used.map_err(device_error)?;
-                let most = self.shared_bytes_max as i32 - used;
-                result::function::set_function_attribute(function, DYNAMIC, most)
-                    .map_err(device_error)?;
-            }
-            return Ok(Function(function));
+            let used = result::function::get_function_attribute(function.0, STATIC);
+            let most = self.shared_bytes_max as i32 - used.map_err(device_error)?;
+            result::function::set_function_attribute(function.0, DYNAMIC, most)
+                .map_err(device_error)?;
         }
-        Err(missing())
+        ready.insert(name, function);
+        Ok(function)
     }
 }
 

@@ -237,12 +237,17 @@ impl CudaKv {
 
     /// Checks that no two rows of the plan write to one page.
     pub(crate) fn expect_own_pages(&self, plan: &StepPlan) -> Result<(), BackendError> {
-        let tails = (0..plan.rows()).flat_map(|row| &plan.pages(row)[plan.past(row) / PAGE_TOKENS..]);
+        let tails =
+            (0..plan.rows()).flat_map(|row| &plan.pages(row)[plan.past(row) / PAGE_TOKENS..]);
         let mut written: Vec<u32> = tails.copied().collect();
         let expected = written.len();
         written.sort_unstable();
         written.dedup();
-        if written.len() == expected { Ok(()) } else { size("pages to write", expected, written.len()) }
+        if written.len() == expected {
+            Ok(())
+        } else {
+            size("pages to write", expected, written.len())
+        }
     }
 
     fn expect_page(&self, page: u32) -> Result<(), BackendError> {
@@ -278,7 +283,11 @@ impl CudaKv {
                 pad: 0,
             };
             let grid = [COPY_BLOCKS, self.n_planes as u32, n as u32];
-            device.launch("pg_copy_pages", Launch { grid, threads: 256, shared_bytes: 0 }, &args)?;
+            device.launch(
+                "pg_copy_pages",
+                Launch { grid, threads: 256, shared_bytes: 0 },
+                &args,
+            )?;
             rest = &rest[n..];
         }
         Ok(())

@@ -104,6 +104,18 @@ impl PinnedBuffer {
         unsafe { std::slice::from_raw_parts(self.ptr, self.bytes) }
     }
 
+    /// The contents as words.
+    pub(crate) fn words(&self) -> &[u32] {
+        // SAFETY: page-locked memory is page-aligned, and every bit pattern is a `u32`.
+        unsafe { self.as_slice().align_to::<u32>() }.1
+    }
+
+    /// The contents as words, to be changed.
+    pub(crate) fn words_mut(&mut self) -> &mut [u32] {
+        // SAFETY: as above.
+        unsafe { self.as_mut_slice().align_to_mut::<u32>() }.1
+    }
+
     /// The contents, to be changed.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as above, and borrowed mutably.

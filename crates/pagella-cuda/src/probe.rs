@@ -9,6 +9,7 @@ mod look;
 use pagella_backend::BackendError;
 
 pub use code::Code;
+pub(crate) use code::has_code;
 
 /// The CUDA version that the driver must offer, and the first driver that does.
 pub const CUDA_MIN: (u32, u32) = (13, 0);

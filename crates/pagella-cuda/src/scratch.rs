@@ -84,10 +84,4 @@ impl Scratch {
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
-
-    /// Bytes held.
-    pub(crate) fn bytes(&self) -> usize {
-        let buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        buffers.iter().flatten().map(DeviceBuffer::bytes).sum()
-    }
 }

@@ -142,7 +142,7 @@ impl CudaStep {
         if let Some((_, work, _)) = late.iter().find(|(known, ..)| *known == shape) {
             return Ok(*work);
         }
-        let works = [(shape, Work::of(&self.plan, shape, device.sms))];
+        let works = [(shape, Work::of(&self.plan, shape))];
         let parts = Parts::new(&self.plan, &works, None);
         let mut words = vec![0; parts.words];
         parts.fill(&self.plan, &works, self.plan.tokens(), &mut words);
@@ -202,11 +202,8 @@ impl StepBuffers {
         device: &Device,
         plan: &StepPlan,
     ) -> Result<(CudaStep, bool), BackendError> {
-        let works: Vec<(HeadShape, Work)> = self
-            .head_shapes
-            .iter()
-            .map(|shape| (*shape, Work::of(plan, *shape, device.sms)))
-            .collect();
+        let works: Vec<(HeadShape, Work)> =
+            self.head_shapes.iter().map(|shape| (*shape, Work::of(plan, *shape))).collect();
         let shape = recordable_shape(plan, &works);
         let tokens = shape.as_ref().map_or(plan.tokens(), |shape| shape.rows);
         let logit_rows = shape.as_ref().map_or(plan.logit_tokens().len(), |shape| shape.rows);
@@ -221,16 +218,17 @@ impl StepBuffers {
         let staging = &mut self.ring[self.next];
         self.next = (self.next + 1) % RING;
         staging.uploaded.synchronize().map_err(device_error)?;
-        parts.fill(plan, &works, tokens, staging.words());
+        parts.fill(plan, &works, tokens, staging.host.words_mut());
         staging.upload(device, &self.device, parts.words * 4)?;
         let base = self.device.ptr();
         let room = |i: usize, work: &Work| {
             let exact = WorkRoom::exact(work);
             shape.as_ref().and_then(|shape| shape.work.get(i)).map_or(exact, |(_, room)| *room)
         };
-        let work = works.iter().enumerate().map(|(i, (shape, work))| {
-            (*shape, parts.work_pointers(base, i, room(i, work)))
-        });
+        let work = works
+            .iter()
+            .enumerate()
+            .map(|(i, (shape, work))| (*shape, parts.work_pointers(base, i, room(i, work))));
         let step = CudaStep {
             plan: plan.clone(),
             tokens,
@@ -257,13 +255,6 @@ fn recordable_shape(plan: &StepPlan, works: &[(HeadShape, Work)]) -> Option<Shap
 }
 
 impl Staging {
-    fn words(&mut self) -> &mut [u32] {
-        let bytes = self.host.as_mut_slice();
-        // SAFETY: page-locked memory is page-aligned, and every bit pattern is a `u32`.
-        let (_, words, _) = unsafe { bytes.align_to_mut::<u32>() };
-        words
-    }
-
     fn upload(
         &mut self,
         device: &Device,
@@ -316,13 +307,7 @@ impl Parts {
     }
 
     /// Writes all numbers; padding rows get token 0, position 0 and no slot.
-    fn fill(
-        &self,
-        plan: &StepPlan,
-        works: &[(HeadShape, Work)],
-        tokens: usize,
-        words: &mut [u32],
-    ) {
+    fn fill(&self, plan: &StepPlan, works: &[(HeadShape, Work)], tokens: usize, words: &mut [u32]) {
         put(words, self.ids, plan.ids());
         put(words, self.logit_tokens, plan.logit_tokens());
         let mut page_start = 0;

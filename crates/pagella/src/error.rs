@@ -65,7 +65,9 @@ pub enum Error {
         reason: String,
     },
     /// A choice that only means something on the CPU.
-    #[error("{option} belongs to the CPU, and the model runs on {device}: add --device cpu, or leave it out")]
+    #[error(
+        "{option} belongs to the CPU, and the model runs on {device}: add --device cpu, or leave it out"
+    )]
     CpuOnly {
         /// What was chosen.
         option: &'static str,

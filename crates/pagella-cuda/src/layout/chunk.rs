@@ -70,11 +70,14 @@ pub(super) fn block_bytes(bits: u8) -> usize {
     BLOCK_ROWS * STRIP_COLUMNS / 8 * usize::from(bits)
 }
 
-/// Most blocks of a chunk: about 2 KB of codes, so that buffers of equal size serve all widths.
+/// Most blocks of a chunk: about 2 KB of codes, so that buffers of equal size serve all widths. One
+/// larger chunk makes all buffers of a matrix larger, and then fewer thread blocks fit into a
+/// multiprocessor.
 fn most_blocks(bits: u8) -> usize {
     match bits {
         16 => 1,
-        8 => 2,
+        6 | 8 => 2,
+        5 => 3,
         _ => 4,
     }
 }

@@ -59,11 +59,16 @@ pub(crate) struct Runner<'a> {
 }
 
 /// Applies linears to one input.
-pub(crate) fn run(runner: &Runner<'_>, input: &Input, products: &[Product<'_>]) -> Result<(), BackendError> {
+pub(crate) fn run(
+    runner: &Runner<'_>,
+    input: &Input,
+    products: &[Product<'_>],
+) -> Result<(), BackendError> {
     let mut rest = products;
     while let Some(first) = rest.first() {
         let alike = |product: &&Product<'_>| {
-            product.linear.args.k == first.linear.args.k && product.add.is_some() == first.add.is_some()
+            product.linear.args.k == first.linear.args.k
+                && product.add.is_some() == first.add.is_some()
         };
         let n = rest.iter().take(MATRICES_MAX).take_while(alike).count();
         let group = Group::new(&rest[..n]);
@@ -88,8 +93,11 @@ impl<'a> Group<'a> {
             mode: u32::from(products.iter().any(|product| product.add.is_some())),
         };
         for (i, product) in products.iter().enumerate() {
-            group.matrices[i] =
-                MatrixArgs { out: product.out, scale: product.add.unwrap_or(1.0), ..product.linear.args };
+            group.matrices[i] = MatrixArgs {
+                out: product.out,
+                scale: product.add.unwrap_or(1.0),
+                ..product.linear.args
+            };
             group.segments[i] = product.linear.starts;
         }
         group

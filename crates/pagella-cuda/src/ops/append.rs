@@ -127,8 +127,8 @@ pub(crate) fn append(
         clip: op.clip_qkv.unwrap_or(0.0),
         pad: 0,
     };
-    let paired = matches!(pages.key_code, Code::Q8 | Code::Q4)
-        && !op.head_dim.is_multiple_of(ROTATION);
+    let paired =
+        matches!(pages.key_code, Code::Q8 | Code::Q4) && !op.head_dim.is_multiple_of(ROTATION);
     let together = if paired { 2 } else { 1 };
     let tasks = op.heads + 2 * (op.kv_heads / together);
     let grid = [step.tokens as u32, tasks.div_ceil(WARPS) as u32, 1];

@@ -73,7 +73,13 @@ impl Geometry {
         let head_dim = pages.head_dim as u32;
         let shares = pages.key_code.is_scaled() && !head_dim.is_multiple_of(ROTATION);
         let width = if shares { head_dim + SCALED } else { head_dim };
-        let instance = if width <= 64 { 64 } else if width <= 128 { 128 } else { 256 };
+        let instance = if width <= 64 {
+            64
+        } else if width <= 128 {
+            128
+        } else {
+            256
+        };
         let (key_code, value_code) = (pages.key_code, pages.value_code);
         Geometry { key_code, value_code, head_dim, width, instance }
     }
@@ -94,14 +100,13 @@ impl Geometry {
         BLOCK_KEYS * row / 16 * 16 + if code.is_scaled() { scales } else { 0 }
     }
 
-    /// `decode_shared_bytes` of `kernels/attend_decode.cu`.
+    /// `decode_shared_bytes` of `kernels/attend_unit.cuh`.
     fn unit_shared_bytes(&self) -> u32 {
         let large = self.instance == 256;
         let tile = BLOCK_KEYS * self.instance * 2;
         let buffers = if large { 1 } else { 2 };
         let tiles = if self.is_coded() { buffers } else { 2 * buffers };
-        let queries =
-            if self.is_coded() && !large { 0 } else { UNIT_ROWS * self.instance * 2 };
+        let queries = if self.is_coded() && !large { 0 } else { UNIT_ROWS * self.instance * 2 };
         let weights = UNIT_ROWS * BLOCK_KEYS * 2;
         let small = (4 * 16 + 16 + 16 + 4) * 4;
         let codes = self.code_bytes(self.key_code) + self.code_bytes(self.value_code);
@@ -119,33 +124,50 @@ impl Geometry {
         tile + queries + self.code_bytes(self.key_code).max(self.code_bytes(self.value_code))
     }
 
-    fn unit_kernel(&self) -> &'static str {
-        match (self.is_coded(), self.instance) {
-            (false, 64) => "pg_attend_decode_f16_64",
-            (false, 128) => "pg_attend_decode_f16_128",
-            (false, _) => "pg_attend_decode_f16_256",
-            (true, 64) => "pg_attend_decode_coded_64",
-            (true, 128) => "pg_attend_decode_coded_128",
-            (true, _) => "pg_attend_decode_coded_256",
+    /// Kernels for heads that fill the instance know their format; others serve every format and
+    /// size.
+    fn kernels(&self) -> [&'static str; 2] {
+        macro_rules! kernels {
+            ($($format:literal),*) => {
+                match (self.name(), self.instance) {
+                    $(($format, 64) => [
+                        concat!("pg_attend_decode_", $format, "_64"),
+                        concat!("pg_attend_prefill_", $format, "_64"),
+                    ],
+                    ($format, 128) => [
+                        concat!("pg_attend_decode_", $format, "_128"),
+                        concat!("pg_attend_prefill_", $format, "_128"),
+                    ],
+                    ($format, _) => [
+                        concat!("pg_attend_decode_", $format, "_256"),
+                        concat!("pg_attend_prefill_", $format, "_256"),
+                    ],)*
+                    // Every name is in the list.
+                    _ => ["", ""],
+                }
+            };
         }
+        kernels!("f16", "coded", "full_f16", "full_fp8", "full_q8", "full_q6", "full_q4")
     }
 
-    fn tile_kernel(&self) -> &'static str {
-        match (self.is_coded(), self.instance) {
-            (false, 64) => "pg_attend_prefill_f16_64",
-            (false, 128) => "pg_attend_prefill_f16_128",
-            (false, _) => "pg_attend_prefill_f16_256",
-            (true, 64) => "pg_attend_prefill_coded_64",
-            (true, 128) => "pg_attend_prefill_coded_128",
-            (true, _) => "pg_attend_prefill_coded_256",
+    fn name(&self) -> &'static str {
+        let coded_large = self.instance == 256 && self.is_coded();
+        match (self.head_dim == self.instance && !coded_large, self.key_code, self.value_code) {
+            (false, Code::F16, _) => "f16",
+            (false, ..) => "coded",
+            (true, Code::F16, _) => "full_f16",
+            (true, Code::Fp8, _) => "full_fp8",
+            (true, Code::Q8, Code::Q4) => "full_q6",
+            (true, Code::Q8, _) => "full_q8",
+            (true, Code::Q4, _) => "full_q4",
         }
     }
 
     /// Blocks of threads per multiprocessor that units are made for.
     fn unit_blocks_per_sm(&self) -> u32 {
-        match self.instance {
-            64 => 4,
-            128 => 3,
+        match (self.instance, self.head_dim == self.instance) {
+            (64, true) => 4,
+            (64, false) | (128, true) => 3,
             _ => 2,
         }
     }
@@ -169,6 +191,7 @@ pub(crate) fn attend(
     let shape = HeadShape { heads: op.heads, kv_heads: op.kv_heads };
     let work = step.work(device, shape)?;
     let geometry = Geometry::of(pages);
+    let [unit_kernel, tile_kernel] = geometry.kernels();
     let mut args = arguments(op, pages, &geometry, &work, (q, out));
     args.tile_rows = shape.tile_rows() as u32;
     if work.room.units > 0 {
@@ -181,7 +204,7 @@ pub(crate) fn attend(
         let blocks = most.min((work.room.units * kv_heads) as u32);
         let shared_bytes = geometry.unit_shared_bytes();
         let launch = Launch { grid: [blocks, 1, 1], threads: THREADS, shared_bytes };
-        device.launch(geometry.unit_kernel(), launch, &args)?;
+        device.launch(unit_kernel, launch, &args)?;
     }
     if work.room.tiles > 0 {
         if geometry.width != geometry.head_dim {
@@ -191,7 +214,7 @@ pub(crate) fn attend(
         let blocks = (work.room.tiles * op.kv_heads) as u32;
         let shared_bytes = geometry.tile_shared_bytes();
         let launch = Launch { grid: [blocks, 1, 1], threads: THREADS, shared_bytes };
-        device.launch(geometry.tile_kernel(), launch, &args)?;
+        device.launch(tile_kernel, launch, &args)?;
     }
     Ok(())
 }

@@ -4,5 +4,6 @@ pub(crate) mod activate;
 pub(crate) mod append;
 pub(crate) mod attend;
 pub(crate) mod embed;
+pub(crate) mod narrow;
 pub(crate) mod norm;
 pub(crate) mod rope;

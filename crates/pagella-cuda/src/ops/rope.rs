@@ -54,7 +54,11 @@ impl CudaRope {
 
     /// Address of the rows of this step, `[tokens][pairs]` of (cosine, sine). The first call of a
     /// step computes them. The second value says whether older rows had to make room.
-    pub(crate) fn rows(&self, device: &Device, step: &CudaStep) -> Result<(u64, bool), BackendError> {
+    pub(crate) fn rows(
+        &self,
+        device: &Device,
+        step: &CudaStep,
+    ) -> Result<(u64, bool), BackendError> {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = step.tokens * self.rotary_dim * 4;
         let grown = bytes > rows.bytes();

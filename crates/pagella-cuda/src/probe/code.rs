@@ -22,6 +22,14 @@ pub(super) fn for_device(capability: (u32, u32), cuda: (u32, u32)) -> Code {
     best(TARGETS, capability, cuda >= TOOLKIT)
 }
 
+/// Whether a kernel file has code that a chip could run: all have, except those with the special
+/// instructions of another chip.
+pub(crate) fn has_code(file: &str, (major, minor): (i32, i32)) -> bool {
+    let targets = TARGETS.iter().find(|(name, _)| *name == file).map_or(&[][..], |(_, t)| *t);
+    let special = format!("sm_{major}{minor}a");
+    targets.iter().any(|target| chip(target).is_some() || *target == special)
+}
+
 /// The code that is common to all files; files for one chip with special instructions do not count,
 /// because others do the same work. Drivers older than the compiler do not read its portable code.
 fn best(

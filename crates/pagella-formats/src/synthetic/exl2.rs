@@ -47,7 +47,8 @@ pub fn exl2(
     let ceilings = sizes.iter().map(|(bits, _)| ceiling(*bits, in_features));
     let q_scale_max: Vec<u8> = ceilings.flat_map(f16::to_le_bytes).collect();
     let q_groups: Vec<u8> = table.into_iter().flat_map(i16::to_le_bytes).collect();
-    let perm = random.permutation(in_features);
+    // Linears that read the same vector share their row order in real files.
+    let perm = Random::new(in_features as u64).permutation(in_features);
     let invperm = pack::inverse_permutation(&perm).expect("made as a permutation");
     let q_invperm = invperm.into_iter().flat_map(i32::to_le_bytes).collect();
     let groups = groups::parse(&q_groups, &q_scale_max, word_rows).expect("made as a valid table");

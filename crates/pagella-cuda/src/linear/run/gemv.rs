@@ -13,6 +13,11 @@ const WARPS: u32 = 8;
 /// Chunks in flight per warp.
 const DEPTH: u32 = 4;
 
+/// Blocks that the kernel's registers allow on a multiprocessor.
+const BLOCKS_PER_SM: u32 = 2;
+/// Shared memory of a block that the system keeps, and the kernel's own.
+const SHARED_RESERVED: u32 = 2 << 10;
+
 /// Rows that the kernel's instance for `rows` has room for.
 fn instance_rows(rows: usize) -> u32 {
     if rows == 1 { 1 } else { ROWS_MAX as u32 }
@@ -71,12 +76,12 @@ pub(super) fn run(
         features_bytes: features_bytes(group),
     };
     let name = if input.rows == 1 { "pg_gemv_1" } else { "pg_gemv_4" };
-    // Blocks of equal shares: two per multiprocessor, or as many as give everyone the same work.
-    let share = strips.div_ceil(2 * runner.device.sms).max(1);
-    let launch = Launch {
-        grid: [strips.div_ceil(share), 1, 1],
-        threads: 32 * WARPS,
-        shared_bytes: shared_bytes(input, group) as u32,
-    };
+    // Blocks of equal shares that all run at once: two per multiprocessor where they fit.
+    let shared_bytes = shared_bytes(input, group) as u32;
+    let fitting = runner.device.shared_bytes_max / (shared_bytes + SHARED_RESERVED).max(1);
+    let at_once = runner.device.sms * fitting.clamp(1, BLOCKS_PER_SM);
+    let share = strips.div_ceil(at_once).max(1);
+    let grid = [strips.div_ceil(share), 1, 1];
+    let launch = Launch { grid, threads: 32 * WARPS, shared_bytes };
     runner.device.launch(name, launch, &args)
 }
