@@ -8,7 +8,7 @@ mod predict;
 mod tally;
 
 pub use predict::{MemoryPrediction, predict_memory};
-pub(crate) use tally::Tally;
+pub(crate) use tally::{Tally, idle_bytes};
 
 use pagella_formats::LinearKind;
 
@@ -17,6 +17,8 @@ use pagella_formats::LinearKind;
 pub struct MemoryReport {
     /// Weights in the backend's layout, norms included.
     pub weights_bytes: u64,
+    /// Of these, what one token reads: all but the experts that it does not take.
+    pub token_bytes: u64,
     /// Embedding and learned positions, which stay where they are: in their file, or in host
     /// memory for synthetic models.
     pub mapped_bytes: u64,

@@ -12,6 +12,7 @@ use pagella_formats::{
 };
 
 use crate::error::{MISSING_LISTED_MAX, ModelError};
+use crate::memory::idle_bytes;
 use crate::progress::{LayerBytes, Module, modules};
 use crate::weights::{find_norm, read_norm, request, table_tensor};
 
@@ -46,6 +47,22 @@ impl Survey {
     pub fn of(dir: &Path, spec: &ModelSpec) -> Result<Self, ModelError> {
         check_blocks(spec)?;
         survey(&open(dir, spec)?, spec)
+    }
+
+    /// Bytes of experts that a token does not read.
+    pub(crate) fn idle_bytes(&self, spec: &ModelSpec) -> u64 {
+        let mut facts = self.linears.iter();
+        let mut idle = 0;
+        for layer in &spec.layers {
+            let labels = layer.linear_specs();
+            let of_layer = labels.iter().zip(&mut facts);
+            let experts = of_layer.filter(|((label, _), _)| label.starts_with("mlp.experts."));
+            let bytes = experts.map(|(_, fact)| fact.stored_bytes + fact.bias_bytes).sum();
+            if let MlpSpec::Moe(moe) = &layer.mlp {
+                idle += idle_bytes(moe, bytes);
+            }
+        }
+        idle
     }
 
     /// The modules in load order with their bytes.

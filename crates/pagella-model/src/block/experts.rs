@@ -6,6 +6,7 @@ use pagella_backend::{Backend, MoeOp};
 use super::{Pass, Stream};
 use crate::error::ModelError;
 use crate::load::Loader;
+use crate::memory::idle_bytes;
 use crate::weights::{LinearUse, WeightSource};
 
 /// The experts of one layer in the backend's layout.
@@ -25,11 +26,13 @@ impl<B: Backend> ExpertsBlock<B> {
         let pre_norm = loader.optional_norm(layer.mlp_pre_norm.as_ref())?;
         let router = loader.linear(&moe.router, LinearUse::Router)?;
         let mut experts = loader.backend.experts(&op(layer, moe), loader.step_tokens_max)?;
+        let before = loader.tally.device_bytes;
         for parts in &moe.experts {
             let [gate, up, down] =
                 parts.each_ref().map(|part| loader.linear(part, LinearUse::Layer));
             loader.backend.add_expert(&mut experts, gate?, up?, down?)?;
         }
+        loader.tally.idle_bytes += idle_bytes(moe, loader.tally.device_bytes - before);
         Ok(Self { pre_norm, router, experts })
     }
 

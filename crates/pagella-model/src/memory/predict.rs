@@ -75,6 +75,7 @@ impl MemoryPrediction {
     fn new(survey: &Survey, spec: &ModelSpec, options: &LoadOptions) -> Self {
         let mut tally = Tally::default();
         tally.mapped_bytes = survey.mapped_bytes;
+        tally.idle_bytes = survey.idle_bytes(spec);
         let (mut load_peak_bytes, mut leftover_bytes) = (0, 0);
         for fact in &survey.linears {
             tally.add(fact.kind, LinearUse::of(&fact.label), fact.params, fact.stored_bytes);

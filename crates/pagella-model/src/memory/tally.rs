@@ -1,9 +1,17 @@
 //! The books kept while linears are found or laid out.
 
+use pagella_arch::MoeSpec;
 use pagella_formats::{Linear, LinearKind};
 
 use super::{KindShare, MemoryReport, WeightShare};
 use crate::weights::LinearUse;
+
+/// What a token does not read of a layer's experts, which take `bytes` together.
+pub(crate) fn idle_bytes(moe: &MoeSpec, bytes: u64) -> u64 {
+    let experts = moe.experts.len() as u64;
+    let idle = experts.saturating_sub(moe.experts_per_token as u64);
+    bytes * idle / experts.max(1)
+}
 
 /// Sums over what was laid out so far.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +20,8 @@ pub(crate) struct Tally {
     pub device_bytes: u64,
     /// Bytes of tables that stay mapped.
     pub mapped_bytes: u64,
+    /// Bytes in the backend's layout that a token does not read.
+    pub idle_bytes: u64,
     layers: WeightShare,
     head: WeightShare,
     kinds: Vec<KindShare>,
@@ -46,6 +56,7 @@ impl Tally {
     pub(crate) fn report(self, scratch_bytes: u64) -> MemoryReport {
         MemoryReport {
             weights_bytes: self.device_bytes,
+            token_bytes: self.device_bytes.saturating_sub(self.idle_bytes),
             mapped_bytes: self.mapped_bytes,
             scratch_bytes,
             layers: self.layers,

@@ -97,6 +97,7 @@ fn the_demo_model_reports_what_its_files_hold() {
     let model = load(&demo(), BACKEND, 512).unwrap();
     let memory = model.memory();
     assert_eq!(memory.mapped_bytes, 4096 * 384 * 2);
+    assert_eq!(memory.token_bytes, memory.weights_bytes, "a dense model reads all of them");
     let bits = memory.layers.bits_per_weight();
     assert!((5.9..6.2).contains(&bits), "{bits}");
     let head = memory.head.bits_per_weight();
