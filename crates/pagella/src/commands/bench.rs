@@ -221,7 +221,7 @@ fn synthetic_weights(args: &BenchArgs) -> SyntheticWeights {
 
 fn report(args: &BenchArgs, run: &Run) -> Result<()> {
     let Run { facts, measured, bandwidth, .. } = run;
-    let weight_bytes = facts.memory.weights_bytes;
+    let weight_bytes = facts.memory.token_bytes;
     let rate = weight_bytes as f64 * measured.decode.best;
     let on_cpu = run.place == Place::Cpu;
     let math = on_cpu.then(|| args.model_flags.math.unwrap_or(Math::Wide).name());
@@ -249,7 +249,7 @@ fn report(args: &BenchArgs, run: &Run) -> Result<()> {
             "peak_memory_bytes": run.peak_bytes,
         }));
     }
-    let small = |cache: u64| weight_bytes < 2 * cache;
+    let small = |cache: u64| facts.memory.weights_bytes < 2 * cache;
     let fits_cache = on_cpu && run.machine.last_cache_bytes.is_some_and(small);
     let readers = if on_cpu { format!(", {} threads", run.threads) } else { String::new() };
     let remark = if fits_cache { " (the weights fit into the processor's cache)" } else { "" };

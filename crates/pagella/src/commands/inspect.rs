@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use clap::Args;
 use pagella::{KvFormat, Math, Tokenizer};
-use pagella_arch::ModelSpec;
+use pagella_arch::{MlpSpec, ModelSpec, MoeSpec};
 use pagella_formats::LinearKind;
 use pagella_model::{MemoryPrediction, predict_memory};
 use pagella_text::ChatTemplate;
@@ -111,6 +111,16 @@ fn kind_name(kind: LinearKind) -> &'static str {
     }
 }
 
+/// How many layers have experts, and what one of them is like.
+fn experts(spec: &ModelSpec) -> Option<(usize, &MoeSpec)> {
+    let mut layers = spec.layers.iter().filter_map(|layer| match &layer.mlp {
+        MlpSpec::Moe(moe) => Some(&**moe),
+        _ => None,
+    });
+    let first = layers.next()?;
+    Some((1 + layers.count(), first))
+}
+
 impl Findings {
     /// Weights of layers, head and embedding.
     fn params(&self) -> u64 {
@@ -168,6 +178,12 @@ impl Findings {
             "vocab": spec.vocab,
             "context": spec.context,
             "params": self.params(),
+            "experts": experts(spec).map(|(layers, moe)| json!({
+                "layers": layers,
+                "per_layer": moe.experts.len(),
+                "per_token": moe.experts_per_token,
+                "inner": moe.inner(),
+            })),
             "formats": kinds,
             "bits_per_weight": report.layers.bits_per_weight(),
             "head_bits_per_weight": report.head.bits_per_weight(),
@@ -249,6 +265,12 @@ impl Findings {
             ("chat template", if self.template { "yes" } else { "no" }.to_owned()),
             ("context", format!("{} tokens", spec.context)),
         ];
+        if let Some((layers, moe)) = experts(spec) {
+            let (n, inner, taken) = (moe.experts.len(), moe.inner(), moe.experts_per_token);
+            let text =
+                format!("{n} in each of {layers} layers, {inner} wide; a token takes {taken}");
+            facts.insert(6, ("experts", text));
+        }
         if let Some(layer) = spec.layers.first() {
             let attn = &layer.attn;
             let heads = format!(

@@ -14,6 +14,7 @@ fn inspect_knows_the_demo_model() {
         ("vocab", json!(4096)),
         ("context", json!(2048)),
         ("chat_template", json!(true)),
+        ("experts", json!(null)),
     ] {
         assert_eq!(found[field], value, "{field}");
     }
