@@ -345,4 +345,3 @@ __device__ __forceinline__ void gemv(const GemvArgs& a) {
     }
 
 PG_GEMV(pg_gemv_1, 1, 4)
-PG_GEMV(pg_gemv_4, 4, 4)

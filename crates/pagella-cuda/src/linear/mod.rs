@@ -2,7 +2,7 @@
 //! order of sums.
 //!
 //! - `load`: tensors as they lie in the file are uploaded, and re-laid out there;
-//! - `run`: which kernel takes how many rows (`gemv` a few, `tile` some, `prefill` many);
+//! - `run`: which kernel takes how many rows (`gemv` one, `tile` some, `prefill` many);
 //! - `args`: mirrors of the kernels' structs.
 
 pub(crate) mod args;

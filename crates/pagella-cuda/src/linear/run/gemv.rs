@@ -1,4 +1,4 @@
-//! A few rows: inputs stay whole in shared memory, weights stream past them once.
+//! One row: it stays whole in shared memory, and weights stream past it once.
 
 use pagella_backend::BackendError;
 
@@ -6,8 +6,6 @@ use super::{Group, Input, Runner};
 use crate::device::Launch;
 use crate::linear::args::GemvArgs;
 
-/// Most rows of the kernel.
-const ROWS_MAX: usize = 4;
 /// Warps of a block, one per segment.
 const WARPS: u32 = 8;
 /// Chunks in flight per warp.
@@ -18,16 +16,11 @@ const BLOCKS_PER_SM: u32 = 2;
 /// Shared memory of a block that the system keeps, and the kernel's own.
 const SHARED_RESERVED: u32 = 2 << 10;
 
-/// Rows that the kernel's instance for `rows` has room for.
-fn instance_rows(rows: usize) -> u32 {
-    if rows == 1 { 1 } else { ROWS_MAX as u32 }
-}
-
-fn shared_bytes(input: &Input, group: &Group<'_>) -> u64 {
+fn shared_bytes(group: &Group<'_>) -> u64 {
     let Some(first) = group.used().first() else { return 0 };
     let chunks: u64 = group.used().iter().map(|matrix| u64::from(matrix.n_chunks)).sum();
     let rings = u64::from(WARPS * DEPTH) * u64::from(group.slot_bytes());
-    let x = u64::from(instance_rows(input.rows)) * (2 * u64::from(first.k) + 16);
+    let x = 2 * u64::from(first.k) + 16;
     rings + x + u64::from(features_bytes(group)) + 16 * chunks
 }
 
@@ -41,10 +34,10 @@ fn features_bytes(group: &Group<'_>) -> u32 {
 /// Whether this kernel can take the input.
 pub(super) fn fits(runner: &Runner<'_>, input: &Input, group: &Group<'_>) -> bool {
     let whole_vectors = group.used().iter().all(|matrix| matrix.k_in % 4 == 0);
-    input.rows <= ROWS_MAX
+    input.rows == 1
         && whole_vectors
         && input.stride.is_multiple_of(4)
-        && shared_bytes(input, group) <= u64::from(runner.device.shared_bytes_max)
+        && shared_bytes(group) <= u64::from(runner.device.shared_bytes_max)
 }
 
 pub(super) fn run(
@@ -75,13 +68,12 @@ pub(super) fn run(
         slot_bytes: group.slot_bytes(),
         features_bytes: features_bytes(group),
     };
-    let name = if input.rows == 1 { "pg_gemv_1" } else { "pg_gemv_4" };
     // Blocks of equal shares that all run at once: two per multiprocessor where they fit.
-    let shared_bytes = shared_bytes(input, group) as u32;
+    let shared_bytes = shared_bytes(group) as u32;
     let fitting = runner.device.shared_bytes_max / (shared_bytes + SHARED_RESERVED).max(1);
     let at_once = runner.device.sms * fitting.clamp(1, BLOCKS_PER_SM);
     let share = strips.div_ceil(at_once).max(1);
     let grid = [strips.div_ceil(share), 1, 1];
     let launch = Launch { grid, threads: 32 * WARPS, shared_bytes };
-    runner.device.launch(name, launch, &args)
+    runner.device.launch("pg_gemv_1", launch, &args)
 }
