@@ -209,7 +209,7 @@ fn expect_room(
     offset: usize,
     bytes: usize,
 ) -> Result<(), BackendError> {
-    let end = offset.checked_add(bytes).unwrap_or(usize::MAX);
+    let end = offset.saturating_add(bytes);
     if end <= buffer.bytes() {
         return Ok(());
     }

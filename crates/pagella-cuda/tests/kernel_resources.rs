@@ -41,6 +41,26 @@ fn compiled(log: &str) -> Vec<Compiled<'_>> {
 const MAY_HAVE_A_STACK: &[(&str, &str)] =
     &[("pg_rope_rows", "sines of very large angles are reduced through an array in memory")];
 
+/// Kernels that may spill, by the beginning of their names, how many bytes at most, and why.
+const MAY_SPILL: &[(&str, u32, &str)] = &[
+    (
+        "pg_attend_prefill_",
+        32,
+        "a thread holds a whole row of outputs: some chips lack a few registers",
+    ),
+    ("pg_append", 4, "one register on one chip"),
+];
+
+/// Whether a kernel spills no more than it is known to.
+fn may_spill(compiled: &Compiled<'_>) -> bool {
+    let bytes = |part: &str| part.split(' ').next().and_then(|number| number.parse::<u32>().ok());
+    let most = compiled.memory.split(", ").filter_map(bytes).max().unwrap_or(u32::MAX);
+    // The stack of a spill is a multiple of 8 bytes.
+    MAY_SPILL.iter().any(|(name, limit, _)| {
+        compiled.function.starts_with(name) && most <= limit.next_multiple_of(8)
+    })
+}
+
 /// Whether every number of a line of memory is 0.
 fn is_clean(memory: &str) -> bool {
     let numbers: Vec<&str> = memory.split(", ").filter_map(|p| p.split(' ').next()).collect();
@@ -64,7 +84,8 @@ fn no_kernel_spills_registers_or_has_a_stack() {
             && MAY_HAVE_A_STACK.iter().any(|(function, _)| *function == c.function)
     };
     for (file, log) in logs() {
-        let compiled = compiled(log).into_iter().filter(|c| !is_clean(c.memory) && !may(c));
+        let compiled =
+            compiled(log).into_iter().filter(|c| !is_clean(c.memory) && !may(c) && !may_spill(c));
         slow.extend(
             compiled.map(|c| format!("{file}: {} for {}: {}", c.function, c.chip, c.memory)),
         );
