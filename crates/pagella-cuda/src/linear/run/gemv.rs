@@ -68,12 +68,12 @@ pub(super) fn run(
         slot_bytes: group.slot_bytes(),
         features_bytes: features_bytes(group),
     };
-    // Blocks of equal shares that all run at once: two per multiprocessor where they fit.
+    // As many blocks as run at once, two per multiprocessor where they fit; shares differ by one
+    // strip at most.
     let shared_bytes = shared_bytes(group) as u32;
     let fitting = runner.device.shared_bytes_max / (shared_bytes + SHARED_RESERVED).max(1);
     let at_once = runner.device.sms * fitting.clamp(1, BLOCKS_PER_SM);
-    let share = strips.div_ceil(at_once).max(1);
-    let grid = [strips.div_ceil(share), 1, 1];
+    let grid = [strips.min(at_once), 1, 1];
     let launch = Launch { grid, threads: 32 * WARPS, shared_bytes };
     runner.device.launch("pg_gemv_1", launch, &args)
 }

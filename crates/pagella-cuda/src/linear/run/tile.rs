@@ -11,7 +11,7 @@ use crate::scratch::Use;
 const DEPTH: u32 = 4;
 /// Warps of a block, one strip each: few where memory limits, many where inputs are shared more.
 const WARPS_FEW: u32 = 4;
-const WARPS_MAX: u32 = 8;
+const WARPS_MANY: [u32; 2] = [8, 7];
 
 /// How a launch is cut.
 struct Cut {
@@ -37,8 +37,11 @@ fn cut(runner: &Runner<'_>, rows: u32, group: &Group<'_>) -> Cut {
         group.used().iter().map(|matrix| matrix.n_strips.div_ceil(warps)).sum()
     };
     // Narrow linears would leave multiprocessors idle: their segments go to different blocks.
-    let split = tiles_of(WARPS_FEW) * token_tiles < runner.device.sms;
-    let warps = if split || rows <= 16 { WARPS_FEW } else { WARPS_MAX };
+    let sms = runner.device.sms;
+    let split = tiles_of(WARPS_FEW) * token_tiles * 4 < sms * 3;
+    let waves = |warps: &u32| warps * (tiles_of(*warps) * token_tiles).div_ceil(sms);
+    let many = WARPS_MANY.into_iter().min_by_key(waves).unwrap_or(WARPS_FEW);
+    let warps = if split || tokens <= 32 { WARPS_FEW } else { many };
     let column_tiles = tiles_of(warps);
     Cut { name, tokens, token_tiles, warps, split, column_tiles }
 }
