@@ -92,7 +92,7 @@ fn choices_are_visible_and_checked() {
     assert_eq!(full.eos_reason, EosReason::LengthLimit);
     assert!(engine.complete("CSS").temperature(-1.0).text().is_err());
     assert!(engine.complete("CSS").stop("").text().is_err());
-    assert!(Engine::builder("demo").device(pagella::Device::Cuda(0)).open().is_err());
+    assert!(Engine::builder("demo").device(pagella::Device::Cuda(99)).open().is_err());
 }
 
 #[test]

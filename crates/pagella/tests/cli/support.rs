@@ -39,6 +39,8 @@ pub fn command(args: &[&str]) -> Command {
             command.env_remove(&name);
         }
     }
+    // The same on every machine: numbers of threads and kinds of arithmetic belong to the CPU.
+    command.env("PAGELLA_DEVICE", "cpu");
     command
 }
 
