@@ -56,9 +56,9 @@ struct BlockForm {
     static constexpr uint32_t kRecordBytes = kIsGptq ? T32_RECORD_GPTQ : kBits == 16 ? 0 : T32_RECORD;
 };
 
-// acc += block * x. `x`: shared address of this lane's row of the first 8 tokens, 16 bytes of 8 packed rows; 8 tokens
-// further is 512 bytes further (unused with one group).
-template <int FORM, int GROUPS>
+// acc += block * x. `x`: shared address of this lane's row of the first 8 tokens, 16 bytes of 8 packed rows; the next
+// 8 tokens are GROUP_BYTES further.
+template <int FORM, int GROUPS, int GROUP_BYTES>
 __device__ __forceinline__ void block_multiply(const uint32_t (&w)[BlockForm<FORM>::kBits], const uint8_t* record,
                                                uint32_t lane, uint32_t x, float (&acc)[2][GROUPS][4]) {
     half2 v[16];
@@ -80,7 +80,7 @@ __device__ __forceinline__ void block_multiply(const uint32_t (&w)[BlockForm<FOR
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         uint32_t b[4];
-        ldmatrix_x4(b, x + 512 * g);
+        ldmatrix_x4(b, x + GROUP_BYTES * g);
         mma_16816(acc[0][g], a[0], b[0], b[1]);
         mma_16816(acc[1][g], a[1], b[0], b[1]);
         mma_16816(acc[0][g], a[2], b[2], b[3]);
@@ -88,56 +88,92 @@ __device__ __forceinline__ void block_multiply(const uint32_t (&w)[BlockForm<FOR
     }
 }
 
-// acc += chunk * x. Blocks are X_BLOCK bytes apart in x.
-template <int FORM, int GROUPS, int X_BLOCK>
-__device__ __forceinline__ void chunk_multiply_form(const uint8_t* slot, const ChunkEntry& e, uint32_t lane, uint32_t x,
+// Upper half of a directory entry's second word for a chunk with as many blocks as there may be.
+template <int FORM>
+constexpr uint32_t kFullChunk = BlockForm<FORM>::kBlocksMax | BlockForm<FORM>::kBits << 8;
+
+// acc += chunk * x, for a chunk with as many blocks as there may be. `x_of(i)`: where block i of the chunk finds its x.
+template <int FORM, int GROUPS, int GROUP_BYTES, class XOf>
+__device__ __forceinline__ void full_chunk_multiply(const uint8_t* slot, const ChunkEntry& e, uint32_t lane, XOf x_of,
                                                     float (&acc)[2][GROUPS][4]) {
     using Form = BlockForm<FORM>;
     constexpr int BITS = Form::kBits;
     const uint8_t* block = slot + e.records * Form::kRecordBytes;
-    if (e.blocks == Form::kBlocksMax) {
-        uint32_t w[2][BITS];  // the next block's words are on their way while this one is unpacked
-        t32_load<BITS>(block, lane, w[0]);
+    uint32_t w[2][BITS];  // the next block's words are on their way while this one is unpacked
+    t32_load<BITS>(block, lane, w[0]);
 #pragma unroll
-        for (int i = 0; i < Form::kBlocksMax; i++) {
-            if (i + 1 < Form::kBlocksMax) t32_load<BITS>(block + 128 * BITS * (i + 1), lane, w[(i + 1) & 1]);
-            const uint8_t* record = slot + (e.record >> 8 * i & 0xFFu) * Form::kRecordBytes;
-            block_multiply<FORM, GROUPS>(w[i & 1], record, lane, x + X_BLOCK * i, acc);
-        }
-    } else {
-#pragma unroll 1
-        for (uint32_t i = 0; i < e.blocks; i++) {
-            uint32_t w[BITS];
-            t32_load<BITS>(block + 128 * BITS * i, lane, w);
-            const uint8_t* record = slot + (e.record >> 8 * i & 0xFFu) * Form::kRecordBytes;
-            block_multiply<FORM, GROUPS>(w, record, lane, x + X_BLOCK * i, acc);
-        }
+    for (int i = 0; i < Form::kBlocksMax; i++) {
+        if (i + 1 < Form::kBlocksMax) t32_load<BITS>(block + 128 * BITS * (i + 1), lane, w[(i + 1) & 1]);
+        const uint8_t* record = slot + (e.record >> 8 * i & 0xFFu) * Form::kRecordBytes;
+        block_multiply<FORM, GROUPS, GROUP_BYTES>(w[i & 1], record, lane, x_of(i), acc);
     }
 }
 
-template <int GROUPS, int X_BLOCK>
-__device__ __forceinline__ void chunk_multiply(const uint8_t* slot, const ChunkEntry& e, uint32_t kind, uint32_t lane,
-                                               uint32_t x, float (&acc)[2][GROUPS][4]) {
-    if (kind == kGptq) {
-        chunk_multiply_form<kFormGptq, GROUPS, X_BLOCK>(slot, e, lane, x, acc);
+// The same for any chunk.
+template <int FORM, int GROUPS, int GROUP_BYTES, class XOf>
+__device__ __forceinline__ void chunk_multiply(const uint8_t* slot, const ChunkEntry& e, uint32_t lane, XOf x_of,
+                                               float (&acc)[2][GROUPS][4]) {
+    using Form = BlockForm<FORM>;
+    constexpr int BITS = Form::kBits;
+    if (e.blocks == Form::kBlocksMax) {
+        full_chunk_multiply<FORM, GROUPS, GROUP_BYTES>(slot, e, lane, x_of, acc);
         return;
     }
-    switch (e.bits) {
-        case 4: chunk_multiply_form<4, GROUPS, X_BLOCK>(slot, e, lane, x, acc); break;
-        case 2: chunk_multiply_form<2, GROUPS, X_BLOCK>(slot, e, lane, x, acc); break;
-        case 3: chunk_multiply_form<3, GROUPS, X_BLOCK>(slot, e, lane, x, acc); break;
-        case 5: chunk_multiply_form<5, GROUPS, X_BLOCK>(slot, e, lane, x, acc); break;
-        case 6: chunk_multiply_form<6, GROUPS, X_BLOCK>(slot, e, lane, x, acc); break;
-        case 8: chunk_multiply_form<8, GROUPS, X_BLOCK>(slot, e, lane, x, acc); break;
-        default: chunk_multiply_form<16, GROUPS, X_BLOCK>(slot, e, lane, x, acc); break;
+    const uint8_t* block = slot + e.records * Form::kRecordBytes;
+#pragma unroll 1
+    for (uint32_t i = 0; i < e.blocks; i++) {
+        uint32_t w[BITS];
+        t32_load<BITS>(block + 128 * BITS * i, lane, w);
+        const uint8_t* record = slot + (e.record >> 8 * i & 0xFFu) * Form::kRecordBytes;
+        block_multiply<FORM, GROUPS, GROUP_BYTES>(w, record, lane, x_of(i), acc);
     }
+}
+
+// Whether the `count` entries from `first` on differ only in where they are. All lanes.
+__device__ __forceinline__ bool chunks_alike(const uint4* directory, uint32_t first, uint32_t count, uint32_t lane) {
+    const uint4 a = directory[first];
+    bool alike = true;
+    for (uint32_t i = lane; i < count; i += 32) {
+        const uint4 b = directory[first + i];
+        alike = alike && b.y >> 16 == a.y >> 16 && b.z == a.z && b.w == a.w;
+    }
+    return __all_sync(0xFFFFFFFFu, alike);
+}
+
+template <int FORM>
+struct FormTag {
+    static constexpr int kForm = FORM;
+    static constexpr uint32_t kBits = BlockForm<FORM>::kBits;
+};
+
+// run(tag) for the form of a chunk, which is the same for all lanes.
+template <class Run>
+__device__ __forceinline__ void with_form(uint32_t kind, uint32_t bits, Run run) {
+    switch (kind == kGptq ? kFormGptq : bits) {
+        case 4: run(FormTag<4>{}); break;
+        case kFormGptq: run(FormTag<kFormGptq>{}); break;
+        case 2: run(FormTag<2>{}); break;
+        case 3: run(FormTag<3>{}); break;
+        case 5: run(FormTag<5>{}); break;
+        case 6: run(FormTag<6>{}); break;
+        case 8: run(FormTag<8>{}); break;
+        default: run(FormTag<16>{}); break;
+    }
+}
+
+// The same number in a register that the compiler takes for different in every lane.
+__device__ __forceinline__ uint32_t per_lane(uint32_t x) { return x + threadIdx.y; }  // blocks have one dimension
+
+// Weights leave L2 first if this launch reads them once.
+__device__ __forceinline__ uint64_t weights_policy(bool read_once) {
+    return read_once ? l2_evict_first() : l2_evict_normal();
 }
 
 // Copies `bytes16` units of 16 bytes, at most 224 of them (a chunk has at most 208), by one warp. Both addresses are
 // those of this lane's first unit, 16 * lane further than the warp's.
 //
-// `to` must not be the sum of a warp-uniform address and 16 * lane in the caller's last step: ptxas 13.0 then
-// combines the uniform register with the cache hint into an instruction that sm_90 refuses as illegal.
+// `to` must not be a sum that has a warp-uniform part: ptxas 13.0 then takes that part from a uniform register, in a
+// form that together with the cache hint is an illegal instruction on sm_90. Hence per_lane.
 __device__ __forceinline__ void chunk_fetch(uint32_t to, const uint8_t* from, uint32_t bytes16, uint32_t lane,
                                             uint64_t policy) {
     if (lane < bytes16) cp_async_16_hint<0>(to, from, policy);

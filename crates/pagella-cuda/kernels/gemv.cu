@@ -1,202 +1,85 @@
-// Linears on 1 to 4 rows: memory-bound, so everything serves the stream of weights.
+// Linears on a row (or a few): memory-bound, so everything serves the stream of weights.
 //
 // A block works on a contiguous range of strips, over up to three matrices; warp w does segment w of each, so that
 // the partial sums of a strip meet in the block, in shared memory, in their fixed order. Each warp has a ring of its
-// own that cp.async keeps full across strips and matrices; it starts before the activations are there. These are
-// normed, put into packed order and rounded to f16 by every block for itself, while the first weights travel.
+// own that is kept full across strips and matrices; it starts before the activations are there. These are normed, put
+// into packed order and rounded to f16 by every block for itself, while the first weights travel.
 #include "gemv.cuh"
 
 #include "ptx.cuh"
+#include "ring.cuh"
+#include "rows.cuh"
 
 namespace {
 
 constexpr uint32_t kWarps = 8;
 static_assert(kWarps == kSegments && 32 * kWarps == kNormThreads, "a warp per segment; norms are by 256 threads");
 
-__device__ __forceinline__ uint2 pack_halves(float4 v) {
-    const half2 low = __halves2half2(__float2half_rn(v.x), __float2half_rn(v.y));
-    const half2 high = __halves2half2(__float2half_rn(v.z), __float2half_rn(v.w));
-    return make_uint2(t32::as_bits(low), t32::as_bits(high));
-}
+// The packed order of a matrix: which features the packed rows 4j..4j+3 of every 1024 are, for thread j.
+template <int QUADS>
+struct Order {
+    uint4 feature[QUADS];
 
-// Activations of one launch as this block keeps them: f16 rows of 2k + 16 bytes, so that the 16-byte units that
-// ldmatrix takes from 8 rows lie in different banks.
-//
-// Each thread goes through its part of a row, elements 4j..4j+3 of every 1024, in batches of QUADS float4 whose loads
-// are all on their way together; the first batch stays in registers between passes.
-template <int ROWS>
-struct Rows {
-    static constexpr uint32_t QUADS = ROWS == 1 ? 5 : 2;
-    static constexpr uint32_t BATCH = kNormStride * QUADS;  // elements
-    static constexpr uint32_t PAIRS = ROWS == 1 ? 8 : 4;    // of packed rows whose perm is on its way from the start
+    __device__ __forceinline__ void load(const uint32_t* perm, uint32_t k) {
+#pragma unroll
+        for (int n = 0; n < QUADS; n++) {
+            if (kNormStride * n >= k) break;
+            const uint32_t r = 4 * threadIdx.x + kNormStride * n;
+            if (r < k) feature[n] = *reinterpret_cast<const uint4*>(perm + r);
+        }
+    }
 
-    const GemvArgs& a;
-    const Matrix& matrix;
-    uint8_t* x;
-    half* features;  // one row in feature order
-    float* scratch;  // ROWS * kNormScratch
-    const uint32_t k_in;
-    const float* row[ROWS];
-    float4 first[ROWS][QUADS];
-    float4 weight[QUADS];  // of the norm, for the first batch
-    NormStats stats[ROWS];
-
-    __device__ __forceinline__ Rows(const GemvArgs& args, const Matrix& matrix, uint8_t* x, half* features, float* scratch)
-        : a(args), matrix(matrix), x(x), features(features), scratch(scratch), k_in(args.matrix[0].k_in) {}
-
-    static __device__ __forceinline__ uint32_t place(uint32_t n) { return 4 * threadIdx.x + kNormStride * n; }
-
-    __device__ __forceinline__ void load(const float* from, uint32_t base, float4 (&to)[QUADS]) const {
+    __device__ __forceinline__ void gather(half* to, const half* features, const uint32_t* perm, uint32_t k) const {
 #pragma unroll
         for (uint32_t n = 0; n < QUADS; n++) {
-            const uint32_t i = base + place(n);
-            to[n] = i < k_in ? *reinterpret_cast<const float4*>(from + i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        }
-    }
-
-    // visit(elements, where they are) for every quad of this thread in a batch.
-    template <class Visit>
-    __device__ __forceinline__ void each(const float4 (&quads)[QUADS], uint32_t base, Visit visit) const {
-#pragma unroll
-        for (uint32_t n = 0; n < QUADS; n++) {
-            if (base + place(n) < k_in) visit(quads[n], base + place(n), n);
-        }
-    }
-
-    // value[m] = the block's sum over row m of what `link` adds to a thread's chain.
-    template <class Link>
-    __device__ __forceinline__ void sum(float (&value)[ROWS], float* scratch, Link link) const {
-#pragma unroll
-        for (int m = 0; m < ROWS; m++) {
-            value[m] = 0.0f;
-            if (m < a.rows) each(first[m], 0, [&](float4 v, uint32_t, uint32_t) { value[m] = link(value[m], v, m); });
+            if (kNormStride * n >= k) break;
+            const uint32_t r = 4 * threadIdx.x + kNormStride * n;
+            if (r < k) gather_quad(to + r, features, feature[n]);
         }
 #pragma unroll 1
-        for (uint32_t base = BATCH; base < k_in; base += BATCH) {
-#pragma unroll
-            for (int m = 0; m < ROWS; m++) {
-                if (m >= a.rows) break;
-                float4 quads[QUADS];
-                load(row[m], base, quads);
-                each(quads, base, [&](float4 v, uint32_t, uint32_t) { value[m] = link(value[m], v, m); });
-            }
-        }
-        norm_total(value, scratch);
-    }
-
-    __device__ __forceinline__ void put_batch(half* to, int m, uint32_t base, const float4 (&quads)[QUADS],
-                                              const float4 (&weights)[QUADS]) const {
-        each(quads, base, [&](float4 v, uint32_t i, uint32_t n) {
-            if (a.norm.kind != kNormNone) {
-                const float4 bias = a.norm.bias ? *reinterpret_cast<const float4*>(a.norm.bias + i) : float4{};
-                v = norm_values(a.norm, stats[m], v, weights[n], bias);
-            }
-            *reinterpret_cast<uint2*>(to + i) = pack_halves(v);
-        });
-    }
-
-    // Row m in feature order, normed, as f16.
-    __device__ __forceinline__ void put(half* to, int m) const {
-        put_batch(to, m, 0, first[m], weight);
-#pragma unroll 1
-        for (uint32_t base = BATCH; base < k_in; base += BATCH) {
-            float4 quads[QUADS], weights[QUADS];
-            load(row[m], base, quads);
-            if (a.norm.kind != kNormNone) load(a.norm.weight, base, weights);
-            put_batch(to, m, base, quads, weights);
+        for (uint32_t r = 4 * threadIdx.x + kNormStride * QUADS; r < k; r += kNormStride) {
+            gather_quad(to + r, features, *reinterpret_cast<const uint4*>(perm + r));
         }
     }
 
-    __device__ __forceinline__ void gather(half* to, uint32_t r, uint2 feature) const {
-        const half low = feature.x == kNoRow ? __ushort_as_half(0) : features[feature.x];
-        const half high = feature.y == kNoRow ? __ushort_as_half(0) : features[feature.y];
-        *reinterpret_cast<half2*>(to + r) = __halves2half2(low, high);
-    }
-
-    // Leaves the rows in the packed order of the matrix. All threads; a barrier must follow, and one must have passed
-    // since x and scratch were last used.
-    __device__ __forceinline__ void stage() {
-        constexpr uint32_t kTurn = 2 * kNormThreads;  // packed rows that the block gathers in one turn
-#pragma unroll
-        for (int m = 0; m < ROWS; m++) {
-            if (m >= a.rows) break;
-            row[m] = a.x + static_cast<size_t>(a.row_map ? a.row_map[m] : m) * a.x_stride;
-            load(row[m], 0, first[m]);
-        }
-        uint2 perm[PAIRS];
-        if (matrix.perm) {
-#pragma unroll
-            for (uint32_t n = 0; n < PAIRS; n++) {
-                const uint32_t r = 2 * threadIdx.x + kTurn * n;
-                if (r < matrix.k) perm[n] = *reinterpret_cast<const uint2*>(matrix.perm + r);
-            }
-        }
-        if (a.norm.kind != kNormNone) {
-            load(a.norm.weight, 0, weight);
-            float value[ROWS];
-#pragma unroll
-            for (int m = 0; m < ROWS; m++) stats[m].mean = 0.0f;
-            if (a.norm.kind == kNormLayer) {
-                sum(value, scratch, [](float chain, float4 v, int) { return norm_terms(chain, v); });
-#pragma unroll
-                for (int m = 0; m < ROWS; m++) stats[m].mean = __fdiv_rn(value[m], static_cast<float>(k_in));
-            }
-            sum(value, scratch + ROWS * kNormWarps,
-                [&](float chain, float4 v, int m) { return norm_squares(chain, v, stats[m].mean); });
-#pragma unroll
-            for (int m = 0; m < ROWS; m++) stats[m].rstd = norm_rstd(value[m], k_in, a.norm.eps);
-        }
-#pragma unroll
-        for (int m = 0; m < ROWS; m++) {
-            if (m >= a.rows) break;
-            half* const to = reinterpret_cast<half*>(x + m * (2 * matrix.k + 16));
-            if (matrix.perm && m > 0) __syncthreads();
-            put(matrix.perm ? features : to, m);
-            if (!matrix.perm) {
-#pragma unroll 1
-                for (uint32_t i = k_in + 4 * threadIdx.x; i < matrix.k; i += kNormStride) {
-                    *reinterpret_cast<uint2*>(to + i) = make_uint2(0, 0);
-                }
-                continue;
-            }
-            __syncthreads();
-#pragma unroll
-            for (uint32_t n = 0; n < PAIRS; n++) {
-                const uint32_t r = 2 * threadIdx.x + kTurn * n;
-                if (r < matrix.k) gather(to, r, perm[n]);
-            }
-#pragma unroll 4
-            for (uint32_t r = 2 * threadIdx.x + kTurn * PAIRS; r < matrix.k; r += kTurn) {
-                gather(to, r, *reinterpret_cast<const uint2*>(matrix.perm + r));
-            }
-        }
+  private:
+    static __device__ __forceinline__ void gather_quad(half* to, const half* features, uint4 f) {
+        const uint32_t a = f.x == kNoRow ? 0 : __half_as_ushort(features[f.x]);
+        const uint32_t b = f.y == kNoRow ? 0 : __half_as_ushort(features[f.y]);
+        const uint32_t c = f.z == kNoRow ? 0 : __half_as_ushort(features[f.z]);
+        const uint32_t d = f.w == kNoRow ? 0 : __half_as_ushort(features[f.w]);
+        *reinterpret_cast<uint2*>(to) = make_uint2(a | b << 16, c | d << 16);
     }
 };
 
-// The chunks that a warp will ask for: those of its segment, strip after strip, matrix after matrix.
+// The chunks that a warp asks for: those of its segment, strip after strip, matrix after matrix.
 struct Feed {
-    const uint8_t* strip_from;
+    const uint8_t* from;  // the next chunk
+    uint32_t bytes16;     // of the next chunk
+    uint32_t chunk, chunks;  // the next one of the segment; how many it has
+    uint32_t entry;          // of the segment's first chunk in the block's directory
     uint32_t matrix, strip, strips_left;
-    uint32_t chunk, chunks;  // next of the segment; how many it has
-    uint32_t directory;      // entry of the segment's first chunk
 
     __device__ __forceinline__ void enter(const GemvArgs& a, uint32_t warp) {
         const SegmentStart& start = a.segment[matrix][warp];
+        const Matrix& m = a.matrix[matrix];
         chunks = start.count;
-        directory = a.first_chunk[matrix] + start.first;
-        strip_from = a.matrix[matrix].strips + static_cast<size_t>(strip) * a.matrix[matrix].strip_bytes;
+        entry = a.first_chunk[matrix] + start.first;
+        from = m.strips + static_cast<size_t>(strip) * m.strip_bytes + 16 * static_cast<size_t>(start.offset16);
+        chunk = 0;
     }
 
+    // After the next chunk was asked for. `bytes16` is then still to be set.
     __device__ __forceinline__ void advance(const GemvArgs& a, uint32_t warp) {
+        from += 16 * bytes16;
         if (++chunk < chunks) return;
-        chunk = 0;
         if (--strips_left == 0) return;
-        strip_from += a.matrix[matrix].strip_bytes;
-        if (++strip == a.matrix[matrix].n_strips) {
+        strip++;
+        if (strip == a.matrix[matrix].n_strips) {
             matrix++;
             strip = 0;
-            enter(a, warp);
         }
+        enter(a, warp);
     }
 };
 
@@ -210,22 +93,27 @@ __device__ __forceinline__ void fetch_directory(const GemvArgs& a, uint32_t to) 
     }
 }
 
-template <int ROWS, int DEPTH>
+// ROWS: room for as many. QUADS: of a row that a thread has in registers, 1024 features each.
+template <int ROWS, int DEPTH, int QUADS>
 __device__ __forceinline__ void gemv(const GemvArgs& a) {
     static_assert(DEPTH <= kStartChunks, "the first round is fetched without the directory");
     extern __shared__ uint4 dynamic_shared[];
     __shared__ float partial[2][kSegments][ROWS][T32_COLUMNS];
     __shared__ float scratch[ROWS * kNormScratch];
+    __shared__ uint64_t barriers[kWarps][DEPTH];
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 32, 0);
-    const uint32_t k = a.matrix[0].k;
+    const uint32_t k = a.matrix[0].k, k_in = a.matrix[0].k_in;
+    // Before everything else, and before the weights, behind which they would wait for the whole ring to arrive.
+    constexpr bool WIDE = ROWS * QUADS > 4;
+    Rows<ROWS, QUADS, WIDE ? 0 : QUADS> rows(a.x, a.row_map, a.x_stride, a.rows, k_in, a.norm);
+    rows.load();
 
     const uint32_t ring_bytes = DEPTH * a.slot_bytes;
     uint8_t* const rings = reinterpret_cast<uint8_t*>(dynamic_shared);
     uint8_t* const x = rings + kWarps * ring_bytes;
     half* const features = reinterpret_cast<half*>(x + ROWS * (2 * k + 16));
     uint4* const directory = reinterpret_cast<uint4*>(reinterpret_cast<uint8_t*>(features) + a.features_bytes);
-    uint8_t* const ring = rings + warp * ring_bytes;
 
     // This block's strips.
     const uint32_t base = a.strips / gridDim.x, extra = a.strips % gridDim.x;
@@ -235,42 +123,85 @@ __device__ __forceinline__ void gemv(const GemvArgs& a) {
     uint32_t matrix = 0;
     while (strip >= a.matrix[matrix].n_strips) strip -= a.matrix[matrix++].n_strips;
 
-    // Weights first.
-    const uint64_t policy = l2_evict_first();
+    Ring<DEPTH> ring(rings + warp * ring_bytes, barriers[warp], a.slot_bytes, lane);
     Feed feed;
     feed.matrix = matrix;
     feed.strip = strip;
-    feed.chunk = 0;
     feed.enter(a, warp);
     feed.strips_left = feed.chunks == 0 ? 0 : strips;
-    uint32_t offset16 = a.segment[matrix][warp].offset16;
-    const uint32_t first_to = shared_address(ring) + 16 * lane;
-    uint32_t to = first_to;  // this lane's part of the slot that is filled next
-#pragma unroll 1
-    for (uint32_t d = 0; d < DEPTH; d++) {
-        if (feed.strips_left) {
-            const SegmentStart& start = a.segment[feed.matrix][warp];
-            if (feed.chunk == 0) offset16 = start.offset16;
-            const uint32_t bytes16 = start.bytes16[feed.chunk];
-            chunk_fetch(to, feed.strip_from + 16 * (static_cast<size_t>(offset16) + lane), bytes16, lane, policy);
-            offset16 += bytes16;
-            feed.advance(a, warp);
+    // The first round, chunks FIRST..END of it. The directory goes ahead.
+    auto fill = [&](uint32_t first, uint32_t end) {
+        if (first == 0) {
+            fetch_directory(a, shared_address(directory));
+            cp_async_commit();
         }
-        to += a.slot_bytes;
-        // The directory travels with the first chunk; the barrier after the activations are staged covers it.
-        if (d == 0) fetch_directory(a, shared_address(directory));
-        cp_async_commit();
-    }
+#pragma unroll 1
+        for (uint32_t d = first; d < end; d++) {
+            if (feed.strips_left) {
+                feed.bytes16 = a.segment[feed.matrix][warp].bytes16[feed.chunk];
+                ring.ask(feed.from, feed.bytes16);
+                feed.advance(a, warp);
+            } else {
+                ring.ask_nothing();
+            }
+        }
+    };
+
+    // Puts the rows into the packed order of the matrix. Where registers do not hold that order besides the rows, only
+    // the first chunk of weights goes ahead of it.
+    auto stage = [&](const Matrix& mat, bool first) {
+        Order<QUADS> order;
+        if (!WIDE && mat.perm) order.load(mat.perm, k);
+        if (first) fill(0, WIDE ? 1 : DEPTH);
+        rows.measure(scratch);
+#pragma unroll
+        for (int m = 0; m < ROWS; m++) {
+            if (m >= a.rows) break;
+            half* const packed = reinterpret_cast<half*>(x + m * (2 * k + 16));
+            rows.put(mat.perm ? features : packed, m);
+            if (WIDE && m == 0) {
+                if (mat.perm) order.load(mat.perm, k);
+                if (first) fill(1, DEPTH);
+            }
+            if (!mat.perm) {
+#pragma unroll 1
+                for (uint32_t i = k_in + 4 * threadIdx.x; i < k; i += kNormStride) {
+                    *reinterpret_cast<uint2*>(packed + i) = make_uint2(0, 0);
+                }
+                continue;
+            }
+            __syncthreads();
+            order.gather(packed, features, mat.perm, k);
+            if (m + 1 < a.rows) __syncthreads();
+        }
+    };
 
     // ldmatrix: lane l gives row l & 7 of tile l >> 3; rows that do not exist repeat the first.
     const uint32_t token = (lane & 7) < a.rows ? lane & 7 : 0;
     const uint32_t x_lane = shared_address(x) + token * (2 * k + 16) + 16 * (lane >> 3);
     const uint32_t* staged = nullptr;
-    uint32_t slot = 0;
-    to = first_to;
+    uint4 entry = make_uint4(0, 0, 0, 0);  // of the chunk that is multiplied next
+    uint32_t alike = 0;                    // bit m: this warp's chunks of matrix m differ only in where they are
 #pragma unroll 1
     for (uint32_t s = 0; s < strips; s++) {
         const Matrix& mat = a.matrix[matrix];
+        const uint32_t chunks = a.segment[matrix][warp].count;
+        const uint32_t first_entry = a.first_chunk[matrix] + a.segment[matrix][warp].first;
+        if (s == 0 || mat.perm != staged) {
+            if (s != 0) rows.load();
+            stage(mat, s == 0);
+            staged = mat.perm;
+            cp_async_wait<kBulkCopies ? 0 : DEPTH>();  // the directory
+            __syncthreads();
+            if (s == 0 && chunks != 0) {
+                if (feed.strips_left) feed.bytes16 = directory[feed.entry + feed.chunk].w >> 16;
+#pragma unroll 1
+                for (uint32_t m = 0; m < a.n_matrices; m++) {
+                    const SegmentStart& start = a.segment[m][warp];
+                    if (chunks_alike(directory, a.first_chunk[m] + start.first, start.count, lane)) alike |= 1u << m;
+                }
+            }
+        }
         // Warp m finishes row m; what it needs for that is on its way while it multiplies.
         const uint32_t column = strip * T32_COLUMNS + lane;
         const bool finisher = warp < a.rows && column < mat.n;
@@ -279,34 +210,56 @@ __device__ __forceinline__ void gemv(const GemvArgs& a) {
         if (finisher && a.mode == kAddScaled) before = *out;
         if (finisher && mat.bias) bias = mat.bias[column];
 
-        if (s == 0 || mat.perm != staged) {
-            staged = mat.perm;
-            Rows<ROWS>(a, mat, x, features, scratch).stage();
-            cp_async_wait<DEPTH - 1>();
-            __syncthreads();
-        }
+        if (s == 0 || strip == 0) entry = directory[first_entry];
 
-        const uint32_t chunks = a.segment[matrix][warp].count;
-        const uint32_t entry = a.first_chunk[matrix] + a.segment[matrix][warp].first;
         float acc[2][1][4] = {};
-#pragma unroll 1
-        for (uint32_t c = 0; c < chunks; c++) {
-            cp_async_wait<DEPTH - 1>();
-            __syncwarp();
-            const ChunkEntry e = chunk_entry(directory[entry + c]);
-            uint8_t* const at = ring + slot * a.slot_bytes;
-            chunk_multiply<1, 64>(at, e, mat.kind, lane, x_lane + 64 * e.first_block, acc);
-            __syncwarp();
+        uint32_t c = 0;
+        auto ask_next = [&] {
             if (feed.strips_left) {
-                const ChunkEntry next = chunk_entry(directory[feed.directory + feed.chunk]);
-                chunk_fetch(to, feed.strip_from + 16 * (static_cast<size_t>(next.offset16) + lane), next.bytes16, lane,
-                            policy);
+                ring.ask(feed.from, feed.bytes16);
                 feed.advance(a, warp);
+                if (!(alike >> feed.matrix & 1) || feed.chunk == 0) {
+                    feed.bytes16 = directory[feed.entry + (feed.strips_left ? feed.chunk : 0)].w >> 16;
+                }
+            } else {
+                ring.ask_nothing();
             }
-            cp_async_commit();
-            slot = slot + 1 == DEPTH ? 0 : slot + 1;
-            to = slot == 0 ? first_to : to + a.slot_bytes;
-        }
+        };
+        // All chunks of the segment, if they are full and differ only in where they are.
+        auto run_alike = [&](auto tag) {
+            const ChunkEntry e = chunk_entry(entry);
+            uint32_t x_chunk = x_lane + 64 * e.first_block;
+#pragma unroll 1
+            do {
+                const uint8_t* const weights = ring.wait();
+                auto x_of = [=](uint32_t i) { return x_chunk + 64 * i; };
+                full_chunk_multiply<tag.kForm, 1, 0>(weights, e, lane, x_of, acc);
+                ring.release();
+                ask_next();
+                x_chunk += 64 * BlockForm<tag.kForm>::kBlocksMax;
+            } while (++c < chunks);
+        };
+        // The chunks from c on that have one form.
+        auto run = [&](auto tag) {
+            if (alike >> matrix & 1 && entry.y >> 16 == kFullChunk<tag.kForm>) {
+                run_alike(tag);
+                return;
+            }
+#pragma unroll 1
+            do {
+                const uint8_t* const weights = ring.wait();
+                const ChunkEntry e = chunk_entry(entry);
+                c++;
+                entry = directory[first_entry + (c < chunks ? c : 0)];
+                const uint32_t x_chunk = x_lane + 64 * e.first_block;
+                auto x_of = [=](uint32_t i) { return x_chunk + 64 * i; };
+                chunk_multiply<tag.kForm, 1, 0>(weights, e, lane, x_of, acc);
+                ring.release();
+                ask_next();
+            } while (c < chunks && entry.y >> 24 == tag.kBits);
+        };
+#pragma unroll 1
+        while (c < chunks) with_form(mat.kind, entry.y >> 24, run);
 
         // Partial sums meet; the buffer of strip s is free again after the barrier of strip s + 1.
         float(*const parts)[ROWS][T32_COLUMNS] = partial[s & 1];
@@ -339,9 +292,10 @@ __device__ __forceinline__ void gemv(const GemvArgs& a) {
 }  // namespace
 
 // 256 threads; any grid, at best as many blocks as fit on the device at once, but no more than strips.
-#define PG_GEMV(name, rows, depth)                                                                       \
-    extern "C" __global__ void __launch_bounds__(32 * kWarps, 2) name(const __grid_constant__ GemvArgs a) { \
-        gemv<rows, depth>(a);                                                                            \
+#define PG_GEMV(name, rows, depth, quads, blocks)                                                                \
+    extern "C" __global__ void __launch_bounds__(32 * kWarps, blocks) name(const __grid_constant__ GemvArgs a) { \
+        gemv<rows, depth, quads>(a);                                                                             \
     }
 
-PG_GEMV(pg_gemv_1, 1, 4)
+PG_GEMV(pg_gemv_1, 1, 3, 4, 2)
+PG_GEMV(pg_gemv_1_wide, 1, 3, 14, 1)  // the same, better for more than 4096 features

@@ -24,7 +24,7 @@ struct GemvArgs {
 };
 
 // Dynamic shared memory, in this order.
-//   rings      8 warps * depth * slot_bytes
+//   rings      8 warps * 3 * slot_bytes
 //   x          kernel's rows * (2 * k + 16)
 //   features   features_bytes
 //   directory  16 * chunks of all matrices

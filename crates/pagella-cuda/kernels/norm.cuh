@@ -92,7 +92,9 @@ __device__ __forceinline__ NormStats norm_stats(const Norm& norm, const float* r
     float sum[1];
     if (norm.kind == kNormLayer) {
         sum[0] = 0.0f;
-        for (uint32_t i = 4 * threadIdx.x; i < width; i += kNormStride) sum[0] = norm_terms(sum[0], norm_load(row, i, width));
+        for (uint32_t i = 4 * threadIdx.x; i < width; i += kNormStride) {
+            sum[0] = norm_terms(sum[0], norm_load(row, i, width));
+        }
         norm_total(sum, scratch);
         stats.mean = __fdiv_rn(sum[0], static_cast<float>(width));
         scratch += kNormWarps;
@@ -107,7 +109,8 @@ __device__ __forceinline__ NormStats norm_stats(const Norm& norm, const float* r
 }
 
 // The normed value of one element. `x - 0` keeps every x, so root-mean-square needs no case of its own.
-__device__ __forceinline__ float norm_value(const Norm& norm, const NormStats& stats, float x, float weight, float bias) {
+__device__ __forceinline__ float norm_value(const Norm& norm, const NormStats& stats, float x, float weight,
+                                            float bias) {
     const float y = __fmul_rn(__fmul_rn(__fsub_rn(x, stats.mean), stats.rstd), weight);
     return norm.bias ? __fadd_rn(y, bias) : y;
 }
@@ -119,7 +122,8 @@ __device__ __forceinline__ float4 norm_values(const Norm& norm, const NormStats&
 }
 
 // norm_value of elements i..i+3 of a row; what lies beyond its end is meaningless.
-__device__ __forceinline__ float4 norm_values(const Norm& norm, const NormStats& stats, float4 x, uint32_t i, uint32_t width) {
+__device__ __forceinline__ float4 norm_values(const Norm& norm, const NormStats& stats, float4 x, uint32_t i,
+                                              uint32_t width) {
     const float4 w = norm_load(norm.weight, i, width);
     const float4 b = norm.bias ? norm_load(norm.bias, i, width) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     return norm_values(norm, stats, x, w, b);

@@ -78,3 +78,53 @@ __device__ __forceinline__ void cp_async_16_hint(uint32_t shared, const void* gl
                  "l"(policy), "n"(OFFSET)
                  : "memory");
 }
+
+// ---- sm_90 and later ---------------------------------------------------------------------------------------------
+// Barriers that count bytes, and bulk copies that complete them; elsewhere without effect, and never called.
+
+__device__ __forceinline__ void bytes_barrier_init(uint32_t barrier) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+#endif
+}
+
+// Makes fresh barriers visible to the copy engine.
+__device__ __forceinline__ void bytes_barrier_init_fence() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+// Copies `bytes` (a multiple of 16, not 0) and lets this phase of the barrier end when they have arrived. All lanes of
+// a warp together, with the same arguments; one of them does it.
+__device__ __forceinline__ void bulk_copy_hint(uint32_t shared, const void* global, uint32_t bytes, uint32_t barrier,
+                                               uint64_t policy) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{\n"
+        ".reg .pred one;\n"
+        "elect.sync _|one, 0xFFFFFFFF;\n"
+        "@one mbarrier.arrive.expect_tx.shared::cta.b64 _, [%3], %2;\n"
+        "@one cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;\n"
+        "}\n" ::"r"(shared),
+        "l"(global), "r"(bytes), "r"(barrier), "l"(policy)
+        : "memory");
+#endif
+}
+
+// Waits for the end of the phase with this parity.
+__device__ __forceinline__ void bytes_barrier_wait(uint32_t barrier, uint32_t parity) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\n"
+        "@done bra over;\n"
+        "bra again;\n"
+        "over:\n"
+        "}\n" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
+#endif
+}

@@ -12,21 +12,31 @@ namespace {
 
 constexpr uint32_t kWarpsMax = 8;
 
-// What of the activations one stage holds: of each of up to 4 blocks of packed rows T tokens of 64 bytes, their four
-// 16-byte units XOR-ed by (token / 2) % 4, so that 8 tokens' units lie in different banks.
+// Activations of a chunk in a stage: two tiles `[T tokens][64 packed rows]` as they are in memory, 128-byte rows whose
+// 16-byte units are XOR-ed by (token & 7). Tile t goes to place t & 1, so that a chunk that starts in the middle of a
+// tile, and needs halves of three, has the last one's half beside the first one's.
 template <int T>
 __device__ __forceinline__ void fetch_tokens(uint32_t to, const half* x16, uint32_t first_block, uint32_t blocks,
                                              uint32_t first_token, uint32_t rows_padded) {
-    const uint32_t units = blocks * T * 4;
+    const uint4* const from = reinterpret_cast<const uint4*>(x16) + 8 * first_token;
+    const uint32_t rows = rows_padded - first_token;
+    if (first_block % 2 == 0 && blocks == 4) {
 #pragma unroll 2
-    for (uint32_t i = threadIdx.x; i < units; i += blockDim.x) {
-        const uint32_t q = i % 4, row = i / 4 % T, block = i / (4 * T);
-        const uint32_t token = first_token + row, k32 = first_block + block;
-        const bool exists = token < rows_padded;
-        const uint32_t unit = (4 * (k32 % 2) + q) ^ (token % 8);
-        const size_t from = (static_cast<size_t>(k32 / 2) * rows_padded + (exists ? token : 0)) * 8 + unit;
-        cp_async_16_or_zero(to + 64 * (block * T + row) + 16 * (q ^ (row / 2 % 4)),
-                            reinterpret_cast<const uint4*>(x16) + from, exists);
+        for (uint32_t i = threadIdx.x; i < 16 * T; i += blockDim.x) {
+            const uint32_t tile = first_block / 2 + i / (8 * T), unit = i % (8 * T);
+            const bool exists = unit / 8 < rows;
+            cp_async_16_or_zero(to + 128 * T * (tile % 2) + 16 * unit,
+                                from + static_cast<size_t>(tile) * 8 * rows_padded + (exists ? unit : 0), exists);
+        }
+    } else {
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < 4 * T * blocks; i += blockDim.x) {
+            const uint32_t block = first_block + i / (4 * T), row = i / 4 % T;
+            const uint32_t unit = 8 * row + ((4 * (block % 2) + i % 4) ^ (row % 8));
+            const bool exists = row < rows;
+            cp_async_16_or_zero(to + 128 * T * (block / 2 % 2) + 16 * unit,
+                                from + static_cast<size_t>(block / 2) * 8 * rows_padded + (exists ? unit : 0), exists);
+        }
     }
 }
 
@@ -56,21 +66,29 @@ __device__ __forceinline__ void add_parts(const float4* parts, uint32_t segments
 template <int GROUPS>
 __device__ __forceinline__ void store_strip(const TileArgs& a, const Matrix& mat, uint32_t strip, uint32_t first_token,
                                             uint32_t lane, const float (&total)[2][GROUPS][4]) {
+    const uint32_t row = first_token + 2 * (lane & 3);  // this lane's first token of every 8
 #pragma unroll
     for (int i = 0; i < 4; i++) {  // the lane's columns 8i + r
         const uint32_t column = strip * T32_COLUMNS + 8 * i + (lane >> 2);
         if (column >= mat.n) continue;
         const float bias = mat.bias ? mat.bias[column] : 0.0f;
+        float* const out = mat.out + static_cast<size_t>(row) * mat.out_stride + column;
+        // All loads before the first store, which they would otherwise have to wait for.
+        float before[2 * GROUPS];
+        if (a.mode == kAddScaled) {
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++) {
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const uint32_t token = first_token + 8 * g + 2 * (lane & 3) + h;
-                if (token >= a.rows) continue;
-                const float y = linear_result(total[i / 2][g][2 * (i % 2) + h], mat.alpha, mat.bias, bias);
-                float* const out = mat.out + static_cast<size_t>(token) * mat.out_stride + column;
-                *out = a.mode == kAddScaled ? __fmaf_rn(mat.scale, y, *out) : y;
+            for (int t = 0; t < 2 * GROUPS; t++) {
+                const uint32_t token = 8 * (t / 2) + t % 2;
+                if (row + token < a.rows) before[t] = out[static_cast<size_t>(token) * mat.out_stride];
             }
+        }
+#pragma unroll
+        for (int t = 0; t < 2 * GROUPS; t++) {
+            const uint32_t token = 8 * (t / 2) + t % 2;
+            if (row + token >= a.rows) continue;
+            const float y = linear_result(total[i / 2][t / 2][2 * (i % 2) + t % 2], mat.alpha, mat.bias, bias);
+            const float result = a.mode == kAddScaled ? __fmaf_rn(mat.scale, y, before[t]) : y;
+            out[static_cast<size_t>(token) * mat.out_stride] = result;
         }
     }
 }
@@ -103,80 +121,88 @@ __device__ __forceinline__ void tile(const TileArgs& a) {
     const half* const x16 = a.x16[matrix];
     const uint32_t strip = column_tile * warps + warp;
     const bool has_strip = strip < mat.n_strips;
-    const uint8_t* const from = mat.strips + static_cast<size_t>(has_strip ? strip : 0) * mat.strip_bytes;
     const uint32_t first_token = token_tile * T;
 
     // A stage: one chunk of every warp's strip, then the activations.
     const uint32_t stage_bytes = warps * a.slot_bytes + 256 * T;
     uint8_t* const stages = reinterpret_cast<uint8_t*>(dynamic_shared);
-    uint4* const directory = reinterpret_cast<uint4*>(stages + DEPTH * stage_bytes);
     const uint32_t stages_at = shared_address(stages);
-    const uint64_t policy = a.token_tiles == 1 ? l2_evict_first() : l2_evict_normal();
-    uint32_t fill = 0;  // stage that is filled next, and this lane's first unit of the weights in it
-    const uint32_t first_to = stages_at + warp * a.slot_bytes + 16 * lane;
-    uint32_t to = first_to;
-    auto fetch = [&](uint32_t offset16, uint32_t bytes16, uint32_t first_block, uint32_t blocks) {
-        if (has_strip) chunk_fetch(to, from + 16 * (static_cast<size_t>(offset16) + lane), bytes16, lane, policy);
-        fetch_tokens<T>(stages_at + fill * stage_bytes + warps * a.slot_bytes, x16, first_block, blocks, first_token,
-                        a.rows_padded);
-    };
-    auto filled = [&] {
-        cp_async_commit();
-        fill = fill + 1 == DEPTH ? 0 : fill + 1;
-        to = fill == 0 ? first_to : to + stage_bytes;
-    };
-
+    uint4* const directory = reinterpret_cast<uint4*>(stages + DEPTH * stage_bytes);  // of the item's chunks
+    const uint64_t policy = weights_policy(a.token_tiles == 1);
     const SegmentStart& start = a.segment[matrix][first_segment];
     const uint32_t first_chunk = start.first;
     const SegmentStart& last = a.segment[matrix][end_segment - 1];
     const uint32_t chunks = last.first + last.count - first_chunk;
+    // Fetching runs DEPTH - 1 chunks ahead. `from`: this lane's first unit of the next chunk; `to`: where it goes.
+    const uint8_t* from = mat.strips + static_cast<size_t>(has_strip ? strip : 0) * mat.strip_bytes +
+                          16 * (static_cast<size_t>(start.offset16) + lane);
+    const uint32_t stage_step = per_lane(stage_bytes);
+    const uint32_t first_to = per_lane(stages_at + warp * a.slot_bytes + 16 * lane);
+    uint32_t to = first_to;
+    auto fetch = [&](uint32_t stage, uint32_t bytes16, uint32_t first_block, uint32_t blocks) {
+        if (has_strip) chunk_fetch(to, from, bytes16, lane, policy);
+        fetch_tokens<T>(stages_at + stage * stage_bytes + warps * a.slot_bytes, x16, first_block, blocks, first_token,
+                        a.rows_padded);
+        from += 16 * bytes16;
+        to = stage + 1 == DEPTH ? first_to : to + stage_step;
+    };
     const uint32_t known = min(static_cast<uint32_t>(DEPTH - 1), static_cast<uint32_t>(start.count));
-    {
-        uint32_t offset16 = start.offset16, block = first_segment * segment_rows(mat.k) / T32_ROWS;
+    uint32_t first_block = first_segment * segment_rows(mat.k) / T32_ROWS;
 #pragma unroll 1
-        for (uint32_t d = 0; d < known; d++) {
-            fetch(offset16, start.bytes16[d], block, start.blocks[d]);
-            filled();
-            offset16 += start.bytes16[d];
-            block += start.blocks[d];
-        }
+    for (uint32_t d = 0; d < known; d++) {
+        fetch(d, start.bytes16[d], first_block, start.blocks[d]);
+        cp_async_commit();
+        first_block += start.blocks[d];
     }
     for (uint32_t i = threadIdx.x; i < chunks; i += blockDim.x) {
         directory[i] = reinterpret_cast<const uint4*>(mat.chunks)[first_chunk + i];
     }
     __syncthreads();
-    uint32_t next = known;  // chunk to fetch, counted from the item's first
-    auto fetch_next = [&] {
-        if (next < chunks) {
-            const ChunkEntry e = chunk_entry(directory[next++]);
-            fetch(e.offset16, e.bytes16, e.first_block, e.blocks);
+    uint4 ahead;  // entry of the chunk that is fetched next
+    auto fetch_chunk = [&](uint32_t stage, uint32_t chunk) {
+        if (chunk < chunks) {
+            const ChunkEntry e = chunk_entry(ahead);
+            fetch(stage, e.bytes16, e.first_block, e.blocks);
+            ahead = directory[chunk + 1 < chunks ? chunk + 1 : 0];
         }
-        filled();
+        cp_async_commit();
     };
+    ahead = directory[known < chunks ? known : 0];
 #pragma unroll 1
-    for (uint32_t d = known; d < DEPTH - 1; d++) fetch_next();
+    for (uint32_t d = known; d < DEPTH - 1; d++) fetch_chunk(d, d);
 
-    // This lane's row of the first 8 tokens of a block, at its 8 packed rows.
-    const uint32_t x_lane = warps * a.slot_bytes + 64 * (lane & 7) + 16 * ((lane >> 3) ^ ((lane & 7) / 2));
+    // This lane's row of the first 8 tokens of a tile, at its 8 packed rows of an even block.
+    const uint32_t x_lane = 128 * (lane & 7) + 16 * ((lane >> 3) ^ (lane & 7));
     float total[2][GROUPS][4];
     uint32_t stage = 0, chunk = 0;
+    uint4 entry = directory[0];  // of the chunk that is multiplied next
 #pragma unroll 1
     for (uint32_t segment = first_segment; segment < end_segment; segment++) {
         float acc[2][GROUPS][4] = {};
         const uint32_t end = chunk + a.segment[matrix][segment].count;
+        // The segment's chunks from here on that have one form.
+        auto run = [&](auto tag) {
+            do {
+                cp_async_wait<DEPTH - 2>();
+                __syncthreads();
+                // Everyone is past the chunk before this one: its stage takes the chunk DEPTH - 1 ahead.
+                fetch_chunk(stage == 0 ? DEPTH - 1 : stage - 1, chunk + DEPTH - 1);
+                const ChunkEntry e = chunk_entry(entry);
+                chunk++;
+                entry = directory[chunk < chunks ? chunk : 0];
+                if (has_strip) {
+                    const uint32_t at = stage * stage_bytes, x = stages_at + at + warps * a.slot_bytes;
+                    auto x_of = [=](uint32_t i) {
+                        const uint32_t b = e.first_block + i;
+                        return x + (x_lane ^ 64 * (b & 1)) + 64 * T * (b & 2);
+                    };
+                    chunk_multiply<tag.kForm, GROUPS, 1024>(stages + at + warp * a.slot_bytes, e, lane, x_of, acc);
+                }
+                stage = stage + 1 == DEPTH ? 0 : stage + 1;
+            } while (chunk < end && entry.y >> 24 == tag.kBits);
+        };
 #pragma unroll 1
-        for (; chunk < end; chunk++) {
-            cp_async_wait<DEPTH - 2>();
-            __syncthreads();
-            // Everyone is past the chunk before this one: its stage takes the chunk DEPTH - 1 ahead.
-            fetch_next();
-            if (has_strip) {
-                const uint32_t at = stage * stage_bytes;
-                chunk_multiply<GROUPS, 64 * T>(stages + at + warp * a.slot_bytes, chunk_entry(directory[chunk]), mat.kind,
-                                               lane, stages_at + at + x_lane, acc);
-            }
-            stage = stage + 1 == DEPTH ? 0 : stage + 1;
-        }
+        while (chunk < end) with_form(mat.kind, entry.y >> 24, run);
 #pragma unroll
         for (int i = 0; i < 2 * GROUPS * 4; i++) {
             float& t = total[i / (4 * GROUPS)][i / 4 % GROUPS][i % 4];
@@ -218,5 +244,5 @@ __device__ __forceinline__ void tile(const TileArgs& a) {
 
 PG_TILE(pg_tile_8, 8, 4, 2)
 PG_TILE(pg_tile_16, 16, 4, 2)
-PG_TILE(pg_tile_32, 32, 4, 2)
+PG_TILE(pg_tile_32, 32, 4, 1)
 PG_TILE(pg_tile_64, 64, 4, 1)
