@@ -1,6 +1,8 @@
 // Activation of gates, and the last touch on logits. Elementwise, f32, correctly rounded steps.
 #include "activate.cuh"
 
+#include "ptx.cuh"
+
 namespace {
 
 constexpr float kLog2E = 1.4426950408889634f;
@@ -34,6 +36,7 @@ __device__ __forceinline__ float capped(float x, float cap) { return __fmul_rn(c
 
 // 256 threads; the grid covers `n` elements, four per thread and turn.
 extern "C" __global__ void pg_activate(const __grid_constant__ ActivateArgs a) {
+    let_next_kernel_start();
     const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
     const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     for (uint64_t i = first; i < a.n / 4; i += stride) {
@@ -59,6 +62,7 @@ extern "C" __global__ void pg_activate(const __grid_constant__ ActivateArgs a) {
 
 // 256 threads; the grid covers `n` elements.
 extern "C" __global__ void pg_finish_logits(const __grid_constant__ FinishLogitsArgs a) {
+    let_next_kernel_start();
     const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
     for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.n; i += stride) {
         const float value = __fmul_rn(a.scale, a.logits[i]);

@@ -71,6 +71,7 @@ __device__ __forceinline__ void attend_decode(const AttendArgs& args) {
     const AttendArgs a = attend_known<DT, FULL, KEY_CODE, VALUE_CODE>(args);
     const Divider heads(a.kv_heads);
     const Divider group(a.group);
+    let_next_kernel_start();
     uint32_t i = blockIdx.x;
     // Read before it is known whether it is in use: the list has room for a unit of every CTA.
     DecodeUnit unit = a.units[heads.quotient(i)];

@@ -3,6 +3,7 @@
 #include <cuda_fp16.h>
 
 #include "embed.cuh"
+#include "ptx.cuh"
 
 namespace {
 
@@ -18,6 +19,7 @@ __device__ __forceinline__ float element(const void* table, uint32_t type, uint6
 
 // Grid: (tokens, parts of a row); 256 threads.
 extern "C" __global__ void pg_embed(const __grid_constant__ EmbedArgs a) {
+    let_next_kernel_start();
     const uint32_t token = blockIdx.x;
     const uint64_t row = static_cast<uint64_t>(a.ids[token]) * a.width;
     const uint64_t position = a.positions ? static_cast<uint64_t>(a.token_pos[token]) * a.width : 0;

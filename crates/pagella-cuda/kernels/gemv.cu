@@ -13,6 +13,7 @@
 namespace {
 
 constexpr uint32_t kWarps = 8;
+constexpr uint32_t kAhead = 1;  // chunks asked for before earlier kernels end: more would delay what these read
 static_assert(kWarps == kSegments && 32 * kWarps == kNormThreads, "a warp per segment; norms are by 256 threads");
 
 // The packed order of a matrix: which features the packed rows 4j..4j+3 of every 1024 are, for thread j.
@@ -91,6 +92,7 @@ __device__ __forceinline__ void fetch_directory(const GemvArgs& a, uint32_t to) 
             cp_async_16(to + 16 * (a.first_chunk[m] + i), a.matrix[m].chunks + i);
         }
     }
+    cp_async_commit();
 }
 
 // ROWS: room for as many. QUADS: of a row that a thread has in registers, 1024 features each.
@@ -104,10 +106,16 @@ __device__ __forceinline__ void gemv(const GemvArgs& a) {
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 32, 0);
     const uint32_t k = a.matrix[0].k, k_in = a.matrix[0].k_in;
-    // Before everything else, and before the weights, behind which they would wait for the whole ring to arrive.
     constexpr bool WIDE = ROWS * QUADS > 4;
-    Rows<ROWS, QUADS, WIDE ? 0 : QUADS> rows(a.x, a.row_map, a.x_stride, a.rows, k_in, a.norm);
-    rows.load();
+    Rows<ROWS, QUADS, WIDE ? 0 : QUADS> rows(a.rows, k_in, a.norm);
+    auto load_rows = [&] {
+        rows.find(a.x, a.row_map, a.x_stride);
+        rows.load();
+    };
+    rows.load_weights();
+    // Where kernels do not overlap, before everything else, and before the weights, behind which they would wait for
+    // the whole ring to arrive.
+    if (!kKernelsOverlap) load_rows();
 
     const uint32_t ring_bytes = DEPTH * a.slot_bytes;
     uint8_t* const rings = reinterpret_cast<uint8_t*>(dynamic_shared);
@@ -118,7 +126,10 @@ __device__ __forceinline__ void gemv(const GemvArgs& a) {
     // This block's strips.
     const uint32_t base = a.strips / gridDim.x, extra = a.strips % gridDim.x;
     const uint32_t strips = base + (blockIdx.x < extra ? 1 : 0);
-    if (strips == 0) return;
+    if (strips == 0) {
+        wait_for_earlier_kernels();
+        return;
+    }
     uint32_t strip = blockIdx.x * base + min(blockIdx.x, extra);
     uint32_t matrix = 0;
     while (strip >= a.matrix[matrix].n_strips) strip -= a.matrix[matrix++].n_strips;
@@ -129,12 +140,8 @@ __device__ __forceinline__ void gemv(const GemvArgs& a) {
     feed.strip = strip;
     feed.enter(a, warp);
     feed.strips_left = feed.chunks == 0 ? 0 : strips;
-    // The first round, chunks FIRST..END of it. The directory goes ahead.
+    // The first round, chunks FIRST..END of it.
     auto fill = [&](uint32_t first, uint32_t end) {
-        if (first == 0) {
-            fetch_directory(a, shared_address(directory));
-            cp_async_commit();
-        }
 #pragma unroll 1
         for (uint32_t d = first; d < end; d++) {
             if (feed.strips_left) {
@@ -147,12 +154,26 @@ __device__ __forceinline__ void gemv(const GemvArgs& a) {
         }
     };
 
-    // Puts the rows into the packed order of the matrix. Where registers do not hold that order besides the rows, only
-    // the first chunk of weights goes ahead of it.
+    Order<QUADS> order;
+    // Where kernels overlap, the first weights travel while earlier ones end.
+    if (kKernelsOverlap) {
+        if (!WIDE && a.matrix[matrix].perm) order.load(a.matrix[matrix].perm, k);
+        fetch_directory(a, shared_address(directory));
+        fill(0, kAhead);
+        let_next_kernel_start();
+        wait_for_earlier_kernels();
+        load_rows();
+        fill(kAhead, DEPTH);
+    }
+
+    // Puts the rows into the packed order of the matrix. Where registers do not hold that order besides the rows, and
+    // weights are not under way yet, only the first chunk of them goes ahead of it.
     auto stage = [&](const Matrix& mat, bool first) {
-        Order<QUADS> order;
-        if (!WIDE && mat.perm) order.load(mat.perm, k);
-        if (first) fill(0, WIDE ? 1 : DEPTH);
+        if (!WIDE && mat.perm && !(kKernelsOverlap && first)) order.load(mat.perm, k);
+        if (!kKernelsOverlap && first) {
+            fetch_directory(a, shared_address(directory));
+            fill(0, WIDE ? 1 : DEPTH);
+        }
         rows.measure(scratch);
 #pragma unroll
         for (int m = 0; m < ROWS; m++) {
@@ -161,7 +182,7 @@ __device__ __forceinline__ void gemv(const GemvArgs& a) {
             rows.put(mat.perm ? features : packed, m);
             if (WIDE && m == 0) {
                 if (mat.perm) order.load(mat.perm, k);
-                if (first) fill(1, DEPTH);
+                if (!kKernelsOverlap && first) fill(1, DEPTH);
             }
             if (!mat.perm) {
 #pragma unroll 1
@@ -188,7 +209,10 @@ __device__ __forceinline__ void gemv(const GemvArgs& a) {
         const uint32_t chunks = a.segment[matrix][warp].count;
         const uint32_t first_entry = a.first_chunk[matrix] + a.segment[matrix][warp].first;
         if (s == 0 || mat.perm != staged) {
-            if (s != 0) rows.load();
+            if (s != 0) {
+                rows.load();
+                rows.load_weights();
+            }
             stage(mat, s == 0);
             staged = mat.perm;
             cp_async_wait<kBulkCopies ? 0 : DEPTH>();  // the directory

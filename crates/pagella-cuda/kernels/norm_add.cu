@@ -1,8 +1,11 @@
 // residual += scale * norm(x), for families that norm what a block adds.
 #include "norm_add.cuh"
 
+#include "ptx.cuh"
+
 // Grid: rows; 256 threads.
 extern "C" __global__ void __launch_bounds__(kNormThreads) pg_norm_add(const __grid_constant__ NormAddArgs a) {
+    let_next_kernel_start();
     __shared__ float scratch[kNormScratch];
     const uint64_t first = static_cast<uint64_t>(blockIdx.x) * a.width;
     const float* x = a.x + first;

@@ -2,6 +2,7 @@
 #include "prep.cuh"
 
 #include "matrix.cuh"
+#include "ptx.cuh"
 #include "rows.cuh"
 
 namespace {
@@ -65,7 +66,9 @@ extern "C" __global__ void __launch_bounds__(kNormThreads) pg_prep(const __grid_
     __shared__ float scratch[kNormScratch];
     const uint32_t row = blockIdx.x;
     const uint32_t units = (a.k + 63) / 64 * 8;
+    let_next_kernel_start();
     if (row >= a.rows) {
+        wait_for_earlier_kernels();
         for (uint32_t o = 0; o < a.n_outputs; o++) {
             for (uint32_t unit = threadIdx.x; unit < units; unit += kNormThreads) {
                 store_unit(a, o, row, unit, make_uint4(0, 0, 0, 0));
@@ -80,13 +83,16 @@ extern "C" __global__ void __launch_bounds__(kNormThreads) pg_prep(const __grid_
         if (kNormThreads * n >= units) break;
         order[n] = unit_order(a.perm[0], threadIdx.x + kNormThreads * n, a.k);
     }
+    wait_for_earlier_kernels();
     const uint32_t from = a.row_map ? a.row_map[row] : row;
     const float* const x = a.x + static_cast<size_t>(from) * a.x_stride;
     const uintptr_t ends = reinterpret_cast<uintptr_t>(a.x) | reinterpret_cast<uintptr_t>(a.norm.weight) |
                            reinterpret_cast<uintptr_t>(a.norm.bias) | 4 * a.x_stride | 4 * a.k_in;
     if (ends % 16 == 0) {
-        Rows<1, 14, 4> rows(x, nullptr, 0, 1, a.k_in, a.norm);
+        Rows<1, 14, 4> rows(1, a.k_in, a.norm);
+        rows.find(x, nullptr, 0);
         rows.load();
+        rows.load_weights();
         rows.measure(scratch);
         rows.put(features, 0);
     } else {

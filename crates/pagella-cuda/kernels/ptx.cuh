@@ -79,6 +79,32 @@ __device__ __forceinline__ void cp_async_16_hint(uint32_t shared, const void* gl
                  : "memory");
 }
 
+// ---- overlapping kernels ------------------------------------------------------------------------------------------
+// From sm_90 on some kernels of a decode step start while the ones before them still run. What such a kernel does
+// before `wait_for_earlier_kernels` may touch only what no kernel of a step writes: weights, directories, orders. Every
+// thread of it waits, also one without work: the next kernel takes the end of this one for the end of all before it.
+// `src/overlap.rs` names these kernels. A kernel that any of them may follow lets it start.
+
+// Whether kernels overlap at all on the chip that is compiled for.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+constexpr bool kKernelsOverlap = true;
+#else
+constexpr bool kKernelsOverlap = false;
+#endif
+
+__device__ __forceinline__ void let_next_kernel_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Everything that earlier kernels have written is there afterwards.
+__device__ __forceinline__ void wait_for_earlier_kernels() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // ---- sm_90 and later ---------------------------------------------------------------------------------------------
 // Barriers that count bytes, and bulk copies that complete them; elsewhere without effect, and never called.
 

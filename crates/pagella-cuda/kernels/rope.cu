@@ -2,8 +2,11 @@
 // and cosine are taken in f64 and rounded once, so that far positions lose nothing.
 #include "rope.cuh"
 
+#include "ptx.cuh"
+
 // Grid: tokens; the threads share the pairs.
 extern "C" __global__ void pg_rope_rows(const __grid_constant__ RopeRowsArgs a) {
+    let_next_kernel_start();
     const uint32_t token = blockIdx.x;
     const float position = static_cast<float>(static_cast<uint64_t>(a.token_pos[token]) + a.position_offset);
     float2* row = a.rows + static_cast<uint64_t>(token) * a.pairs;

@@ -18,17 +18,28 @@ struct Rows {
     float4 weight[WEIGHTS > 0 ? WEIGHTS : 1];  // of the norm
     NormStats stats[ROWS];
 
-    // Rows are 16-byte aligned, k_in is a multiple of 4.
-    __device__ __forceinline__ Rows(const float* from, const uint32_t* row_map, uint32_t stride, uint32_t rows,
-                                    uint32_t k_in, const Norm& norm)
-        : norm(norm), rows(rows), k_in(k_in) {
+    // k_in is a multiple of 4.
+    __device__ __forceinline__ Rows(uint32_t rows, uint32_t k_in, const Norm& norm)
+        : norm(norm), rows(rows), k_in(k_in) {}
+
+    // Starts the loads of the norm's weights.
+    __device__ __forceinline__ void load_weights() {
+        if (norm.kind == kNormNone) return;
+#pragma unroll
+        for (int n = 0; n < WEIGHTS; n++) {
+            if (place(n) < k_in) weight[n] = quad(norm.weight, place(n));
+        }
+    }
+
+    // Which rows: `from` is the first one's, 16-byte aligned like all.
+    __device__ __forceinline__ void find(const float* from, const uint32_t* row_map, uint32_t stride) {
 #pragma unroll
         for (int m = 0; m < ROWS; m++) {
             if (m < rows) row[m] = from + static_cast<size_t>(row_map ? row_map[m] : m) * stride;
         }
     }
 
-    // Starts the loads.
+    // Starts the loads of the rows.
     __device__ __forceinline__ void load() {
 #pragma unroll
         for (int m = 0; m < ROWS; m++) {
@@ -37,11 +48,6 @@ struct Rows {
             for (uint32_t n = 0; n < QUADS; n++) {
                 if (place(n) < k_in) x[m][n] = quad(row[m], place(n));
             }
-        }
-        if (norm.kind == kNormNone) return;
-#pragma unroll
-        for (int n = 0; n < WEIGHTS; n++) {
-            if (place(n) < k_in) weight[n] = quad(norm.weight, place(n));
         }
     }
 

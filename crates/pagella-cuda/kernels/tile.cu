@@ -146,6 +146,7 @@ __device__ __forceinline__ void tile(const TileArgs& a) {
         from += 16 * bytes16;
         to = stage + 1 == DEPTH ? first_to : to + stage_step;
     };
+    let_next_kernel_start();
     const uint32_t known = min(static_cast<uint32_t>(DEPTH - 1), static_cast<uint32_t>(start.count));
     uint32_t first_block = first_segment * segment_rows(mat.k) / T32_ROWS;
 #pragma unroll 1

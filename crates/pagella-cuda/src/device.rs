@@ -98,16 +98,39 @@ impl Device {
         // it before returning. That its pointers are valid is the duty of each op, which checks
         // sizes and keeps buffers alive until the stream has passed.
         unsafe {
-            result::launch_kernel(
-                function.0,
-                (x, y, z),
-                (launch.threads, 1, 1),
-                launch.shared_bytes,
-                self.stream.cu_stream(),
-                &mut params,
+            if !function.overlaps {
+                return result::launch_kernel(
+                    function.handle,
+                    (x, y, z),
+                    (launch.threads, 1, 1),
+                    launch.shared_bytes,
+                    self.stream.cu_stream(),
+                    &mut params,
+                )
+                .map_err(device_error);
+            }
+            let mut overlap = overlap_attribute();
+            let config = sys::CUlaunchConfig {
+                gridDimX: x,
+                gridDimY: y,
+                gridDimZ: z,
+                blockDimX: launch.threads,
+                blockDimY: 1,
+                blockDimZ: 1,
+                sharedMemBytes: launch.shared_bytes,
+                hStream: self.stream.cu_stream(),
+                attrs: &mut overlap,
+                numAttrs: 1,
+            };
+            sys::cuLaunchKernelEx(
+                &config,
+                function.handle,
+                params.as_mut_ptr(),
+                std::ptr::null_mut(),
             )
+            .result()
+            .map_err(device_error)
         }
-        .map_err(device_error)
     }
 
     /// Uninitialised memory on the device.
@@ -200,6 +223,15 @@ impl Device {
     /// Waits for everything enqueued so far.
     pub(crate) fn synchronize(&self) -> Result<(), BackendError> {
         self.stream.synchronize().map_err(device_error)
+    }
+}
+
+/// Lets a kernel start while the one before it still runs; it waits for it by itself.
+fn overlap_attribute() -> sys::CUlaunchAttribute {
+    sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
     }
 }
 

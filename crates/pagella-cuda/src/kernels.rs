@@ -8,6 +8,7 @@ use cudarc::driver::{CudaContext, result, sys};
 use pagella_backend::BackendError;
 
 use crate::error::device_error;
+use crate::overlap::may_overlap;
 
 #[cfg(pagella_kernels)]
 mod embedded {
@@ -25,12 +26,23 @@ pub fn kernels_are_built() -> bool {
 
 /// A function on the device.
 #[derive(Clone, Copy)]
-pub(crate) struct Function(pub(crate) sys::CUfunction);
+pub(crate) struct Function {
+    pub(crate) handle: sys::CUfunction,
+    /// Whether it may start before the kernels before it have ended.
+    pub(crate) overlaps: bool,
+}
 
 // SAFETY: a handle that the driver lets every thread use.
 unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
+
+struct Handle(sys::CUfunction);
+
+// SAFETY: a handle that the driver lets every thread use.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
 
 struct Module(sys::CUmodule);
 
@@ -43,7 +55,7 @@ unsafe impl Sync for Module {}
 pub(crate) struct Kernels {
     context: Arc<CudaContext>,
     modules: Vec<Module>,
-    functions: HashMap<String, Function>,
+    functions: HashMap<String, Handle>,
     /// Functions that were prepared, by name.
     ready: Mutex<HashMap<&'static str, Function>>,
     /// Most shared memory a function may ask for.
@@ -106,7 +118,7 @@ impl Kernels {
                 sys::cuFuncGetName(&mut name, function).result().map_err(device_error)?;
                 CStr::from_ptr(name)
             };
-            self.functions.insert(name.to_string_lossy().into_owned(), Function(function));
+            self.functions.insert(name.to_string_lossy().into_owned(), Handle(function));
         }
         Ok(())
     }
@@ -117,21 +129,27 @@ impl Kernels {
         if let Some(function) = ready.get(name) {
             return Ok(*function);
         }
-        let function = *self.functions.get(name).ok_or_else(|| BackendError::Device {
+        let handle = self.functions.get(name).map(|function| function.0).ok_or_else(|| BackendError::Device {
             backend: "cuda",
             message: format!("this build has no kernel {name} for the device"),
         })?;
         // SAFETY: the handle is valid; static shared memory counts towards the same limit.
-        unsafe {
+        let overlaps = unsafe {
             use sys::CUfunction_attribute::{
+                CU_FUNC_ATTRIBUTE_BINARY_VERSION as BINARY,
                 CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC,
+                CU_FUNC_ATTRIBUTE_PTX_VERSION as PTX,
                 CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as STATIC,
             };
-            let used = result::function::get_function_attribute(function.0, STATIC);
-            let most = self.shared_bytes_max as i32 - used.map_err(device_error)?;
-            result::function::set_function_attribute(function.0, DYNAMIC, most)
+            let attribute = |which| {
+                result::function::get_function_attribute(handle, which).map_err(device_error)
+            };
+            let most = self.shared_bytes_max as i32 - attribute(STATIC)?;
+            result::function::set_function_attribute(handle, DYNAMIC, most)
                 .map_err(device_error)?;
-        }
+            may_overlap(name, attribute(BINARY)?, attribute(PTX)?)
+        };
+        let function = Function { handle, overlaps };
         ready.insert(name, function);
         Ok(function)
     }

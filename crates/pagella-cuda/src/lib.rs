@@ -22,6 +22,7 @@ pub mod layout;
 mod linear;
 mod memory;
 mod ops;
+mod overlap;
 pub mod probe;
 mod scratch;
 mod step;

@@ -9,12 +9,17 @@ use crate::linear::args::GemvArgs;
 /// Warps of a block, one per segment.
 const WARPS: u32 = 8;
 /// Chunks in flight per warp.
-const DEPTH: u32 = 4;
+const DEPTH: u32 = 3;
 
 /// Blocks that the kernel's registers allow on a multiprocessor.
 const BLOCKS_PER_SM: u32 = 2;
-/// Shared memory of a block that the system keeps, and the kernel's own.
-const SHARED_RESERVED: u32 = 2 << 10;
+/// More features than this go to the kernel whose threads hold more of them, one block per
+/// multiprocessor.
+const FEATURES_FEW: u32 = 4096;
+/// Shared memory that the kernel declares for itself, at most.
+const SHARED_STATIC: u32 = 2304;
+/// The same with what the system keeps for every block.
+const SHARED_RESERVED: u32 = SHARED_STATIC + 1024;
 
 fn shared_bytes(group: &Group<'_>) -> u64 {
     let Some(first) = group.used().first() else { return 0 };
@@ -34,10 +39,11 @@ fn features_bytes(group: &Group<'_>) -> u32 {
 /// Whether this kernel can take the input.
 pub(super) fn fits(runner: &Runner<'_>, input: &Input, group: &Group<'_>) -> bool {
     let whole_vectors = group.used().iter().all(|matrix| matrix.k_in % 4 == 0);
+    let shared = shared_bytes(group) + u64::from(SHARED_STATIC);
     input.rows == 1
         && whole_vectors
         && input.stride.is_multiple_of(4)
-        && shared_bytes(group) <= u64::from(runner.device.shared_bytes_max)
+        && shared <= u64::from(runner.device.shared_bytes_max)
 }
 
 pub(super) fn run(
@@ -72,8 +78,10 @@ pub(super) fn run(
     // strip at most.
     let shared_bytes = shared_bytes(group) as u32;
     let fitting = runner.device.shared_bytes_max / (shared_bytes + SHARED_RESERVED).max(1);
-    let at_once = runner.device.sms * fitting.clamp(1, BLOCKS_PER_SM);
+    let is_wide = group.used().first().is_some_and(|matrix| matrix.k_in > FEATURES_FEW);
+    let (name, most) = if is_wide { ("pg_gemv_1_wide", 1) } else { ("pg_gemv_1", BLOCKS_PER_SM) };
+    let at_once = runner.device.sms * fitting.clamp(1, most);
     let grid = [strips.min(at_once), 1, 1];
     let launch = Launch { grid, threads: 32 * WARPS, shared_bytes };
-    runner.device.launch("pg_gemv_1", launch, &args)
+    runner.device.launch(name, launch, &args)
 }
