@@ -129,9 +129,11 @@ impl Kernels {
         if let Some(function) = ready.get(name) {
             return Ok(*function);
         }
-        let handle = self.functions.get(name).map(|function| function.0).ok_or_else(|| BackendError::Device {
-            backend: "cuda",
-            message: format!("this build has no kernel {name} for the device"),
+        let handle = self.functions.get(name).map(|function| function.0).ok_or_else(|| {
+            BackendError::Device {
+                backend: "cuda",
+                message: format!("this build has no kernel {name} for the device"),
+            }
         })?;
         // SAFETY: the handle is valid; static shared memory counts towards the same limit.
         let overlaps = unsafe {
