@@ -52,7 +52,8 @@ template <int FORM>
 struct BlockForm {
     static constexpr bool kIsGptq = FORM == kFormGptq;
     static constexpr int kBits = kIsGptq ? 4 : FORM;
-    static constexpr int kBlocksMax = kBits <= 6 ? 4 : kBits == 8 ? 2 : 1;  // of a chunk
+    // Of a chunk; as the host cuts them, see `most_blocks` in `src/layout/chunk.rs`.
+    static constexpr int kBlocksMax = kBits == 16 ? 1 : kBits >= 6 ? 2 : kBits == 5 ? 3 : 4;
     static constexpr uint32_t kRecordBytes = kIsGptq ? T32_RECORD_GPTQ : kBits == 16 ? 0 : T32_RECORD;
 };
 

@@ -70,7 +70,7 @@ pub(super) fn block_bytes(bits: u8) -> usize {
     BLOCK_ROWS * STRIP_COLUMNS / 8 * usize::from(bits)
 }
 
-/// Most blocks of a chunk: about 2 KB of codes, so that buffers of equal size serve all widths. One
+/// Most blocks of a chunk, as `kernels/chunk.cuh` expects full ones: about 2 KB of codes, so that buffers of equal size serve all widths. One
 /// larger chunk makes all buffers of a matrix larger, and then fewer thread blocks fit into a
 /// multiprocessor.
 fn most_blocks(bits: u8) -> usize {
