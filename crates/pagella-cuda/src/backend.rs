@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagella_arch::{Activation, RopeSpec};
 use pagella_backend::{
-    AttentionOp, Backend, BackendError, KvSpec, NarrowAsk, NarrowRow, NormWeights, PAGE_TOKENS,
-    Projection, StepPlan, TableSource,
+    AttentionOp, Backend, BackendError, KvSpec, MoeOp, NarrowAsk, NarrowRow, NormWeights,
+    PAGE_TOKENS, Projection, StepPlan, TableSource,
 };
 use pagella_formats::Linear;
 
 use crate::device::Device;
 use crate::error::device_error;
+use crate::experts::{self, CudaExperts};
 use crate::graph::{Capture, Key, Recordings};
 use crate::kv::{CudaKv, LayerPages};
 use crate::linear::args::NormArgs;
@@ -108,7 +109,7 @@ impl Backend for CudaBackend {
     type Rope = CudaRope;
     type Kv = CudaKv;
     type Step = CudaStep;
-    type Experts = ();
+    type Experts = CudaExperts;
     type Recordings = Recordings;
 
     fn name(&self) -> &'static str {
@@ -127,6 +128,20 @@ impl Backend for CudaBackend {
 
     fn linear(&self, source: &Linear<'_>) -> Result<CudaLinear, BackendError> {
         self.shared.loader.load(self.device(), source)
+    }
+
+    fn experts(&self, op: &MoeOp, rows: usize) -> Result<CudaExperts, BackendError> {
+        CudaExperts::new(*op, rows)
+    }
+
+    fn add_expert(
+        &self,
+        experts: &mut CudaExperts,
+        gate: CudaLinear,
+        up: CudaLinear,
+        down: CudaLinear,
+    ) -> Result<(), BackendError> {
+        experts.add(self.device(), &self.shared.scratch, [gate, up, down])
     }
 
     fn norm(&self, weights: NormWeights) -> Result<CudaNorm, BackendError> {
@@ -327,6 +342,17 @@ impl Backend for CudaBackend {
             up.expect("up", tokens, width)?;
         }
         activate(self.device(), step.tokens, act, gate, up)
+    }
+
+    fn mix_experts(
+        &self,
+        step: &CudaStep,
+        norm: Option<&CudaNorm>,
+        router: &CudaLinear,
+        experts: &CudaExperts,
+        residual: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        experts::mix(&self.runner(), step, norm, router, experts, residual)
     }
 
     fn logits(

@@ -4,6 +4,7 @@
 //! - `device`, `memory`, `kernels`, `error`: a context, its memory, launching;
 //! - `layout`: how weights lie on the device, decided on the host and testable anywhere;
 //! - `upload`, `linear`: bringing weights there and multiplying with them;
+//! - `experts`: mixtures of them;
 //! - `step`, `work`, `graph`, `scratch`: a plan on the device, what attention makes of it, recordings,
 //!   memory that ops share;
 //! - `kv`, `ops`: the paged cache, and every other operation.
@@ -15,6 +16,7 @@ mod backend;
 mod bandwidth;
 mod device;
 mod error;
+mod experts;
 mod graph;
 mod kernels;
 mod kv;
@@ -32,6 +34,7 @@ mod work;
 
 pub use backend::{CudaBackend, CudaOptions, DEFAULT_DEQUANTISED_MAX};
 pub use bandwidth::read_speed;
+pub use experts::CudaExperts;
 pub use graph::Recordings;
 pub use kernels::kernels_are_built;
 pub use kv::CudaKv;

@@ -28,9 +28,11 @@ pub(crate) enum Use {
     Totals,
     /// Results of narrowing logits.
     Narrowed,
+    /// What happens between router and sum of a mixture of experts.
+    Experts,
 }
 
-const USES: usize = 10;
+const USES: usize = 11;
 
 impl Use {
     fn index(self) -> usize {
@@ -43,6 +45,7 @@ impl Use {
             Use::SpanCounters => 7,
             Use::Totals => 8,
             Use::Narrowed => 9,
+            Use::Experts => 10,
         }
     }
 }
@@ -71,7 +74,11 @@ impl Scratch {
         // The old buffer goes first: two at once could be too much.
         *slot = None;
         self.bump();
-        let buffer = device.zeroed(bytes, "scratch memory of a step")?;
+        let purpose = match what {
+            Use::Experts => "the experts of a step (a smaller --step-tokens needs less)",
+            _ => "scratch memory of a step",
+        };
+        let buffer = device.zeroed(bytes, purpose)?;
         Ok(slot.insert(buffer).ptr())
     }
 

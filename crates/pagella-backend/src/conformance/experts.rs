@@ -34,7 +34,13 @@ pub(super) fn cases<B: Backend>() -> Vec<Case<B>> {
         Case { name: "experts/without_norm", run: without_norm },
         Case { name: "experts/of_equal_logits_the_lower_id", run: ties },
         Case { name: "experts/all_rows_take_the_same", run: crowd },
+        Case { name: "experts/many_rows", run: many_rows },
+        Case { name: "experts/odd_widths", run: odd_widths },
         Case { name: "experts/neighbours_do_not_matter", run: neighbours },
+        Case {
+            name: "experts/neighbours_do_not_matter_whatever_the_weights",
+            run: quantised_neighbours,
+        },
         Case { name: "experts/two_layers_share_the_room", run: two_layers },
         Case { name: "experts/sizes", run: sizes },
     ]
@@ -255,22 +261,55 @@ fn sigmoid<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), Strin
 }
 
 /// Experts of different widths and kinds side by side in one layer.
-fn kinds<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+fn quantised_layer(hidden: usize, inner: usize) -> Layer {
     let quantised = |inputs: usize, outputs: usize, seed: u64| match seed % 4 {
         0 => exl2(inputs, outputs, &[(6, 0.25, 32), (4, 0.5, 64), (3, 0.25, 64)], seed),
         1 => exl2(inputs, outputs, &[(5, 0.5, 32), (2, 0.5, 32)], seed),
         2 => gptq(inputs, outputs, 32, RowOrder::Shuffled, seed),
-        _ => gptq(inputs, outputs, 64, RowOrder::Sequential, seed),
+        _ => gptq(inputs, outputs, 32, RowOrder::Sequential, seed),
     };
     let mut layer = Layer::plain(8, 2);
-    (layer.op.hidden, layer.op.inner) = (256, 192);
-    layer.norm = Some(weights(61, NormKind::Rms, 256, false));
-    layer.router = plain_f16(256, 8, 1000);
+    (layer.op.hidden, layer.op.inner) = (hidden, inner);
+    layer.norm = Some(weights(61, NormKind::Rms, hidden, false));
+    layer.router = plain_f16(hidden, 8, 1000);
     let expert = |e: u64| {
-        [quantised(256, 192, 3 * e), quantised(256, 192, 3 * e + 1), quantised(192, 256, e)]
+        let (gate, up) = (quantised(hidden, inner, 3 * e), quantised(hidden, inner, 3 * e + 1));
+        [gate, up, quantised(inner, hidden, e)]
     };
     layer.experts = (0..8).map(expert).collect();
-    check(backend, tolerances, &layer)
+    layer
+}
+
+fn kinds<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    check(backend, tolerances, &quantised_layer(256, 192))
+}
+
+/// Enough rows for experts to have more than any tile holds.
+fn many_rows<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    for (experts, experts_per_token) in [(4, 2), (16, 4), (128, 8)] {
+        let layer = Layer::plain(experts, experts_per_token);
+        let Some(loaded) = layer.load(backend, 300)? else { return Ok(()) };
+        for tokens in [9, 65, 300] {
+            let rows = layer.clear_rows(tokens as u64, tokens);
+            check_rows(backend, tolerances, &layer, &loaded, &rows)?;
+        }
+    }
+    Ok(())
+}
+
+/// Widths that no vector and no slice divides.
+fn odd_widths<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    for (hidden, inner) in [(70, 42), (64, 36), (100, 75)] {
+        let mut layer = Layer::plain(6, 2);
+        (layer.op.hidden, layer.op.inner) = (hidden, inner);
+        layer.norm = Some(weights(61, NormKind::Rms, hidden, false));
+        layer.router = plain_f16(hidden, 6, 1000);
+        let gate = |seed: u64| plain_f16(hidden, inner, seed);
+        let expert = |e: u64| [gate(3 * e), gate(3 * e + 1), plain_f16(inner, hidden, 3 * e + 2)];
+        layer.experts = (1..=6).map(expert).collect();
+        check(backend, tolerances, &layer)?;
+    }
+    Ok(())
 }
 
 fn biases<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
@@ -342,6 +381,24 @@ fn neighbours<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
         same_bits("once more", &again, &all)?;
     }
     Ok(())
+}
+
+/// The same with weights of all kinds, in several segments, and steps that use every kernel.
+fn quantised_neighbours<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    const ROWS: usize = 300;
+    // Neither is a multiple of 64.
+    let layer = quantised_layer(1120, 544);
+    let hidden = layer.op.hidden;
+    let Some(loaded) = layer.load(backend, ROWS)? else { return Ok(()) };
+    let rows = layer.clear_rows(9, ROWS);
+    let all = run(backend, &loaded, &rows, hidden)?;
+    for tokens in [1, 2, 7, 8, 9, 24, 33, 65, 128, 299] {
+        let first = (37 * tokens) % (ROWS - tokens);
+        let part = first * hidden..(first + tokens) * hidden;
+        let found = run(backend, &loaded, &rows[part.clone()], hidden)?;
+        same_bits(&format!("{tokens} of {ROWS} rows from {first}"), &found, &all[part])?;
+    }
+    check_rows(backend, tolerances, &layer, &loaded, &rows[..2 * hidden])
 }
 
 /// Layers of different size and number of experts, in turns.

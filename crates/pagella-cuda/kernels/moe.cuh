@@ -1,0 +1,42 @@
+// What the kernels for mixtures of experts have in common. Mirrored by `src/experts/args.rs`.
+//
+// A row takes `experts_per_token` experts: its choices, ordered by id. With several rows every choice gets a slot; the
+// slots of an expert are neighbours, its rows ascending, and begin at a multiple of 8, so that they can be read as
+// tiled activations. A tile is up to T slots of one expert.
+#pragma once
+#include <cstdint>
+
+#include "chunk.cuh"
+#include "matrix.cuh"
+
+constexpr uint32_t kExpertsMax = 512;
+constexpr uint32_t kNoExpert = 0xFFFFFFFFu;  // choice of a row that only pads a recorded step
+constexpr uint32_t kSlotAlign = 8;
+
+// One linear of one expert. Those of a layer are a table `[gate, up, down][experts]` in device memory.
+struct ExpertMatrix {
+    Matrix matrix;  // `out` and `scale` are not read
+    SegmentStart segment[kSegments];
+    uint32_t segments;  // that there are
+    uint32_t pad;
+};
+static_assert(sizeof(ExpertMatrix) % 16 == 0, "copied in units of 16 bytes");
+
+enum RouterScore : uint32_t { kSoftmax = 0, kSigmoid = 1 };
+
+// How rows choose.
+struct MoeRoute {
+    const float* logits;          // [rows][experts]
+    const uint32_t* cache_slots;  // [rows]: kNoExpert marks rows that take no expert; or null
+    uint32_t experts;             // at most kExpertsMax
+    uint32_t experts_per_token;
+    uint32_t score;        // RouterScore
+    uint32_t renormalize;  // 1: weights of a row are divided by their sum
+};
+
+struct MoeTile {
+    uint32_t expert;
+    uint32_t first_slot;
+    uint32_t slots;
+    uint32_t tiles;  // of this expert
+};
