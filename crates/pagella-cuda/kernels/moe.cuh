@@ -38,5 +38,9 @@ struct MoeTile {
     uint32_t expert;
     uint32_t first_slot;
     uint32_t slots;
-    uint32_t tiles;  // of this expert
+    uint32_t index;         // among the tiles of this expert, which follow each other
+    uint32_t tiles;         // of this expert
+    uint32_t expert_slots;  // of this expert
+    uint32_t pad[2];
 };
+static_assert(sizeof(MoeTile) == 32, "mirrored by the host");

@@ -102,7 +102,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) pg_moe_plan(const __gr
     const uint32_t count = counts[expert], tiles = up(count, a.tile_tokens);
     for (uint32_t t = threadIdx.x; t < tiles; t += kThreads) {
         const uint32_t done = t * a.tile_tokens;
-        a.tiles[first[1] + t] = {expert, first[0] + done, min(a.tile_tokens, count - done), tiles};
+        a.tiles[first[1] + t] = {expert, first[0] + done, min(a.tile_tokens, count - done), t, tiles, count, {0, 0}};
     }
-    if (expert + 1 == a.route.experts && threadIdx.x == 0) *a.n_tiles = first[1] + tiles;
+    if (threadIdx.x == 0) {
+        a.first_tiles[expert] = first[1];
+        if (expert + 1 == a.route.experts) a.first_tiles[expert + 1] = first[1] + tiles;
+    }
 }

@@ -12,8 +12,8 @@ struct MoePlanArgs {
     uint32_t* ids;    // [rows][experts_per_token], ascending within a row; kNoExpert: none
     float* weights;   // [rows][experts_per_token]
     uint32_t* slots;  // [rows][experts_per_token]: of each choice
-    MoeTile* tiles;   // room for as many as any choice can make
-    uint32_t* n_tiles;
+    MoeTile* tiles;   // room for as many as any choice can make; ordered by expert
+    uint32_t* first_tiles;  // [experts + 1]: of each expert; the last is how many there are
     uint32_t rows;
     uint32_t tile_tokens;
     uint32_t routed;  // 1: ids are there; 0: `pg_moe_plan` makes them, every block for itself

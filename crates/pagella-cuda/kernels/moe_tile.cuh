@@ -10,7 +10,7 @@
 //
 //   column_tiles   ceil(n_strips / W)
 //   grid           tiles there is room for * projections * column_tiles * (split ? segments : 1); what is beyond
-//                  n_tiles ends at once
+//                  n_tiles[0] ends at once
 //   block          32 * W threads, 1 <= W <= 8
 //   dynamic shared memory   depth * (W * slot_bytes + 256 * T) + 16 * (most chunks of a matrix)
 //   workspace      if split: tiles * projections * n_strips * segments * T * 128 bytes

@@ -1,4 +1,4 @@
-// The many-rows linear of sm_90a: its arguments, tiles and shared memory. Kernels in prefill.cu.
+// The many-rows linear of sm_90a: its arguments, tiles and shared memory.
 #pragma once
 #include <cstdint>
 
@@ -48,54 +48,34 @@ struct PrefillWidth<32> {
 
 // Where a tile lies. The second tile of the last pair may stick out of the last matrix: then `n_columns` is 0.
 struct PrefillTile {
-    uint32_t matrix;
-    uint32_t first_token, n_tokens;    // n_tokens: rows present in x16, a multiple of 8, at most kTokens
+    const Matrix* matrix;  // bias, n, out_stride, alpha, scale are read
+    const uint8_t* x16;    // row of the first token in the first slice
+    const uint8_t* w16;    // of the matrix
+    float* out;            // row of the first token
+    uint32_t n_tokens;     // rows present in x16, a multiple of 8, at most kTokens
+    uint32_t rows;         // whose results are wanted
     uint32_t first_column, n_columns;
 };
 
 __host__ __device__ inline uint32_t prefill_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
-// Pairs of column tiles of all matrices together.
-template <int WIDTH>
-__host__ __device__ inline uint32_t prefill_column_units(const PrefillArgs& a) {
-    uint32_t tiles = 0;
-    for (uint32_t i = 0; i < a.n_matrices; ++i) tiles += prefill_up(a.matrix[i].n, WIDTH);
-    return prefill_up(tiles, kPair);
-}
+// A unit among those that share their weights.
+struct PrefillPlace {
+    uint32_t token_tile, column_unit;
+};
 
-// Clusters' worth of work in a launch.
+// Groups of columns, inside a group all tokens, columns fastest.
 template <int WIDTH>
-__host__ __device__ inline uint32_t prefill_units(const PrefillArgs& a) {
-    return prefill_up(a.rows, kTokens) * prefill_column_units<WIDTH>(a);
-}
-
-// Tile of block `rank` in unit `unit`: groups of columns, inside a group all tokens, columns fastest.
-template <int WIDTH>
-__host__ __device__ inline PrefillTile prefill_tile(const PrefillArgs& a, uint32_t unit, uint32_t rank) {
+__host__ __device__ inline PrefillPlace prefill_place(uint32_t unit, uint32_t token_tiles, uint32_t column_units) {
     static_assert(128 % WIDTH == 0, "a tile lies inside one tile of w16");
     constexpr uint32_t kGroup = kColumnGroup / (WIDTH * kPair);
-    const uint32_t group_units = kGroup * prefill_up(a.rows, kTokens);
+    const uint32_t group_units = kGroup * token_tiles;
     const uint32_t group = unit / group_units;
     const uint32_t inside = unit - group * group_units;
-    const uint32_t left = prefill_column_units<WIDTH>(a) - group * kGroup;
+    const uint32_t left = column_units - group * kGroup;
     const uint32_t group_columns = left < kGroup ? left : kGroup;
     const uint32_t token_tile = inside / group_columns;
-    uint32_t column_tile = (group * kGroup + inside - token_tile * group_columns) * kPair + rank;
-
-    PrefillTile tile;
-    tile.first_token = token_tile * kTokens;
-    const uint32_t tokens_left = a.rows_padded - tile.first_token;
-    tile.n_tokens = tokens_left < kTokens ? tokens_left : kTokens;
-    tile.matrix = 0;
-    while (tile.matrix + 1 < a.n_matrices) {
-        const uint32_t tiles = prefill_up(a.matrix[tile.matrix].n, WIDTH);
-        if (column_tile < tiles) break;
-        column_tile -= tiles;
-        ++tile.matrix;
-    }
-    tile.first_column = column_tile * WIDTH;
-    tile.n_columns = tile.first_column < a.matrix[tile.matrix].n ? WIDTH : 0;
-    return tile;
+    return {token_tile, group * kGroup + inside - token_tile * group_columns};
 }
 
 // Shared memory of a block, in bytes from its start.

@@ -10,7 +10,7 @@ pub(super) const EXPERTS_MAX: usize = 512;
 /// The slots of an expert begin at a multiple of this: `kSlotAlign`.
 pub(super) const SLOT_ALIGN: usize = 8;
 /// Bytes of a `MoeTile`.
-pub(super) const TILE_BYTES: usize = 16;
+pub(super) const TILE_BYTES: usize = 32;
 
 /// `ExpertMatrix`.
 #[repr(C)]
@@ -44,7 +44,7 @@ pub(super) struct PlanArgs {
     pub(super) weights: u64,
     pub(super) slots: u64,
     pub(super) tiles: u64,
-    pub(super) n_tiles: u64,
+    pub(super) first_tiles: u64,
     pub(super) rows: u32,
     pub(super) tile_tokens: u32,
     pub(super) routed: u32,
@@ -104,6 +104,41 @@ pub(super) struct TileArgs {
     pub(super) split: u32,
     pub(super) segments: u32,
     pub(super) slot_bytes: u32,
+}
+
+/// `MoeWeights`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WeightsArgs {
+    pub(super) table: u64,
+    pub(super) first_tiles: u64,
+    pub(super) w16: u64,
+    pub(super) w_bytes: u64,
+    pub(super) experts: u32,
+    pub(super) projections: u32,
+    pub(super) first_expert: u32,
+    pub(super) n_experts: u32,
+}
+
+/// `MoeDequantArgs`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DequantArgs {
+    pub(super) weights: WeightsArgs,
+}
+
+/// `MoePrefillArgs`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PrefillArgs {
+    pub(super) weights: WeightsArgs,
+    pub(super) tiles: u64,
+    pub(super) x16: u64,
+    pub(super) out: [u64; 2],
+    pub(super) x_rows: u32,
+    pub(super) k: u32,
+    pub(super) n: u32,
+    pub(super) pad: u32,
 }
 
 /// `MoeCombineArgs`.
@@ -180,6 +215,8 @@ const _: () = assert!(size_of::<PlanArgs>() == 88);
 const _: () = assert!(size_of::<PrepArgs>() == 96);
 const _: () = assert!(size_of::<PrepActArgs>() == 64);
 const _: () = assert!(size_of::<TileArgs>() == 104);
+const _: () = assert!(size_of::<DequantArgs>() == 48);
+const _: () = assert!(size_of::<PrefillArgs>() == 96);
 const _: () = assert!(size_of::<CombineArgs>() == 56);
 const _: () = assert!(size_of::<GateUpArgs>() == 144);
 const _: () = assert!(size_of::<DownArgs>() == 88);
@@ -191,4 +228,6 @@ macro_rules! kernel_args {
     )*};
 }
 
-kernel_args! { PlanArgs PrepArgs PrepActArgs TileArgs CombineArgs GateUpArgs DownArgs }
+kernel_args! {
+    PlanArgs PrepArgs PrepActArgs TileArgs DequantArgs PrefillArgs CombineArgs GateUpArgs DownArgs
+}

@@ -3,6 +3,7 @@
 use pagella_backend::BackendError;
 
 use super::args::{CombineArgs, PlanArgs, PrepActArgs, PrepArgs, StackShape, TileArgs};
+use super::prefill;
 use super::room::tiles_max;
 use super::run::Mix;
 use crate::device::{Device, Launch};
@@ -67,13 +68,19 @@ fn cut(device: &Device, tokens: u32, shape: &StackShape, strips: u32, tiles: u32
 pub(super) fn run(mix: &Mix<'_>) -> Result<(), BackendError> {
     let (op, device) = (&mix.layer.op, mix.runner.device);
     let choices = mix.rows * op.experts_per_token;
-    let tokens = tile_tokens(mix.rows, op.experts, op.experts_per_token);
+    let prefill_pays = prefill::pays(mix);
+    let few = tile_tokens(mix.rows, op.experts, op.experts_per_token);
+    let tokens = if prefill_pays { prefill::TILE_TOKENS } else { few };
     let tiles = tiles_max(choices, op.experts, tokens as usize) as u32;
+    let linears = |which| match prefill_pays {
+        true => prefill::multiply(mix, which),
+        false => multiply(mix, tokens, tiles, which),
+    };
     make_plan(mix, tokens)?;
     prepare(mix, choices)?;
-    multiply(mix, tokens, tiles, Projections::GateUp)?;
+    linears(Projections::GateUp)?;
     activate(mix, choices)?;
-    multiply(mix, tokens, tiles, Projections::Down)?;
+    linears(Projections::Down)?;
     let args = CombineArgs {
         y: mix.at(mix.room.out),
         ids: mix.at(mix.room.ids),
@@ -100,7 +107,7 @@ fn make_plan(mix: &Mix<'_>, tokens: u32) -> Result<(), BackendError> {
         weights: mix.at(room.weights),
         slots: mix.at(room.slots),
         tiles: mix.at(room.tiles),
-        n_tiles: mix.at(room.n_tiles),
+        first_tiles: mix.at(room.first_tiles),
         rows: mix.rows as u32,
         tile_tokens: tokens,
         routed: u32::from(routed),
@@ -161,7 +168,7 @@ fn activate(mix: &Mix<'_>, choices: usize) -> Result<(), BackendError> {
 
 /// Linears that share a launch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Projections {
+pub(super) enum Projections {
     GateUp,
     Down,
 }
@@ -199,7 +206,7 @@ fn multiply(
     let args = TileArgs {
         table: address,
         tiles: mix.at(room.tiles),
-        n_tiles: mix.at(room.n_tiles),
+        n_tiles: mix.at(room.first_tiles) + 4 * u64::from(mix.route.experts),
         x16: room.inputs.map(|part| mix.at(part)),
         out,
         workspace,

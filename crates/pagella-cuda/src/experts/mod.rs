@@ -2,7 +2,8 @@
 //!
 //! - `table`: what kernels know of a layer's experts, in device memory;
 //! - `room`: memory between router and sum, and how much of it some rows need at most;
-//! - `run`: from the residual to the residual; `one` for a single row, `many` for more;
+//! - `run`: from the residual to the residual; `one` for a single row, `many` for more, with
+//!   `prefill` where experts have many;
 //! - `args`: mirrors of the kernels' structs.
 //!
 //! Nothing is asked of the host: grids depend on the number of rows only, and what the router chose
@@ -11,6 +12,7 @@
 mod args;
 mod many;
 mod one;
+mod prefill;
 mod room;
 mod run;
 mod table;

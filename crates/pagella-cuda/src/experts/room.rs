@@ -24,9 +24,9 @@ pub(super) struct Room {
     pub(super) ids: usize,
     pub(super) weights: usize,
     pub(super) slots: usize,
-    /// Tiles, and their number.
     pub(super) tiles: usize,
-    pub(super) n_tiles: usize,
+    /// First tile of each expert, and the number of tiles: `[experts + 1]`.
+    pub(super) first_tiles: usize,
     /// Inputs of gates and ups as f16 tiles in their row orders; later, in the first, those of
     /// downs.
     pub(super) inputs: [usize; 2],
@@ -61,7 +61,7 @@ impl Room {
             weights: take(4 * choices),
             slots: take(4 * choices),
             tiles: take(TILE_BYTES * tiles_max(choices, op.experts, TILE_TOKENS_MIN)),
-            n_tiles: take(4),
+            first_tiles: take(4 * (op.experts + 1)),
             x_rows,
             ..Room::default()
         };
@@ -152,8 +152,8 @@ mod tests {
             (room.ids, 40),
             (room.weights, 40),
             (room.slots, 40),
-            (room.tiles, 16 * 8),
-            (room.n_tiles, 4),
+            (room.tiles, 32 * 8),
+            (room.first_tiles, 4 * 9),
             (room.inputs[0], 768 * 72 * 2),
             (room.inputs[1], 256 * 72 * 2),
             (room.gate_up[0], 4 * 72 * 768),

@@ -22,6 +22,8 @@ pub(super) struct Table {
     pub(super) hidden_strips: u32,
     /// Distinct row orders of a gate and its up: 1 if every expert has one for both.
     pub(super) orders: usize,
+    /// Whether all gates and ups have the same packed height, and all downs.
+    pub(super) is_even: bool,
 }
 
 impl Table {
@@ -34,6 +36,7 @@ impl Table {
         let alike = |expert: &Expert| {
             expert.gate.args.perm == expert.up.args.perm && expert.gate.args.k == expert.up.args.k
         };
+        let is_even = are_even(gates.clone().chain(ups.clone())) && are_even(downs.clone());
         let strips = |linear: Option<&CudaLinear>| linear.map_or(0, |linear| linear.args.n_strips);
         Ok(Table {
             buffer: device.upload(&entries, "the table of experts")?,
@@ -42,6 +45,7 @@ impl Table {
             down: largest(downs),
             inner_strips: strips(experts.first().map(|expert| &expert.gate)),
             hidden_strips: strips(experts.first().map(|expert| &expert.down)),
+            is_even,
             orders: if experts.iter().all(alike) { 1 } else { 2 },
         })
     }
@@ -51,15 +55,26 @@ impl Table {
         self.buffer.ptr()
     }
 
+    /// Address of the ups.
+    pub(super) fn ups(&self) -> u64 {
+        self.gates() + (self.experts * size_of::<ExpertMatrixArgs>()) as u64
+    }
+
     /// Address of the downs.
     pub(super) fn downs(&self) -> u64 {
-        self.buffer.ptr() + (2 * self.experts * size_of::<ExpertMatrixArgs>()) as u64
+        self.gates() + (2 * self.experts * size_of::<ExpertMatrixArgs>()) as u64
     }
 }
 
 fn entry(linear: &CudaLinear) -> ExpertMatrixArgs {
     let CudaLinear { args, starts, segments, .. } = linear;
     ExpertMatrixArgs { matrix: *args, segment: *starts, segments: *segments, pad: 0 }
+}
+
+/// Whether all have the same packed height.
+fn are_even<'a>(mut linears: impl Iterator<Item = &'a CudaLinear>) -> bool {
+    let first = linears.next().map(|linear| linear.args.k);
+    linears.all(|linear| Some(linear.args.k) == first)
 }
 
 fn largest<'a>(linears: impl Iterator<Item = &'a CudaLinear>) -> StackShape {

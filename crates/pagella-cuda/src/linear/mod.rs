@@ -10,7 +10,7 @@ mod load;
 mod run;
 
 pub(crate) use load::Loader;
-pub(crate) use run::{Input, Product, Runner, run};
+pub(crate) use run::{Input, Product, Runner, prefill_w128, run};
 
 use std::sync::Arc;
 

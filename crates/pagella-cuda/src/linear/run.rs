@@ -5,6 +5,8 @@ mod gemv;
 mod prefill;
 mod tile;
 
+pub(crate) use prefill::launch_widest as prefill_w128;
+
 use pagella_backend::BackendError;
 
 use super::CudaLinear;

@@ -4,7 +4,7 @@
 use pagella_backend::BackendError;
 
 use super::{Group, Input, Runner, SLICE_ROWS, prepare};
-use crate::device::Launch;
+use crate::device::{Device, Launch};
 use crate::layout::args::{DEQUANT_THREADS, DequantArgs, dequant_grid};
 use crate::layout::{TILE_BYTES, TILE_COLUMNS, TILE_ROWS};
 use crate::linear::args::PrefillArgs;
@@ -154,6 +154,13 @@ impl Width {
         let barriers = 16 * self.stages + 32;
         self.stages * stage + results + barriers
     }
+}
+
+/// How the widest instance is launched where there is work for every multiprocessor.
+pub(crate) fn launch_widest(device: &Device) -> Launch {
+    let [widest, ..] = &WIDTHS;
+    let blocks = PAIR * (device.sms / PAIR).max(1);
+    Launch { grid: [blocks, 1, 1], threads: THREADS, shared_bytes: widest.shared_bytes() }
 }
 
 /// Multiplies with the width that takes the least time.
