@@ -3,8 +3,10 @@
 #include "moe_combine.cuh"
 
 #include "moe.cuh"
+#include "ptx.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) pg_moe_combine(const __grid_constant__ MoeCombineArgs a) {
+    let_next_kernel_start();
     const uint32_t row = blockIdx.x, k = a.experts_per_token;
     const uint32_t* const slots = a.slots + static_cast<size_t>(row) * k;
     const float* const weights = a.weights + static_cast<size_t>(row) * k;

@@ -15,15 +15,44 @@ namespace {
 
 static_assert(32 * kStackWarps == kNormThreads, "norms are by 256 threads");
 
-// Puts a row of features into the packed order of a matrix.
-__device__ __forceinline__ void pack_row(uint8_t* to, const half* features, const Matrix& mat) {
-    const uint32_t* const perm = mat.perm;
-    const uint32_t k = mat.k, k_in = mat.k_in;
-#pragma unroll 2
-    for (uint32_t unit = threadIdx.x; 8 * unit < k; unit += kNormThreads) {
-        reinterpret_cast<uint4*>(to)[unit] = gather_unit(features, unit_order(perm, unit, k), k_in);
+// Rows of features on their way into the packed order of the matrices that read them, `k` packed rows each, unit by
+// unit. The order of a thread's first COUNT units is asked for at once, by the constructor.
+template <int COUNT>
+struct Packing {
+    const ExpertMatrix* matrices;
+    uint32_t units, total;
+    UnitOrder order[COUNT];
+
+    __device__ __forceinline__ Packing(const ExpertMatrix* matrices, uint32_t n, uint32_t k)
+        : matrices(matrices), units(k / 8), total(n * (k / 8)) {
+#pragma unroll
+        for (uint32_t i = 0; i < COUNT; i++) {
+            const uint32_t at = threadIdx.x + kNormThreads * i;
+            if (at < total) order[i] = load(at);
+        }
     }
-}
+
+    __device__ __forceinline__ UnitOrder load(uint32_t at) const {
+        const Matrix& mat = matrices[at / units].matrix;
+        return unit_order(mat.perm, at % units, mat.k);
+    }
+
+    // features(m): the row that matrix m reads.
+    template <class Features>
+    __device__ __forceinline__ void put(uint4* to, Features features) const {
+        auto put_one = [&](uint32_t at, const UnitOrder& r) {
+            const uint32_t m = at / units;
+            to[at] = gather_unit(features(m), r, matrices[m].matrix.k_in);
+        };
+#pragma unroll
+        for (uint32_t i = 0; i < COUNT; i++) {
+            const uint32_t at = threadIdx.x + kNormThreads * i;
+            if (at < total) put_one(at, order[i]);
+        }
+#pragma unroll 1
+        for (uint32_t at = threadIdx.x + kNormThreads * COUNT; at < total; at += kNormThreads) put_one(at, load(at));
+    }
+};
 
 // This block's part of `strips`, as even as possible.
 __device__ __forceinline__ uint2 part_of(uint32_t strips, uint32_t index, uint32_t parts) {
@@ -41,8 +70,15 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2)
     const StackMemory memory(dynamic_shared, a.shape, 2, a.inputs, a.features_bytes);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t choice = blockIdx.x / a.blocks_per_expert, index = blockIdx.x % a.blocks_per_expert;
-    Rows<1, 4, 0> rows(a.x, nullptr, 0, 1, a.hidden, a.norm);
-    rows.load();
+    // All that is known of experts before one is chosen: where the table lies.
+    const uint32_t lines = 3 * a.route.experts * sizeof(ExpertMatrix) / 128;
+    for (uint32_t i = blockIdx.x * kNormThreads + threadIdx.x; i < lines; i += gridDim.x * kNormThreads) {
+        prefetch_l2(reinterpret_cast<const uint8_t*>(a.table) + 128 * i);
+    }
+    Rows<1, 4, 4> rows(1, a.hidden, a.norm);
+    rows.load_weights();
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
     if (warp == 0) {
         route_row(a.route, a.route.logits, lane, [&](uint32_t place, uint32_t id, float weight) {
             if (place == choice) chosen = id;
@@ -52,18 +88,18 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2)
             }
         });
     }
+    rows.find(a.x, nullptr, 0);
+    rows.load();
     __syncthreads();
     const uint32_t expert = chosen;
     if (warp < 2) fetch_matrix(memory.matrices + warp, a.table + warp * a.route.experts + expert, lane);
+    rows.measure(scratch);
+    rows.put(memory.features, 0);
     __syncthreads();
 
+    const Packing<2> packing(memory.matrices, a.inputs, a.shape.k);
     auto stage = [&] {
-        rows.measure(scratch);
-        rows.put(memory.features, 0);
-        __syncthreads();
-        for (uint32_t m = 0; m < a.inputs; m++) {
-            pack_row(memory.x + m * 2 * a.shape.k, memory.features, memory.matrices[m].matrix);
-        }
+        packing.put(reinterpret_cast<uint4*>(memory.x), [&](uint32_t) { return memory.features; });
     };
     auto x_of = [&](uint32_t m) { return a.inputs == 1 ? 0 : m * 2 * a.shape.k; };
     auto last = [&](uint32_t strip) {
@@ -82,11 +118,22 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2) pg_moe_down_1(cons
     const uint32_t k = a.experts_per_token;
     const StackMemory memory(dynamic_shared, a.shape, k, k, a.features_bytes);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
     for (uint32_t m = warp; m < k; m += kStackWarps) {
         fetch_matrix(memory.matrices + m, a.table + a.ids[m], lane);
     }
     for (uint32_t m = threadIdx.x; m < k; m += kNormThreads) weights[m] = a.weights[m];
-    __syncthreads();
+    // Rows first .. first + count of the activated gates to shared memory.
+    auto load_features = [&](uint32_t first) {
+        const uint32_t units = a.inner / 8, total = min(a.staged, k - first) * units;
+        const uint4* const from = reinterpret_cast<const uint4*>(a.act) + static_cast<size_t>(first) * units;
+#pragma unroll 4
+        for (uint32_t i = threadIdx.x; i < total; i += kNormThreads) {
+            reinterpret_cast<uint4*>(memory.features)[i] = from[i];
+        }
+    };
+    load_features(0);
     const uint2 part = part_of(a.strips, blockIdx.x, gridDim.x);
     // Of the strip that is multiplied, on its way meanwhile.
     const bool finisher = warp == 0;
@@ -96,24 +143,21 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2) pg_moe_down_1(cons
         if (finisher && column < a.hidden) before = a.residual[column];
     };
     load_before(part.x);
+    __syncthreads();
 
+    const Packing<3> packing(memory.matrices, min(a.staged, k), a.shape.k);
     auto stage = [&] {
-        const uint32_t units = a.inner / 8;
+        auto put = [&](const auto& some, uint32_t first) {
+            some.put(reinterpret_cast<uint4*>(memory.x + first * 2 * a.shape.k),
+                     [&](uint32_t m) { return memory.features + m * a.inner; });
+        };
+        put(packing, 0);
 #pragma unroll 1
-        for (uint32_t first = 0; first < k; first += a.staged) {
-            const uint32_t count = min(a.staged, k - first);
-            const uint4* const from = reinterpret_cast<const uint4*>(a.act) + static_cast<size_t>(first) * units;
-            if (first != 0) __syncthreads();
-#pragma unroll 4
-            for (uint32_t i = threadIdx.x; i < count * units; i += kNormThreads) {
-                reinterpret_cast<uint4*>(memory.features)[i] = from[i];
-            }
+        for (uint32_t first = a.staged; first < k; first += a.staged) {
             __syncthreads();
-#pragma unroll 1
-            for (uint32_t m = 0; m < count; m++) {
-                pack_row(memory.x + (first + m) * 2 * a.shape.k, memory.features + m * a.inner,
-                         memory.matrices[first + m].matrix);
-            }
+            load_features(first);
+            __syncthreads();
+            put(Packing<1>(memory.matrices + first, min(a.staged, k - first), a.shape.k), first);
         }
     };
     auto x_of = [&](uint32_t m) { return m * 2 * a.shape.k; };

@@ -15,7 +15,7 @@
 struct MoeGateUpArgs {
     MoeRoute route;
     Norm norm;
-    const ExpertMatrix* table;  // [gate, up][experts]
+    const ExpertMatrix* table;  // [gate, up, down][experts]
     const float* x;             // [hidden], 16-byte aligned; hidden is a multiple of 4
     uint32_t* ids;              // [experts_per_token], written
     float* weights;             // [experts_per_token], written

@@ -32,8 +32,10 @@ extern "C" __global__ void __launch_bounds__(kNormThreads) pg_moe_prep(const __g
     const uintptr_t ends = reinterpret_cast<uintptr_t>(a.x) | reinterpret_cast<uintptr_t>(a.norm.weight) |
                            reinterpret_cast<uintptr_t>(a.norm.bias) | 4 * a.width;
     if (ends % 16 == 0) {
-        Rows<1, 4, 4> rows(x, nullptr, 0, 1, a.width, a.norm);
+        Rows<1, 4, 4> rows(1, a.width, a.norm);
+        rows.find(x, nullptr, 0);
         rows.load();
+        rows.load_weights();
         rows.measure(scratch);
         rows.put(features, 0);
     } else {

@@ -118,8 +118,8 @@ struct StackFeed {
 };
 
 // Multiplies strips first_strip .. first_strip + strips of the `n` matrices that lie in memory.matrices, visible to all
-// threads. stage() puts inputs into memory.x while the first weights travel; x_of(m) is where in memory.x, in bytes,
-// matrix m finds its. last(strip), after a barrier, finds the results of matrix m and column c of the strip at
+// threads. stage() puts inputs into memory.x while the first weights travel, but what it loads should be on its way
+// before: it would wait behind these weights. x_of(m) is where in memory.x, in bytes, matrix m finds its input. last(strip), after a barrier, finds the results of matrix m and column c of the strip at
 // memory.sums[32 * m + c] and may be called by threads that are not yet there for the next strip.
 template <class Stage, class XOf, class Last>
 __device__ __forceinline__ void stack_multiply(const StackShape& shape, const StackMemory& memory, uint32_t n,

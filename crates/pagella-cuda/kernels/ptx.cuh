@@ -79,6 +79,11 @@ __device__ __forceinline__ void cp_async_16_hint(uint32_t shared, const void* gl
                  : "memory");
 }
 
+// Brings a line of 128 bytes into L2.
+__device__ __forceinline__ void prefetch_l2(const void* global) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
 // ---- overlapping kernels ------------------------------------------------------------------------------------------
 // From sm_90 on some kernels of a decode step start while the ones before them still run. What such a kernel does
 // before `wait_for_earlier_kernels` may touch only what no kernel of a step writes: weights, directories, orders. Every
