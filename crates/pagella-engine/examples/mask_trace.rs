@@ -22,9 +22,10 @@ use pagella_text::Tokenizer;
 /// A column of the table: a name and where it is in a step.
 type Column = (&'static str, fn(&StepTrace) -> Duration);
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     ("plan", |step| step.plan),
-    ("forward", |step| step.forward),
+    ("launch of forward", |step| step.launch),
+    ("wait for forward", |step| step.wait),
     ("mask (beside forward)", |step| step.mask),
     ("wait for masks", |step| step.mask_wait),
     ("sample and text", |step| step.sample),

@@ -19,8 +19,9 @@ use crate::logit_rows::LogitRows;
 use crate::pages::PageTable;
 use crate::sample::VocabSets;
 use crate::schedule::{GeneratorOptions, Queue};
-use crate::stats::{Counters, Stats, StepTrace};
+use crate::stats::{Counters, Stats};
 use crate::step::SampleBuffer;
+use crate::trace::StepTrace;
 use crate::{EngineError, Forward};
 
 /// Steps whose timings are kept.

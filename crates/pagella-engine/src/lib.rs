@@ -43,6 +43,7 @@ mod store;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod worker;
 
 pub use error::EngineError;
@@ -58,7 +59,8 @@ pub use sample::{OptionsError, SampleError, SampleOptions, Sampler};
 pub use schedule::{GeneratorOptions, Reserve};
 pub use score::{ScoredToken, log_prob_and_argmax, score, score_steps};
 pub use session::{Prefill, Session};
-pub use stats::{QueueStats, Stats, StepTrace};
+pub use stats::{QueueStats, Stats, StepTimes};
 pub use store::Stored;
 pub use stream::{Canceller, JobStream};
+pub use trace::StepTrace;
 pub use worker::Worker;

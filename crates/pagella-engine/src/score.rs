@@ -53,16 +53,22 @@ pub fn score_steps(
 /// Log-softmax of one row at `target`, and the row's most likely id. Shape `[vocab]`. An id beyond
 /// the row has log-probability −∞.
 pub fn log_prob_and_argmax(logits: &[f32], target: u32) -> ScoredToken {
-    let mut argmax = 0usize;
-    for (id, &l) in logits.iter().enumerate() {
-        if l > logits[argmax] {
-            argmax = id;
-        }
-    }
+    let argmax = argmax(logits);
     let max = logits.get(argmax).copied().map_or(0.0, f64::from);
     let sum: f64 = logits.iter().map(|&l| (f64::from(l) - max).exp()).sum();
     let target = logits.get(target as usize).map_or(f64::NEG_INFINITY, |&l| f64::from(l));
     ScoredToken { logprob: target - max - sum.ln(), argmax: argmax as u32 }
+}
+
+/// The highest logit's id, the lowest among equals.
+pub(crate) fn argmax(logits: &[f32]) -> usize {
+    let mut best = 0;
+    for (id, &l) in logits.iter().enumerate() {
+        if l > logits[best] {
+            best = id;
+        }
+    }
+    best
 }
 
 #[cfg(test)]

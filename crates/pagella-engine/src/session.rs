@@ -4,8 +4,10 @@
 //! leaves it true, because ids are recorded only after their step succeeded.
 
 use pagella_arch::ModelSpec;
-use pagella_backend::{PAGE_TOKENS, StepPlan, StepRow};
+use pagella_backend::{NarrowAsk, PAGE_TOKENS, StepPlan, StepRow};
 
+use crate::logit_rows::{LogitRows, RowAnswer, RowAsk};
+use crate::score::argmax;
 use crate::{EngineError, Forward};
 
 /// One sequence, its cache, and the logits of its newest token.
@@ -18,6 +20,8 @@ pub struct Session {
     capacity: usize,
     /// Logits of the newest token, after `prefill` or `decode`. Shape `[vocab]`.
     logits: Vec<f32>,
+    /// What `write` learnt of a row.
+    rows: LogitRows,
 }
 
 /// What a prefill had to do.
@@ -37,7 +41,8 @@ impl Session {
         let capacity = forward.spec().context.min(cache_tokens);
         let n_pages = cache_tokens.div_ceil(PAGE_TOKENS);
         let pages = (0..n_pages as u32).collect();
-        Session { forward, ids: Vec::new(), pages, capacity, logits: Vec::new() }
+        let (ids, logits, rows) = (Vec::new(), Vec::new(), LogitRows::default());
+        Session { forward, ids, pages, capacity, logits, rows }
     }
 
     /// Gives the model and its cache back.
@@ -97,11 +102,35 @@ impl Session {
         Ok(Prefill { cached, computed: prompt.len() - cached })
     }
 
+    /// Appends one token and returns the id that the model finds most likely to follow, the lowest
+    /// among equals. On a device only that id is read, so [`Session::logits`] is empty afterwards.
+    pub fn write(&mut self, id: u32) -> Result<u32, EngineError> {
+        self.expect_room()?;
+        self.logits.clear();
+        let row = StepRow { ids: &[id], past: self.ids.len(), pages: &self.pages, logits_last: 1 };
+        self.forward.launch(&StepPlan::new(&[row])?)?;
+        let vocab = self.forward.spec().vocab;
+        let best = NarrowAsk { row: 0, vocab, mask: None, apart: &[], top: 1, scale: None };
+        self.forward.read(&[RowAsk::Narrowed(best)], &mut self.rows)?;
+        let mut next = most_likely(self.rows.get(0));
+        if next.is_none() {
+            self.forward.read(&[RowAsk::Whole], &mut self.rows)?;
+            next = most_likely(self.rows.get(0));
+        }
+        self.ids.push(id);
+        next.ok_or(EngineError::LogitsShape { expected: vocab, found: 0 })
+    }
+
+    fn expect_room(&self) -> Result<(), EngineError> {
+        if self.ids.len() < self.capacity {
+            return Ok(());
+        }
+        Err(EngineError::ContextFull { capacity: self.capacity })
+    }
+
     /// Appends one token and computes its logits.
     pub fn decode(&mut self, id: u32) -> Result<(), EngineError> {
-        if self.ids.len() >= self.capacity {
-            return Err(EngineError::ContextFull { capacity: self.capacity });
-        }
+        self.expect_room()?;
         let mut logits = std::mem::take(&mut self.logits);
         let fed = self.feed(&[id], Wanted::Last, &mut logits, |_, _| ());
         self.logits = logits;
@@ -155,6 +184,16 @@ impl Session {
             }
         }
         Ok(())
+    }
+}
+
+/// The most likely id of a row; `None` if what is known of it does not tell.
+fn most_likely(row: RowAnswer<'_>) -> Option<u32> {
+    match row {
+        RowAnswer::Whole(logits) => Some(argmax(logits) as u32),
+        // Where numbers are missing, the whole row decides.
+        RowAnswer::Narrowed(known) => known.top.first().filter(|_| known.nan == 0).map(|top| top.0),
+        RowAnswer::Nothing => None,
     }
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::job::Completion;
 use crate::pages::PageCounts;
 use crate::schedule::Planned;
+use crate::trace::StepTrace;
 
 /// Rates are over this much time.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -33,6 +34,8 @@ pub struct Stats {
     pub prefill_tokens_per_second: f64,
     /// New tokens per second, over the last seconds.
     pub decode_tokens_per_second: f64,
+    /// Where the time of a step goes in which jobs only write, over the last seconds.
+    pub decode_step: StepTimes,
     /// Rows per step, on average since the start.
     pub batch_occupancy: f64,
     /// Finished jobs by reason.
@@ -43,6 +46,32 @@ pub struct Stats {
     pub rewinds: u64,
     /// How often pages were put in order.
     pub defragmentations: u64,
+}
+
+/// Averages of [`StepTrace`]; zero without steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StepTimes {
+    /// See [`StepTrace::host`].
+    pub host: Duration,
+    /// See [`StepTrace::launch`].
+    pub launch: Duration,
+    /// See [`StepTrace::wait`].
+    pub wait: Duration,
+}
+
+impl StepTimes {
+    fn average(steps: impl Iterator<Item = StepTimes>) -> Self {
+        let mut n = 0u32;
+        let mut sum = StepTimes::default();
+        for step in steps {
+            n += 1;
+            sum.host += step.host;
+            sum.launch += step.launch;
+            sum.wait += step.wait;
+        }
+        let n = n.max(1);
+        StepTimes { host: sum.host / n, launch: sum.launch / n, wait: sum.wait / n }
+    }
 }
 
 /// Jobs by state.
@@ -73,9 +102,17 @@ pub(crate) struct Counters {
     rewinds: u64,
     pub defragmentations: u64,
     finished: BTreeMap<&'static str, u64>,
-    /// `(when, prefill, decode)` of the steps within the window.
-    recent: VecDeque<(Instant, u64, u64)>,
+    /// The steps within the window.
+    recent: VecDeque<RecentStep>,
     started: Instant,
+}
+
+/// A step within the window.
+struct RecentStep {
+    at: Instant,
+    prefill_tokens: u64,
+    decode_tokens: u64,
+    times: StepTimes,
 }
 
 impl Counters {
@@ -99,16 +136,18 @@ impl Counters {
         self.steps
     }
 
-    pub fn note_step(&mut self, planned: &Planned) {
-        let prefill = planned.prefill_tokens as u64;
-        let decode = planned.plan.tokens() as u64 - prefill;
+    pub fn note_step(&mut self, planned: &Planned, trace: &StepTrace) {
+        let prefill_tokens = planned.prefill_tokens as u64;
+        let decode_tokens = planned.plan.tokens() as u64 - prefill_tokens;
         self.steps += 1;
         self.rows += planned.rows.len() as u64;
-        self.prefill_tokens += prefill;
-        self.decode_tokens += decode;
-        let now = Instant::now();
-        self.recent.push_back((now, prefill, decode));
-        while self.recent.front().is_some_and(|(at, ..)| now - *at > WINDOW) {
+        self.prefill_tokens += prefill_tokens;
+        self.decode_tokens += decode_tokens;
+        let at = Instant::now();
+        let StepTrace { host, launch, wait, .. } = *trace;
+        let times = StepTimes { host, launch, wait };
+        self.recent.push_back(RecentStep { at, prefill_tokens, decode_tokens, times });
+        while self.recent.front().is_some_and(|step| at - step.at > WINDOW) {
             self.recent.pop_front();
         }
     }
@@ -128,8 +167,10 @@ impl Counters {
 
     pub fn stats(&self, queue: QueueStats, pages: PageCounts) -> Stats {
         let now = Instant::now();
-        let recent = self.recent.iter().filter(|(at, ..)| now - *at <= WINDOW);
-        let (prefill, decode) = recent.fold((0, 0), |(p, d), step| (p + step.1, d + step.2));
+        let recent = || self.recent.iter().filter(|step| now - step.at <= WINDOW);
+        let prefill: u64 = recent().map(|step| step.prefill_tokens).sum();
+        let decode: u64 = recent().map(|step| step.decode_tokens).sum();
+        let writing = recent().filter(|step| step.prefill_tokens == 0).map(|step| step.times);
         let seconds = (now - self.started).min(WINDOW).as_secs_f64().max(1e-3);
         let prompt_tokens = (self.cached_tokens + self.prefill_tokens).max(1);
         Stats {
@@ -142,110 +183,12 @@ impl Counters {
             cache_hit_ratio: self.cached_tokens as f64 / prompt_tokens as f64,
             prefill_tokens_per_second: prefill as f64 / seconds,
             decode_tokens_per_second: decode as f64 / seconds,
+            decode_step: StepTimes::average(writing),
             batch_occupancy: self.rows as f64 / self.steps.max(1) as f64,
             finished: self.finished.clone(),
             preemptions: self.preemptions,
             rewinds: self.rewinds,
             defragmentations: self.defragmentations,
         }
-    }
-}
-
-/// Where the time of one step went.
-#[derive(Clone, Debug, Serialize)]
-pub struct StepTrace {
-    /// Number of the step.
-    pub step: u64,
-    /// Rows of the plan.
-    pub rows: usize,
-    /// Tokens of the plan.
-    pub tokens: usize,
-    /// Starting jobs, finding pages, planning.
-    pub plan: Duration,
-    /// The forward pass: from its launch until what was asked of the logits was there, without
-    /// `mask_wait`.
-    pub forward: Duration,
-    /// The longest computation of a mask, which runs beside the forward pass.
-    pub mask: Duration,
-    /// How long the step waited for masks after its launch with nothing else under way. Where a
-    /// device ended while masks were computed, all of the time since the launch counts.
-    pub mask_wait: Duration,
-    /// Sampling and text.
-    pub sample: Duration,
-    /// Jobs that sampled.
-    pub sampled: usize,
-    /// Rows of logits that were read whole at once.
-    pub whole_rows: usize,
-    /// Rows that were read whole because their candidates did not decide.
-    pub undecided_rows: usize,
-    /// Everything.
-    pub total: Duration,
-    #[serde(skip)]
-    began: Instant,
-    #[serde(skip)]
-    launch_began: Instant,
-    #[serde(skip)]
-    launch_ended: Instant,
-    #[serde(skip)]
-    read_ended: Instant,
-}
-
-impl StepTrace {
-    pub(crate) fn begin(step: u64) -> Self {
-        let now = Instant::now();
-        StepTrace {
-            step,
-            rows: 0,
-            tokens: 0,
-            plan: Duration::ZERO,
-            forward: Duration::ZERO,
-            mask: Duration::ZERO,
-            mask_wait: Duration::ZERO,
-            sample: Duration::ZERO,
-            sampled: 0,
-            whole_rows: 0,
-            undecided_rows: 0,
-            total: Duration::ZERO,
-            began: now,
-            launch_began: now,
-            launch_ended: now,
-            read_ended: now,
-        }
-    }
-
-    pub(crate) fn planned(&mut self, planned: &Planned) {
-        (self.rows, self.tokens) = (planned.rows.len(), planned.plan.tokens());
-        self.plan = self.began.elapsed();
-    }
-
-    pub(crate) fn launch_begins(&mut self) {
-        self.launch_began = Instant::now();
-    }
-
-    pub(crate) fn launched(&mut self) {
-        self.launch_ended = Instant::now();
-    }
-
-    /// Masks are there; `done` says whether the step was, too, by then.
-    pub(crate) fn masks(&mut self, spans: impl Iterator<Item = (Instant, Instant)>, done: bool) {
-        for (started, ended) in spans {
-            self.mask = self.mask.max(ended - started);
-            let wait = ended.saturating_duration_since(self.launch_ended);
-            self.mask_wait = self.mask_wait.max(if done { wait } else { Duration::ZERO });
-        }
-    }
-
-    pub(crate) fn read(&mut self) {
-        self.read_ended = Instant::now();
-        self.forward = (self.read_ended - self.launch_began).saturating_sub(self.mask_wait);
-    }
-
-    pub(crate) fn sampled(&mut self, jobs: usize) {
-        self.sampled = jobs;
-        self.sample = self.read_ended.elapsed();
-    }
-
-    pub(crate) fn end(&mut self) {
-        self.total = self.began.elapsed();
     }
 }

@@ -12,10 +12,10 @@ use crate::EngineError;
 use crate::generator::Generator;
 use crate::job::{Ending, EosReason, Job, JobState, Record, Stage};
 use crate::schedule::{Planned, Planner, admit, make_room};
-use crate::stats::StepTrace;
+use crate::trace::StepTrace;
 
 pub(crate) use choose::SampleBuffer;
-use choose::{Sampling, sampling_jobs};
+use choose::{Sampling, find_job, sampling_jobs};
 
 impl Generator {
     /// Starts jobs, computes one step, and returns what the jobs say, in order. Empty when there is
@@ -68,7 +68,6 @@ impl Generator {
             return self.fail_planned(planned, error, records);
         }
         self.commit(planned, records);
-        self.counters.note_step(planned);
         let endings = self.sample(&sampling, trace, records);
         self.settle(planned);
         for (serial, record, ending) in endings {
@@ -79,6 +78,7 @@ impl Generator {
             }
         }
         trace.end();
+        self.counters.note_step(planned, trace);
         self.push_trace(trace.clone());
     }
 
@@ -93,14 +93,14 @@ impl Generator {
         let mut slots: Vec<_> = active
             .iter_mut()
             .enumerate()
-            .filter(|(idx, _)| sampling.iter().any(|of| of.job == *idx))
+            .filter(|(idx, _)| find_job(sampling, *idx).is_some())
             .filter_map(|(_, job)| job.constraint.as_mut())
             .filter(|slot| slot.verdict.is_none())
             .map(|slot| (slot, None))
             .collect();
-        trace.launch_begins();
         // A device computes by itself once it is told to; a host has to do both at once.
         let beside = forward.narrows();
+        trace.launch_begins(beside);
         let mut launch = || {
             let launched = forward.launch(&planned.plan);
             trace.launched();

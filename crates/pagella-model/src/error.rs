@@ -168,6 +168,12 @@ pub enum ModelError {
         /// The rule that the shape breaks.
         reason: &'static str,
     },
+    /// A folder to write a model to that has something in it.
+    #[error("{} is not empty: choose another folder for the model", dir.display())]
+    NotEmpty {
+        /// The folder.
+        dir: PathBuf,
+    },
 }
 
 impl ModelError {
@@ -192,6 +198,7 @@ impl ModelError {
             Self::NoSuchLayer { .. } => "no_such_layer",
             Self::UnknownPreset { .. } => "unknown_preset",
             Self::SyntheticShape { .. } => "synthetic_shape",
+            Self::NotEmpty { .. } => "not_empty",
         }
     }
 }

@@ -14,7 +14,7 @@ use pagella_formats::{
 use crate::error::ModelError;
 
 /// What a linear is for; random heads and routers have a format of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum LinearUse {
     Layer,
     /// Routers are never quantised.

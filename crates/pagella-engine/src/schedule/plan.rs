@@ -81,8 +81,10 @@ impl<'a> Planner<'a> {
         {
             self.budget = self.budget.min(limit.max(1));
         }
+        let n_writing = self.rows.len();
         for (idx, job) in active.iter_mut().enumerate() {
-            if !job.resting && !self.rows.iter().any(|row| row.job == idx) {
+            let writes = self.rows[..n_writing].binary_search_by_key(&idx, |row| row.job).is_ok();
+            if !job.resting && !writes {
                 self.add_prefill(idx, job)?;
             }
         }

@@ -97,3 +97,29 @@ fn feeding_all_visits_every_position_once() {
         assert_eq!(alone.logits(), logits);
     }
 }
+
+#[test]
+fn writing_follows_the_highest_logit_whether_or_not_rows_are_narrowed() {
+    let prompt: Vec<u32> = (0..20).collect();
+    let write = |model: &StandIn| {
+        let mut s = Session::new(Box::new(model.clone()));
+        s.prefill(&prompt[..19]).unwrap();
+        let mut ids = vec![prompt[19]];
+        for _ in 0..30 {
+            ids.push(s.write(ids[ids.len() - 1]).unwrap());
+        }
+        assert_eq!(s.ids(), [&prompt[..19], &ids[..30]].concat());
+        ids
+    };
+    let (whole, narrowing) = (StandIn::new(1024, 512), StandIn::new(1024, 512).narrowing(64));
+    let ids = write(&whole);
+    assert_eq!(write(&narrowing), ids);
+    let mut s = Session::new(Box::new(StandIn::new(1024, 512)));
+    s.prefill(&prompt[..19]).unwrap();
+    for pair in ids.windows(2) {
+        s.decode(pair[0]).unwrap();
+        assert_eq!(argmax(s.logits()) as u32, pair[1]);
+    }
+    // Of the narrowing one, only the prompt's last row was read.
+    assert_eq!(narrowing.rows_read(), (1, 30));
+}

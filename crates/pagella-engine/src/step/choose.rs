@@ -12,7 +12,7 @@ use crate::job::{Ending, Facts, Job, Record, Turn};
 use crate::logit_rows::{LogitRows, RowAnswer, RowAsk};
 use crate::sample::{AskBuffer, Scratch, mix};
 use crate::schedule::Planned;
-use crate::stats::StepTrace;
+use crate::trace::StepTrace;
 use crate::{EngineError, Forward};
 
 /// A choice from candidates takes about as long as this many logits of a whole row.
@@ -74,7 +74,7 @@ impl Generator {
         records: &mut Vec<Record>,
     ) -> Vec<(u64, Record, Ending)> {
         let Generator { active, buffers, rows, facts, host, options, forward, .. } = self;
-        let of_job = |idx: usize| sampling.iter().find(|of| of.job == idx);
+        let of_job = |idx: usize| find_job(sampling, idx);
         let with_rows =
             active.iter_mut().enumerate().filter_map(|(i, job)| Some((job, of_job(i)?)));
         let mut tasks: Vec<Task<'_>> = with_rows
@@ -121,15 +121,21 @@ pub(super) struct Sampling {
 
 /// The jobs that choose an id in this step, in their order.
 pub(super) fn sampling_jobs(planned: &Planned) -> Vec<Sampling> {
-    let mut jobs: Vec<Sampling> = Vec::new();
+    let mut jobs: Vec<Sampling> = Vec::with_capacity(planned.rows.len());
     for (number, row) in planned.rows.iter().filter(|row| row.logits).enumerate() {
-        match jobs.iter_mut().find(|of| of.job == row.job) {
+        // Rows of one job follow each other.
+        match jobs.last_mut().filter(|of| of.job == row.job) {
             Some(of) => of.rows.push(number),
             None => jobs.push(Sampling { job: row.job, rows: vec![number] }),
         }
     }
     jobs.sort_unstable_by_key(|of| of.job);
     jobs
+}
+
+/// What is sampled for the job with this index.
+pub(super) fn find_job(sampling: &[Sampling], job: usize) -> Option<&Sampling> {
+    sampling.binary_search_by_key(&job, |of| of.job).ok().map(|at| &sampling[at])
 }
 
 /// Reads the rows whose candidates did not decide, and lets their jobs choose from them.

@@ -34,12 +34,26 @@ pub struct TensorData<'a> {
 ///
 /// Tensors are laid out by decreasing element size, then by name, so that each is aligned.
 pub fn write_file(path: &Path, tensors: &[TensorData<'_>]) -> Result<()> {
+    write(path, tensors, File::sync_all)
+}
+
+/// As [`write_file`], for files that can be made again: does not wait until the bytes are on the disk,
+/// so that after a crash the file may be there and damaged.
+pub fn write_scratch_file(path: &Path, tensors: &[TensorData<'_>]) -> Result<()> {
+    write(path, tensors, |_| Ok(()))
+}
+
+fn write(
+    path: &Path,
+    tensors: &[TensorData<'_>],
+    sync: impl Fn(&File) -> io::Result<()>,
+) -> Result<()> {
     let mut order: Vec<&TensorData<'_>> = tensors.iter().collect();
     order.sort_by(|a, b| b.dtype.bits().cmp(&a.dtype.bits()).then_with(|| a.name.cmp(&b.name)));
     let header = header_bytes(path, &order)?;
     let temporary = temporary_path(path);
     let written =
-        write_all(&temporary, &header, &order).and_then(|()| fs::rename(&temporary, path));
+        write_all(&temporary, &header, &order, sync).and_then(|()| fs::rename(&temporary, path));
     written.map_err(|source| {
         // The error that matters is the first one; a leftover that cannot be removed is hidden.
         drop(fs::remove_file(&temporary));
@@ -87,14 +101,19 @@ fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
 }
 
-fn write_all(path: &Path, header: &[u8], order: &[&TensorData<'_>]) -> io::Result<()> {
+fn write_all(
+    path: &Path,
+    header: &[u8],
+    order: &[&TensorData<'_>],
+    sync: impl Fn(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     file.write_all(header)?;
     for tensor in order {
         file.write_all(tensor.data)?;
     }
     // Without this a crash soon after the rename could leave an empty file under the final name.
-    file.into_inner()?.sync_all()
+    sync(&file.into_inner()?)
 }
 
 #[cfg(test)]

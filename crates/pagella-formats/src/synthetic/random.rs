@@ -23,9 +23,9 @@ impl Random {
 
     /// `len` random bytes, each word passed through `shape` first.
     pub(super) fn bytes(&mut self, len: usize, shape: impl Fn(u64) -> u64) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(len.next_multiple_of(8));
-        while bytes.len() < len {
-            bytes.extend_from_slice(&shape(self.next()).to_le_bytes());
+        let mut bytes = vec![0; len.next_multiple_of(8)];
+        for word in bytes.chunks_exact_mut(8) {
+            word.copy_from_slice(&shape(self.next()).to_le_bytes());
         }
         bytes.truncate(len);
         bytes

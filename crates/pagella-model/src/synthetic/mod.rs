@@ -5,8 +5,10 @@
 
 mod mix;
 mod preset;
+mod write;
 
 pub use preset::{preset_names, preset_spec};
+pub use write::{WrittenModel, write_preset};
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -56,9 +58,7 @@ impl<B: Backend> Model<B> {
     ) -> Result<Self, ModelError> {
         options.check()?;
         check_blocks(&spec)?;
-        for (label, linear) in spec.linear_specs() {
-            weights.format_of(LinearUse::of(&label))?.check(linear)?;
-        }
+        check_shapes(&spec, weights)?;
         let layers: Vec<LayerBytes> = spec.layers.iter().map(|l| layer_bytes(l, weights)).collect();
         let head = stored_bytes(&spec.head.linear, weights.average_bits(LinearUse::Head));
         let embed = (spec.vocab * spec.hidden * 2) as u64;
@@ -66,6 +66,14 @@ impl<B: Backend> Model<B> {
         let source = RandomSource { weights, made: HashMap::new() };
         assemble(spec, backend, source, options, modules, progress)
     }
+}
+
+/// Refuses a spec with a linear that its format cannot hold.
+fn check_shapes(spec: &ModelSpec, weights: SyntheticWeights) -> Result<(), ModelError> {
+    for (label, linear) in spec.linear_specs() {
+        weights.format_of(LinearUse::of(&label))?.check(linear)?;
+    }
+    Ok(())
 }
 
 impl SyntheticWeights {

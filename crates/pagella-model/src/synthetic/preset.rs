@@ -91,11 +91,16 @@ pub fn preset_names() -> impl Iterator<Item = &'static str> {
 /// # Ok::<(), pagella_model::ModelError>(())
 /// ```
 pub fn preset_spec(name: &str) -> Result<ModelSpec, ModelError> {
+    Ok(spec_from_json(preset_config(name)?.as_bytes(), None, &SpecOptions::default())?)
+}
+
+/// The config of a named shape.
+pub(super) fn preset_config(name: &str) -> Result<&'static str, ModelError> {
     let preset = PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
         let known = preset_names().collect::<Vec<_>>().join(", ");
         ModelError::UnknownPreset { name: name.chars().take(80).collect(), known }
     })?;
-    Ok(spec_from_json(preset.config.as_bytes(), None, &SpecOptions::default())?)
+    Ok(preset.config)
 }
 
 #[cfg(test)]

@@ -4,17 +4,19 @@
 //! Writing one token reads all weights once, so the speed of memory is the limit. It is measured in
 //! the same run, before and after, because machines differ from minute to minute.
 
+mod load_speed;
 mod measure;
 mod sweep;
 
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use pagella::{EngineBuilder, KvFormat, LoadedModel, Math, MemoryReport, Place, Session};
+use pagella::{KvFormat, LoadedModel, Math, MemoryReport, Place, Session};
 use pagella_cpu::Isa;
 use pagella_engine::Forward;
-use pagella_model::{SyntheticWeights, synthetic};
+use pagella_model::{LoadProgress, SyntheticWeights, synthetic};
 use serde_json::json;
 
 use crate::bandwidth::Bandwidth;
@@ -22,6 +24,7 @@ use crate::flags::{ModelFlags, OutputFlags};
 use crate::machine::{Machine, peak_memory_bytes, reset_peak_memory};
 use crate::output::{self, LoadBar};
 use crate::usage::Usage;
+use load_speed::{LoadClock, LoadSpeed};
 use measure::{Measured, Workload};
 use sweep::{BatchSizes, Sweep, Swept};
 
@@ -34,7 +37,8 @@ const BATCH_REPETITIONS_MAX: usize = 10;
 ///
 /// Prompt and writing are measured with one sequence, then writing with several at once (--batch).
 /// With --synthetic, weights of a published shape are made in memory; their values do not matter for
-/// speed.
+/// speed. With --write they are written to a folder instead and nothing is measured: bench that folder
+/// to see how fast a model loads.
 #[derive(Args)]
 pub struct BenchArgs {
     /// Model: a directory, a hub id in the local cache, or demo
@@ -43,6 +47,9 @@ pub struct BenchArgs {
     /// Make weights of this shape in memory, e.g. llama-3.1-8b
     #[arg(long, value_name = "NAME")]
     synthetic: Option<String>,
+    /// Write the synthetic model (weights and config.json, no tokenizer) to this empty folder, and end
+    #[arg(long, value_name = "DIR", requires = "synthetic")]
+    write: Option<PathBuf>,
     /// How synthetic weights are stored [default: exl2]
     #[arg(long, value_enum)]
     weights: Option<Weights>,
@@ -87,15 +94,16 @@ enum Weights {
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<()> {
     check(args)?;
+    if let (Some(dir), Some(preset)) = (&args.write, &args.synthetic) {
+        return write(args, preset, dir);
+    }
     let machine = Machine::look();
     let place = args.model_flags.builder("", Math::Wide).place()?;
     let threads = args.model_flags.threads.map_or(machine.cores, usize::from);
     let before = bandwidth(place, &machine, threads)?;
     // The buffer that was just read is no memory of the model.
     let peak_is_ours = reset_peak_memory();
-    let started = Instant::now();
-    let (forward, facts) = load(args)?;
-    let load_seconds = started.elapsed().as_secs_f64();
+    let (forward, facts, load) = load(args)?;
     let workload = Workload {
         prompt_tokens: args.prompt_tokens as usize,
         new_tokens: args.new_tokens as usize,
@@ -107,17 +115,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let peak_bytes = peak_memory_bytes().filter(|_| peak_is_ours);
     let swept = sweep(args).measure(session.into_forward())?;
     let bandwidth = before.max(bandwidth(place, &machine, threads)?);
-    let run = Run {
-        place,
-        facts,
-        measured,
-        swept,
-        bandwidth,
-        threads,
-        load_seconds,
-        peak_bytes,
-        machine,
-    };
+    let run = Run { place, facts, measured, swept, bandwidth, threads, load, peak_bytes, machine };
     report(args, &run)
 }
 
@@ -138,7 +136,7 @@ struct Run {
     /// Bytes per second.
     bandwidth: f64,
     threads: usize,
-    load_seconds: f64,
+    load: LoadSpeed,
     /// Largest memory while loading and measuring one sequence, where the system tells.
     peak_bytes: Option<u64>,
     machine: Machine,
@@ -160,8 +158,31 @@ fn sweep(args: &BenchArgs) -> Sweep<'_> {
     }
 }
 
-fn load(args: &BenchArgs) -> Result<(Box<dyn Forward>, ModelFacts)> {
+/// Writes the synthetic model to `dir`.
+fn write(args: &BenchArgs, preset: &str, dir: &Path) -> Result<()> {
+    known_preset(preset)?;
+    let started = Instant::now();
+    let written = synthetic::write_preset(preset, synthetic_weights(args), dir)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let rate = written.bytes as f64 / seconds.max(1e-9);
+    if args.output.json {
+        return output::print_json(&json!({
+            "dir": dir,
+            "files": written.files,
+            "bytes": written.bytes,
+            "seconds": seconds,
+            "gb_s": rate / 1e9,
+        }));
+    }
+    let (files, bytes) = (written.files, output::bytes(written.bytes));
+    let speed = format!("{bytes} in {files} files, {seconds:.1} s, {:.2} GB/s", rate / 1e9);
+    let lines = [("model", dir.display().to_string()), ("written", speed)];
+    Ok(output::print(&output::facts(&lines))?)
+}
+
+fn load(args: &BenchArgs) -> Result<(Box<dyn Forward>, ModelFacts, LoadSpeed)> {
     let mut bar = LoadBar::new(args.output.json);
+    let mut clock = LoadClock::start();
     let mut builder =
         args.model_flags.builder(args.model.as_deref().unwrap_or_default(), Math::Wide);
     if args.model_flags.cache_tokens.is_none() {
@@ -171,29 +192,28 @@ fn load(args: &BenchArgs) -> Result<(Box<dyn Forward>, ModelFacts)> {
         let batch = sweep(args).cache_tokens(step_tokens);
         builder = builder.cache_tokens(single.max(batch));
     }
+    let mut progress = |progress: &LoadProgress<'_>| {
+        clock.update(progress);
+        bar.update(progress)
+    };
     let loaded = match &args.synthetic {
-        Some(preset) => load_synthetic(args, &builder, preset, &mut bar)?,
-        None => builder.load(&mut |progress| bar.update(progress))?,
+        Some(preset) => {
+            known_preset(preset)?;
+            builder.load_synthetic(preset, synthetic_weights(args), &mut progress)?
+        }
+        None => builder.load(&mut progress)?,
     };
     let LoadedModel { forward, memory, device, cache, .. } = loaded;
-    Ok((forward, ModelFacts { memory, device, cache }))
+    Ok((forward, ModelFacts { memory, device, cache }, clock.stop()))
 }
 
-fn load_synthetic(
-    args: &BenchArgs,
-    builder: &EngineBuilder,
-    preset: &str,
-    bar: &mut LoadBar,
-) -> Result<LoadedModel> {
-    if !synthetic::preset_names().any(|name| name == preset) {
-        let names: Vec<&str> = synthetic::preset_names().collect();
-        return Err(Usage::error(format!(
-            "there is no shape {preset:?}: choose one of {}",
-            names.join(", ")
-        )));
+fn known_preset(preset: &str) -> Result<()> {
+    if synthetic::preset_names().any(|name| name == preset) {
+        return Ok(());
     }
-    let weights = synthetic_weights(args);
-    Ok(builder.load_synthetic(preset, weights, &mut |progress| bar.update(progress))?)
+    let names: Vec<&str> = synthetic::preset_names().collect();
+    let names = names.join(", ");
+    Err(Usage::error(format!("there is no shape {preset:?}: choose one of {names}")))
 }
 
 /// Refuses options that would have no effect.
@@ -245,7 +265,10 @@ fn report(args: &BenchArgs, run: &Run) -> Result<()> {
             "weight_bytes_per_token": weight_bytes,
             "decode_gb_s": rate / 1e9,
             "bandwidth_share": rate / bandwidth,
-            "load_seconds": run.load_seconds,
+            "load_seconds": run.load.seconds,
+            "weights_load_seconds": run.load.weights_seconds,
+            "weights_load_bytes": run.load.weights_bytes,
+            "weights_load_gb_s": run.load.rate() / 1e9,
             "peak_memory_bytes": run.peak_bytes,
         }));
     }
@@ -256,7 +279,7 @@ fn report(args: &BenchArgs, run: &Run) -> Result<()> {
     let mut lines = vec![
         ("model", format!("{model}, {:.2} bits per weight", facts.memory.layers.bits_per_weight())),
         ("device", facts.device.clone()),
-        ("loaded in", format!("{:.1} s", run.load_seconds)),
+        ("loaded in", run.load.text()),
         ("memory speed", format!("{:.1} GB/s reading{readers}", bandwidth / 1e9)),
         ("prompt", format!("{}, {} tokens", measured.prefill.text(), args.prompt_tokens)),
         (

@@ -5,12 +5,12 @@
 //! get.
 
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use pagella::{Generator, JobSpec, Stage, Tokenizer};
 use pagella_backend::PAGE_TOKENS;
-use pagella_engine::{Forward, GeneratorOptions};
+use pagella_engine::{Forward, GeneratorOptions, StepTrace};
 use serde_json::{Value, json};
 
 use super::measure::Rates;
@@ -57,6 +57,34 @@ pub struct Swept {
     pub rows: usize,
     /// Tokens per second of all rows together.
     pub rates: Rates,
+    pub times: StepMedians,
+}
+
+/// Where the time of a step goes, each the median over the measured steps, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepMedians {
+    /// What the host does while no forward pass runs, launching on a device included.
+    pub host: f64,
+    /// Until a step is enqueued on a device, or computed on a CPU.
+    pub launch: f64,
+    /// For the device.
+    pub wait: f64,
+}
+
+impl StepMedians {
+    fn of<'t>(steps: impl Iterator<Item = &'t StepTrace>) -> Self {
+        let steps: Vec<&StepTrace> = steps.collect();
+        let median = |of: fn(&StepTrace) -> Duration| {
+            let mut times: Vec<Duration> = steps.iter().map(|step| of(step)).collect();
+            times.sort_unstable();
+            times.get(times.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1e6)
+        };
+        StepMedians {
+            host: median(|step| step.host),
+            launch: median(|step| step.launch),
+            wait: median(|step| step.wait),
+        }
+    }
 }
 
 impl Sweep<'_> {
@@ -106,7 +134,11 @@ impl Sweep<'_> {
         let seconds: Result<Vec<f64>> =
             (0..self.repetitions).map(|_| self.step_seconds(generator, rows)).collect();
         generator.clear_queue();
-        Ok(Swept { rows, rates: Rates::of(rows * self.steps, &seconds?) })
+        let rates = Rates::of(rows * self.steps, &seconds?);
+        // Only the newest steps are kept.
+        let kept = generator.trace().count();
+        let measured = kept.saturating_sub(self.steps * self.repetitions);
+        Ok(Swept { rows, rates, times: StepMedians::of(generator.trace().skip(measured)) })
     }
 
     /// Time of all steps of one repetition.
@@ -127,12 +159,21 @@ impl Sweep<'_> {
 
 impl Swept {
     pub fn json(&self) -> Value {
-        json!({ "rows": self.rows, "best": self.rates.best, "median": self.rates.median })
+        let StepMedians { host, launch, wait } = self.times;
+        json!({
+            "rows": self.rows,
+            "best": self.rates.best,
+            "median": self.rates.median,
+            "host_us": host,
+            "launch_us": launch,
+            "wait_us": wait,
+        })
     }
 
     pub fn text(&self) -> String {
         let plural = if self.rows == 1 { "" } else { "s" };
-        format!("{}, {} row{plural}", self.rates.text(), self.rows)
+        let (rates, rows, host) = (self.rates.text(), self.rows, self.times.host);
+        format!("{rates}, {rows} row{plural}, {host:.0} µs of host time a step")
     }
 }
 
