@@ -38,13 +38,20 @@ pub struct CudaOptions {
     /// Most elements of weights that are dequantised at once for long prompts, two bytes each.
     /// Fewer take less memory and more time.
     pub dequantised_max: usize,
+    /// Whether the embedding stays in page-locked host memory, of which steps read the rows they need.
+    pub tables_on_host: bool,
     /// Whether decode steps are recorded and replayed as one launch.
     pub graphs: bool,
 }
 
 impl Default for CudaOptions {
     fn default() -> Self {
-        CudaOptions { device: 0, dequantised_max: DEFAULT_DEQUANTISED_MAX, graphs: true }
+        CudaOptions {
+            device: 0,
+            dequantised_max: DEFAULT_DEQUANTISED_MAX,
+            tables_on_host: false,
+            graphs: true,
+        }
     }
 }
 
@@ -73,7 +80,7 @@ impl CudaBackend {
                 scratch: Scratch::default(),
                 steps: Mutex::new(StepBuffers::new(&device)?),
                 narrowed: Mutex::default(),
-                loader: Loader::new(&device)?,
+                loader: Loader::default(),
                 options,
                 device,
             }),
@@ -145,11 +152,12 @@ impl Backend for CudaBackend {
     }
 
     fn norm(&self, weights: NormWeights) -> Result<CudaNorm, BackendError> {
-        CudaNorm::new(self.device(), &weights)
+        CudaNorm::new(self.device(), &self.shared.loader, &weights)
     }
 
     fn table(&self, source: TableSource) -> Result<CudaTable, BackendError> {
-        CudaTable::new(self.device(), &source)
+        let Shared { device, loader, options, .. } = &*self.shared;
+        CudaTable::new(device, loader, &source, options.tables_on_host)
     }
 
     fn rope(&self, spec: &RopeSpec, _context: usize) -> Result<CudaRope, BackendError> {
@@ -158,7 +166,7 @@ impl Backend for CudaBackend {
 
     fn kv(&self, spec: &KvSpec) -> Result<CudaKv, BackendError> {
         // Everything is loaded when a cache is made: staging is not needed any longer.
-        self.shared.loader.finish();
+        self.shared.loader.finish(self.device())?;
         CudaKv::new(self.device(), spec)
     }
 

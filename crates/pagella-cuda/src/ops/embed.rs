@@ -1,15 +1,16 @@
-//! Embedding and position tables in device memory, and gathering from them.
+//! Embedding and position tables, and gathering from them.
 
 use pagella_backend::{BackendError, StepPlan, TableDtype, TableSource};
 
 use crate::device::{Device, KernelArgs, Launch};
-use crate::memory::DeviceBuffer;
+use crate::linear::Loader;
+use crate::memory::{DeviceBuffer, PinnedBuffer};
 use crate::step::CudaStep;
 use crate::tensor::Tensor;
 
-/// A table on the device.
+/// A table that the device can read.
 pub struct CudaTable {
-    buffer: DeviceBuffer,
+    memory: TableMemory,
     dtype: TableDtype,
     rows: usize,
     width: usize,
@@ -33,8 +34,29 @@ struct EmbedArgs {
 // SAFETY: field for field the struct of the same name in `kernels/embed.cuh`.
 unsafe impl KernelArgs for EmbedArgs {}
 
+/// Where a table lies.
+enum TableMemory {
+    Device(DeviceBuffer),
+    /// Page-locked host memory, of which the device reads the rows it needs over the bus.
+    Host(PinnedBuffer),
+}
+
+impl TableMemory {
+    fn ptr(&self) -> u64 {
+        match self {
+            TableMemory::Device(buffer) => buffer.ptr(),
+            TableMemory::Host(buffer) => buffer.ptr(),
+        }
+    }
+}
+
 impl CudaTable {
-    pub(crate) fn new(device: &Device, source: &TableSource) -> Result<Self, BackendError> {
+    pub(crate) fn new(
+        device: &Device,
+        loader: &Loader,
+        source: &TableSource,
+        on_host: bool,
+    ) -> Result<Self, BackendError> {
         let TableSource { bytes, dtype, rows, width } = source;
         let bytes = (**bytes).as_ref();
         let row_bytes = width.checked_mul(dtype.bytes());
@@ -43,8 +65,14 @@ impl CudaTable {
             let found = bytes.len();
             return Err(BackendError::Size { what: "table bytes", expected, found });
         }
-        let buffer = device.upload(bytes, "the embedding")?;
-        Ok(CudaTable { buffer, dtype: *dtype, rows: *rows, width: *width })
+        let memory = if on_host {
+            let mut buffer = PinnedBuffer::new(&device.context, bytes.len())?;
+            buffer.as_mut_slice()[..bytes.len()].copy_from_slice(bytes);
+            TableMemory::Host(buffer)
+        } else {
+            TableMemory::Device(loader.upload(device, bytes, "the embedding")?)
+        };
+        Ok(CudaTable { memory, dtype: *dtype, rows: *rows, width: *width })
     }
 
     /// Checks that row `index` exists and is `width` wide.
@@ -84,8 +112,8 @@ pub(crate) fn embed(
         positions.expect("position table", last_position(plan), width)?;
     }
     let args = EmbedArgs {
-        table: table.buffer.ptr(),
-        positions: positions.map_or(0, |table| table.buffer.ptr()),
+        table: table.memory.ptr(),
+        positions: positions.map_or(0, |table| table.memory.ptr()),
         ids: step.pointers.ids,
         token_pos: step.pointers.positions,
         out: out.ptr(),

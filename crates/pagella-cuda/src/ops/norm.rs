@@ -4,6 +4,7 @@ use pagella_arch::NormKind;
 use pagella_backend::{BackendError, NormWeights};
 
 use crate::device::{Device, KernelArgs, Launch};
+use crate::linear::Loader;
 use crate::linear::args::NormArgs;
 use crate::memory::DeviceBuffer;
 use crate::tensor::Tensor;
@@ -36,15 +37,20 @@ struct NormAddArgs {
 unsafe impl KernelArgs for NormAddArgs {}
 
 impl CudaNorm {
-    pub(crate) fn new(device: &Device, weights: &NormWeights) -> Result<Self, BackendError> {
+    pub(crate) fn new(
+        device: &Device,
+        loader: &Loader,
+        weights: &NormWeights,
+    ) -> Result<Self, BackendError> {
         let NormWeights { kind, eps, weight, bias } = weights;
         if let Some(bias) = bias.as_ref().filter(|bias| bias.len() != weight.len()) {
             let (expected, found) = (weight.len(), bias.len());
             return Err(BackendError::Size { what: "norm bias", expected, found });
         }
+        let upload = |values: &Vec<f32>| loader.upload(device, values, "norms");
         Ok(CudaNorm {
-            weight: device.upload(weight, "norms")?,
-            bias: bias.as_ref().map(|bias| device.upload(bias, "norms")).transpose()?,
+            weight: upload(weight)?,
+            bias: bias.as_ref().map(upload).transpose()?,
             kind: *kind,
             eps: *eps,
             elements: weight.len(),
