@@ -2,10 +2,19 @@
 # Runs every test and benchmark that needs a GPU, on a machine with a driver and no Rust, from a
 # folder made by `cargo xtask gpu-bundle`.
 #
-#   gpu.sh [tests] [sanitize] [bench]      parts to run; all of them when none is named
+#   gpu.sh [tests] [golden] [bench] [sanitize]     parts to run; all but the last when none is named
+#
+#   tests      the test programs of the bundle
+#   golden     perplexities of six models against float32; needs GPU_SHARED
+#   bench      every synthetic shape, a long context, and loading from files
+#   sanitize   memcheck, racecheck, initcheck and synccheck of compute-sanitizer; slow
 #
 # GPU_LOGS       folder for complete output (default: logs beside this script)
 # GPU_TIMEOUT    seconds that one program may run (default 300)
+# GPU_SHARED     folder with models/ and golden/ (default: the part golden is MISSING)
+# GPU_SHAPES     synthetic shapes to measure (default: all of them)
+# GPU_WRITE      shape that is written to a file and loaded (default llama-3.1-8b)
+# GPU_SCRATCH    folder for that, with 6 GB of room (default: a temporary one)
 # GPU_SANITIZE   programs that compute-sanitizer watches, a pattern (default *--conformance)
 #
 # Nothing is left out silently: what is not there is a row of the table that says MISSING, and a
@@ -17,6 +26,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 logs=${GPU_LOGS:-$here/logs}
 limit=${GPU_TIMEOUT:-300}
 sanitize=${GPU_SANITIZE:-*--conformance}
+shapes=${GPU_SHAPES:-anchor-1b llama-3.2-1b llama-3.1-8b qwen2.5-32b llama-3.1-70b mixtral-8x7b qwen3-30b-a3b}
+written=${GPU_WRITE:-llama-3.1-8b}
 pagella=$here/bin/pagella
 rows=()
 n_failed=0
@@ -60,13 +71,33 @@ attempt() {
     return "$status"
 }
 
-# The counts that a test program or compute-sanitizer prints.
+# The counts that a test program or compute-sanitizer prints, or the speeds of a benchmark.
 note_of() {
     local result
     result=$(grep -hE "^test result:|ERROR SUMMARY|RACECHECK SUMMARY" "$1" | tail -n 1)
     result=${result#test result: }
     result=${result%; finished*}
+    [ -n "$result" ] || result=$(speeds_of "$1")
     printf '%s' "$result"
+}
+
+# Tokens per second of prompt and writing, of the widest batch, host time of one row, loading.
+speeds_of() {
+    awk '
+        $1 == "prompt" { said = said "prompt " $2 }
+        $1 == "writing" { said = said ", writing " $2 }
+        $1 == "batch" { wide = $2; for (i = 3; i < NF; i++) if ($(i + 1) ~ /^rows?,$/) rows = $i }
+        $1 == "batch" && / 1 row,/ { host = $(NF - 6) }
+        $1 == "loaded" { load = $(NF - 1) }
+        $1 == "GPU" { memory = $3 " " $4 }
+        $1 == "written" { said = $0 }
+        END {
+            if (rows != "") said = said ", " rows " rows " wide
+            if (host != "") said = said ", host " host " us"
+            if (load != "") said = said ", load " load " GB/s"
+            if (memory != "") { sub(/,$/, "", memory); said = said ", " memory }
+            print said
+        }' "$1"
 }
 
 # Paths of the build machine are compiled into the tests. Where they do not exist, a link stands in.
@@ -82,6 +113,8 @@ link_checkout() {
         return 0
     fi
     export PAGELLA_MODELS=$checkout/models
+    export PAGELLA_DEMO_DIR=$checkout/models/demo
+    export PAGELLA_TEST_DEVICE=cuda
     [ -e "$BUNDLE_ROOT" ] && return 0
     # Tests go through the folders of their crates.
     local program package
@@ -142,25 +175,103 @@ run_sanitize() {
     [ -n "$found" ] || missing "sanitised tests" "no test program is called $sanitize"
 }
 
-# Name and arguments of every benchmark with the program itself. Sizes and models go here.
-run_bench() {
-    if [ -x "$pagella" ]; then
-        attempt "bench demo" "$pagella" bench demo --device cuda && cat "$logs/bench_demo.log"
-    else
-        missing "bench demo" "no bin/pagella in the bundle"
+# golden MODEL FILE PREFIX PERPLEXITY: the model against the float32 values of its weights. Activations
+# are rounded to binary16, which costs up to 0.006 in log-probability; ExLlamaV2 costs 0.015.
+golden() {
+    local model=$1 file=$GPU_SHARED/golden/$2.safetensors prefix=$3 perplexity=$4 name="golden $1" log
+    if [ ! -d "$GPU_SHARED/models/$model" ] || [ ! -r "$file" ]; then
+        missing "$name" "not in $GPU_SHARED"
+        return
     fi
+    local args=(ppl "$GPU_SHARED/models/$model" --ids "$file" --expect "$file" --device cuda --json)
+    [ -n "$prefix" ] && args+=(--prefix "$prefix")
+    log=$logs/golden_$model.log
+    if ! timeout "$limit" "$pagella" "${args[@]}" >"$log" 2>&1; then
+        row FAILED "$name" - "see below"
+        tail -n 5 "$log"
+        return
+    fi
+    local found
+    found=$(tr ',{}' '\n\n\n' <"$log" | awk -v expected="$perplexity" -F: '
+        /"ppl"/ { ppl = $2 + 0 }
+        /"rms_logprob_diff"/ { rms = $2 + 0 }
+        /"argmax_match"/ { same = $2 + 0 }
+        END {
+            off = ppl / expected - 1
+            if (off < 0) off = -off
+            good = ppl > 0 && off < 0.001 && rms > 0 && rms < 0.008 && same > 0.995
+            printf "%s perplexity %.4f (float32 %.4f), RMS %.4f, same id %.2f %%", good ? "ok" : "FAILED", ppl, expected, rms, 100 * same
+        }')
+    row "${found%% *}" "$name" - "${found#* }"
+}
+
+run_golden() {
+    if [ -z "${GPU_SHARED:-}" ]; then
+        missing golden "GPU_SHARED names no folder with models and golden values"
+        return
+    fi
+    if [ ! -x "$pagella" ]; then
+        missing golden "no bin/pagella in the bundle"
+        return
+    fi
+    golden target-fp16 transformers_fp32 "" 13.1495
+    golden exl2-2.5bpw exact_fp32 2.5 105.7490
+    golden exl2-4.0bpw exact_fp32 4.0 15.0666
+    golden exl2-6.0bpw exact_fp32 6.0 13.3607
+    golden gptq-g128 exact_fp32 gptq-g128 15.8990
+    golden gptq-g128-act exact_fp32 gptq-g128-act 15.2131
+}
+
+# measure NAME ARGUMENTS...: a benchmark on the device, with its lines.
+measure() {
+    local name="bench $1"
+    shift
+    attempt "$name" "$pagella" bench "$@" --device cuda && cat "$logs/${name//[^A-Za-z0-9._-]/_}.log"
+}
+
+run_bench() {
+    if [ ! -x "$pagella" ]; then
+        missing bench "no bin/pagella in the bundle"
+        return
+    fi
+    local shape common=(--prompt-tokens 2048 --new-tokens 128 --batch-steps 32)
+    measure demo demo
+    for shape in $shapes; do
+        measure "$shape" --synthetic "$shape" "${common[@]}"
+    done
+    measure "llama-3.1-8b gptq" --synthetic llama-3.1-8b --weights gptq "${common[@]}"
+    measure "llama-3.1-8b after 8192" --synthetic llama-3.1-8b "${common[@]}" --context 8192 --batch 1,8
+    measure "llama-3.1-8b after 8192 q4" --synthetic llama-3.1-8b "${common[@]}" --context 8192 --batch 1,8 --cache q4
+    measure_loading
     local program
     while read -r program; do
         attempt "$(basename "$program")" "$program" --bench && cat "$logs/$(basename "$program").log"
     done < <(programs benches)
 }
 
+# A model is written, then loaded twice: the second time surely from the page cache.
+measure_loading() {
+    local folder
+    folder=$(mktemp -d "${GPU_SCRATCH:-${TMPDIR:-/tmp}}/pagella-load.XXXXXX") || {
+        missing "bench loading" "no folder for a model"
+        return
+    }
+    local common=(--prompt-tokens 512 --new-tokens 16 --batch 1)
+    if attempt "write $written" "$pagella" bench --synthetic "$written" --write "$folder/model"; then
+        measure "loading" "$folder/model" "${common[@]}"
+        measure "loading again" "$folder/model" "${common[@]}"
+        measure "loading with little memory" "$folder/model" "${common[@]}" --low-memory
+        attempt "inspect $written" "$pagella" inspect "$folder/model" --device cuda && cat "$logs/inspect_$written.log"
+    fi
+    rm -rf "$folder"
+}
+
 parts=("$@")
-[ ${#parts[@]} = 0 ] && parts=(tests sanitize bench)
+[ ${#parts[@]} = 0 ] && parts=(tests golden bench)
 for part in "${parts[@]}"; do
     case $part in
-        tests | sanitize | bench) ;;
-        *) echo "unknown part '$part': there are tests, sanitize and bench" >&2 && exit 2 ;;
+        tests | golden | bench | sanitize) ;;
+        *) echo "unknown part '$part': there are tests, golden, bench and sanitize" >&2 && exit 2 ;;
     esac
 done
 mkdir -p "$logs" || exit 2

@@ -69,7 +69,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "gpu-bundle",
-        usage: "gpu-bundle DIR",
+        usage: "gpu-bundle DIR [PROGRAM]",
         about: "programs and gpu.sh, for a machine with a GPU and no Rust",
         run: cuda::bundle::command,
     },

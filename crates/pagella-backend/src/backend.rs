@@ -140,6 +140,12 @@ pub trait Backend: Send + Sync + 'static {
     /// Makes a plan ready. Every id is below the rows of the embedding table used later.
     fn begin(&self, plan: &StepPlan) -> Result<Self::Step, BackendError>;
 
+    /// Numbers of rows, increasing, for which steps that write one token per row are recorded; steps
+    /// of other numbers use the next one. Empty if nothing is recorded.
+    fn recorded_rows(&self) -> &'static [usize] {
+        &[]
+    }
+
     /// Runs the step from a recording of one of the same shape. `false`: there is none, and the
     /// caller names the operations, which may then be recorded until [`Backend::finish`].
     fn replay(

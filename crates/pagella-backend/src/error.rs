@@ -26,7 +26,8 @@ pub enum BackendError {
     },
     /// Memory could not be had.
     #[error(
-        "cannot allocate {bytes} bytes for {what}: lower --cache-tokens or choose a smaller model"
+        "cannot allocate {bytes} bytes for {what}: lower --cache-tokens or --step-tokens, choose a \
+         smaller --cache, add --low-memory, or choose a smaller model"
     )]
     OutOfMemory {
         /// What the memory was for.

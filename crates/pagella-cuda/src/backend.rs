@@ -24,7 +24,7 @@ use crate::ops::narrow::{NarrowBuffers, narrow};
 use crate::ops::norm::{CudaNorm, norm_add};
 use crate::ops::rope::CudaRope;
 use crate::scratch::Scratch;
-use crate::step::{CudaStep, StepBuffers};
+use crate::step::{BUCKETS, CudaStep, StepBuffers};
 use crate::tensor::Tensor;
 
 /// Most elements of weights dequantised at once when nobody says how many: 1 GiB.
@@ -180,6 +180,10 @@ impl Backend for CudaBackend {
             self.shared.scratch.bump();
         }
         Ok(step)
+    }
+
+    fn recorded_rows(&self) -> &'static [usize] {
+        if self.shared.options.graphs { &BUCKETS } else { &[] }
     }
 
     fn replay(

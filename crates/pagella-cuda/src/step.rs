@@ -16,7 +16,7 @@ use crate::memory::{DeviceBuffer, PinnedBuffer};
 use crate::work::{HeadShape, TILE_WORDS, UNIT_WORDS, Work, tile_words, unit_words};
 
 /// Rows of recorded steps.
-const BUCKETS: [usize; 11] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128];
+pub(crate) const BUCKETS: [usize; 11] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128];
 /// Slot of a padding row: nothing is written.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 /// Smallest room for lists that grow with the context.

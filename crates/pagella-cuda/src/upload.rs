@@ -17,7 +17,7 @@ use crate::memory::PinnedBuffer;
 /// Bytes read and copied at once, and bytes of a buffer.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Most threads that read; more do not read faster.
-const READERS_MAX: usize = 12;
+const READERS_MAX: usize = 8;
 /// Buffers of a reader: one is filled while the device copies from the others.
 const BUFFERS_PER_READER: usize = 4;
 /// Pieces in a buffer start at multiples of this.

@@ -9,7 +9,7 @@ use pagella_backend::{PAGE_TOKENS, StepPlan};
 /// Keys of a block, the smallest piece of work.
 const BLOCK_KEYS: usize = 64;
 /// Keys of a span; its states are merged before those of others.
-const SPAN_KEYS: usize = 512;
+pub(crate) const SPAN_KEYS: usize = 512;
 const SPAN_BLOCKS: usize = SPAN_KEYS / BLOCK_KEYS;
 /// Packed query rows of a unit at most.
 const UNIT_ROWS: usize = 16;

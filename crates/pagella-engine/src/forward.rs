@@ -34,6 +34,10 @@ pub trait Forward: Send {
     fn narrows(&self) -> bool {
         false
     }
+    /// Numbers of rows whose first steps take longer than the later ones, because they are recorded.
+    fn recorded_rows(&self) -> &'static [usize] {
+        &[]
+    }
     /// Waits for what was launched last and replaces `rows` by what is asked of its rows of logits:
     /// one ask for each of the plan's `logit_tokens`, in their order. May be called again until the
     /// next launch.
@@ -108,6 +112,10 @@ impl<B: Backend> Forward for ModelWithCache<B> {
 
     fn narrows(&self) -> bool {
         self.model.backend().narrows()
+    }
+
+    fn recorded_rows(&self) -> &'static [usize] {
+        self.model.backend().recorded_rows()
     }
 
     fn read(&mut self, asks: &[RowAsk<'_>], rows: &mut LogitRows) -> Result<(), EngineError> {

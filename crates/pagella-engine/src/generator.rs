@@ -30,6 +30,9 @@ const TRACE_STEPS_MAX: usize = 4096;
 /// Tokens written to warm up.
 const WARMUP_TOKENS: usize = 32;
 
+/// Steps of every number of rows: one runs as it is, the next is recorded, the last is replayed.
+const WARMUP_STEPS: usize = 3;
+
 /// Any number of jobs over one model.
 pub struct Generator {
     pub(crate) forward: Box<dyn Forward>,
@@ -130,23 +133,53 @@ impl Generator {
         self.queue.get(serial).is_some() || self.active.iter().any(|job| job.serial == serial)
     }
 
-    /// Writes a few tokens and forgets them, so that the first job does not pay for what is made on
-    /// first use. Does nothing while there are jobs.
+    /// Writes a few tokens and forgets them, so that the first jobs do not pay for what is made on first
+    /// use. Where a device records steps, that is done with the longest step and with every number of
+    /// rows it records. Does nothing while there are jobs.
     pub fn warmup(&mut self) -> Result<(), EngineError> {
         if self.n_jobs() > 0 {
             return Ok(());
         }
-        let new_tokens = WARMUP_TOKENS.min(self.facts.capacity.saturating_sub(1)).max(1);
-        let serial =
-            self.enqueue(JobSpec { max_new_tokens: Some(new_tokens), ..JobSpec::new(vec![0]) })?;
-        while self.has_job(serial) {
+        let GeneratorOptions { batch_max, queue_max, .. } = self.options;
+        let rows_max = batch_max.min(queue_max).min(self.facts.n_pages);
+        let mut sizes: Vec<usize> =
+            self.forward.recorded_rows().iter().map(|rows| *rows.min(&rows_max)).collect();
+        sizes.dedup();
+        if !sizes.is_empty() {
+            let longest =
+                self.options.step_tokens.unwrap_or(1).min(self.facts.capacity.saturating_sub(1));
+            self.warm_up_rows(1, longest.max(1), 1)?;
+        }
+        // The largest first: memory that grows makes what was recorded before worthless.
+        for rows in sizes.into_iter().rev() {
+            self.warm_up_rows(rows, 1, WARMUP_STEPS)?;
+        }
+        self.warm_up_rows(1, 1, WARMUP_TOKENS)?;
+        self.table.reset();
+        Ok(())
+    }
+
+    /// Lets so many rows with prompts of so many tokens write together.
+    fn warm_up_rows(
+        &mut self,
+        rows: usize,
+        prompt_tokens: usize,
+        new_tokens: usize,
+    ) -> Result<(), EngineError> {
+        let room = self.facts.capacity.saturating_sub(prompt_tokens);
+        for row in 0..rows {
+            let prompt = vec![(row % self.facts.vocab) as u32; prompt_tokens];
+            let max_new_tokens = Some(new_tokens.min(room).max(1));
+            self.enqueue(JobSpec { max_new_tokens, ..JobSpec::new(prompt) })?;
+        }
+        while self.n_jobs() > 0 {
             for record in self.iterate() {
                 if let Some(error) = record.eos.and_then(|done| done.error) {
+                    self.clear_queue();
                     return Err(EngineError::Failed(error));
                 }
             }
         }
-        self.table.reset();
         Ok(())
     }
 

@@ -49,7 +49,10 @@ mod workspace;
 pub use error::ModelError;
 pub use forward::Tap;
 pub use load::LoadOptions;
-pub use memory::{KindShare, MemoryPrediction, MemoryReport, WeightShare, predict_memory};
+pub use memory::{
+    DeviceLayout, DevicePrediction, KindShare, MemoryPrediction, MemoryReport, StepExtent,
+    WeightShare, predict_device_memory, predict_memory,
+};
 pub use model::Model;
 pub use progress::{LoadProgress, ProgressFn};
 pub use survey::{LinearFacts, Survey};

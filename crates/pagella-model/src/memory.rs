@@ -4,9 +4,11 @@
 //! pages of the linear being laid out come on top of what is laid out already; while running,
 //! scratch, cache and the embedding rows in use do. The peak is the larger of the two.
 
+mod on_device;
 mod predict;
 mod tally;
 
+pub use on_device::{DeviceLayout, DevicePrediction, StepExtent, predict_device_memory};
 pub use predict::{MemoryPrediction, predict_memory};
 pub(crate) use tally::{Tally, idle_bytes};
 

@@ -12,7 +12,7 @@ use pagella_engine::{Forward, GeneratorOptions, ModelWithCache, Reserve};
 use pagella_model::{LoadOptions, MemoryReport, Model, ProgressFn, SyntheticWeights, synthetic};
 
 use crate::identity::ModelIdentity;
-use crate::{Device, Engine, Error, Math, Place, resolve_model};
+use crate::{CudaLayout, Device, Engine, Error, Math, MemoryNeed, Place, resolve_model};
 
 /// Tokens of the cache when nobody says how many: enough for long conversations or a few short ones
 /// at once, and small next to the weights.
@@ -20,6 +20,13 @@ pub const DEFAULT_CACHE_TOKENS: usize = 8192;
 
 /// Most prompt tokens per step on CUDA when nobody says how many.
 const CUDA_STEP_TOKENS: usize = 2048;
+
+/// The same, where memory is short.
+const LOW_MEMORY_CUDA_STEP_TOKENS: usize = 512;
+/// Most prompt tokens per step on a CPU, where memory is short.
+const LOW_MEMORY_CPU_STEP_TOKENS: usize = 128;
+/// Most weights that CUDA unpacks at once, where memory is short: 64 MiB.
+const LOW_MEMORY_DEQUANTISED_MAX: usize = 32 << 20;
 
 /// How a model is opened; made by [`Engine::builder`].
 #[derive(Clone, Debug)]
@@ -36,6 +43,7 @@ pub struct EngineBuilder {
     context: Option<usize>,
     step_tokens: Option<usize>,
     dequantised_max: Option<usize>,
+    low_memory: bool,
     rope: Option<RopeOverride>,
     assume_llama: bool,
     generator: GeneratorOptions,
@@ -69,6 +77,7 @@ impl EngineBuilder {
             context: None,
             step_tokens: None,
             dequantised_max: None,
+            low_memory: false,
             rope: None,
             assume_llama: false,
             generator: GeneratorOptions::default(),
@@ -135,6 +144,14 @@ impl EngineBuilder {
     /// stated. Fewer take less memory and a little more time; results are the same.
     pub fn dequantised_max(mut self, elements: usize) -> Self {
         self.dequantised_max = Some(elements);
+        self
+    }
+
+    /// Prefers little memory to speed, in everything that was not stated: long prompts are computed in
+    /// shorter steps and, on CUDA, with fewer weights unpacked at once; there the embedding stays in
+    /// host memory.
+    pub fn low_memory(mut self) -> Self {
+        self.low_memory = true;
         self
     }
 
@@ -223,9 +240,11 @@ impl EngineBuilder {
 
     /// What the loader is told for a model at `place`.
     pub fn load_options(&self, place: Place) -> LoadOptions {
-        let usual = match place {
-            Place::Cpu => LoadOptions::default().step_tokens_max,
-            Place::Cuda(_) => CUDA_STEP_TOKENS,
+        let usual = match (place, self.low_memory) {
+            (Place::Cpu, false) => LoadOptions::default().step_tokens_max,
+            (Place::Cpu, true) => LOW_MEMORY_CPU_STEP_TOKENS,
+            (Place::Cuda(_), false) => CUDA_STEP_TOKENS,
+            (Place::Cuda(_), true) => LOW_MEMORY_CUDA_STEP_TOKENS,
         };
         LoadOptions { step_tokens_max: self.step_tokens.unwrap_or(usual) }
     }
@@ -317,9 +336,29 @@ impl EngineBuilder {
     }
 
     fn cuda(&self, device: usize) -> Result<CudaBackend, Error> {
-        let usual = CudaOptions::default();
-        let dequantised_max = self.dequantised_max.unwrap_or(usual.dequantised_max);
-        Ok(CudaBackend::new(CudaOptions { device, dequantised_max, ..usual })?)
+        let CudaLayout { dequantised_max, tables_on_host } = self.cuda_layout();
+        let options =
+            CudaOptions { device, dequantised_max, tables_on_host, ..CudaOptions::default() };
+        Ok(CudaBackend::new(options)?)
+    }
+
+    fn cuda_layout(&self) -> CudaLayout {
+        let usual = match self.low_memory {
+            false => CudaOptions::default().dequantised_max,
+            true => LOW_MEMORY_DEQUANTISED_MAX,
+        };
+        let dequantised_max = self.dequantised_max.unwrap_or(usual);
+        CudaLayout { dequantised_max, tables_on_host: self.low_memory }
+    }
+
+    /// What a run of the model in `dir` will need at `place`; reads headers only.
+    pub fn predict_memory(
+        &self,
+        dir: &Path,
+        spec: &ModelSpec,
+        place: Place,
+    ) -> Result<MemoryNeed, Error> {
+        MemoryNeed::predict(dir, spec, &self.load_options(place), place, self.cuda_layout())
     }
 
     fn finish<B: Backend>(&self, model: Model<B>) -> Result<LoadedModel, Error> {

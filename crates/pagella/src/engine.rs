@@ -169,6 +169,13 @@ impl Engine {
         &self.shared.facts
     }
 
+    /// Writes a few tokens and forgets them, so that the first prompts do not pay for what is made on
+    /// first use. On a GPU that records the steps of every number of rows, which takes about a second.
+    /// Does nothing while something else is computed.
+    pub fn warmup(&self) -> Result<(), Error> {
+        Ok(self.worker.warmup()?)
+    }
+
     /// Counts of pages, jobs and tokens, and speeds, now.
     pub fn stats(&self) -> Result<Stats, Error> {
         Ok(self.worker.stats()?)

@@ -38,6 +38,7 @@ mod error;
 mod generation_config;
 pub mod hub;
 mod identity;
+mod memory;
 mod model_ref;
 
 pub use batch::{Batch, BatchItem};
@@ -47,6 +48,7 @@ pub use complete::Complete;
 pub use device::{Device, Math, Place, UnknownName};
 pub use engine::{Engine, EngineFacts};
 pub use error::Error;
+pub use memory::{CudaLayout, MemoryNeed};
 pub use model_ref::{DEMO, resolve_model};
 
 pub use pagella_arch::RopeOverride;

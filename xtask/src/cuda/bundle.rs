@@ -1,7 +1,9 @@
-//! `cargo xtask gpu-bundle DIR`: everything that a machine with a GPU and no Rust needs to test and
-//! measure: the program, the test and bench programs, their data, and `gpu.sh`, which runs them.
+//! `cargo xtask gpu-bundle DIR [PROGRAM]`: everything that a machine with a GPU and no Rust needs to
+//! test and measure: the program, the test and bench programs, their data, and `gpu.sh`, which runs
+//! them. With PROGRAM, that one is taken instead of a release build.
 //!
 //! ```text
+//! DIR.tar.gz        all of the following
 //! DIR/gpu.sh        runs everything and prints a table
 //! DIR/bundle.env    which commit this is, and where it was built
 //! DIR/bin/pagella   release build
@@ -22,7 +24,8 @@ use crate::Verdict;
 use crate::workspace::Workspace;
 
 /// Packages and the test targets of them that use a GPU; no target means all of the package.
-const SUITES: &[(&str, Option<&str>)] = &[("pagella-cuda", None)];
+const SUITES: &[(&str, Option<&str>)] =
+    &[("pagella-cuda", None), ("pagella-engine", Some("demo")), ("pagella", Some("device"))];
 
 /// Packages and the bench targets of them that use a GPU.
 const BENCHES: &[(&str, &str)] = &[];
@@ -39,7 +42,11 @@ struct Built {
 
 /// Builds and collects. Replaces what an earlier call left in the folder.
 pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
-    let [dir] = args else { bail!("usage: cargo xtask gpu-bundle DIR") };
+    let (dir, program) = match args {
+        [dir] => (dir, None),
+        [dir, program] => (dir, Some(Path::new(program))),
+        _ => bail!("usage: cargo xtask gpu-bundle DIR [PROGRAM]"),
+    };
     let dir = std::path::absolute(dir).context("the folder's path")?;
     match toolchain::prepare(workspace)? {
         Readiness::Ready(_) => {}
@@ -50,9 +57,14 @@ pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
     for part in ["bin", "tests", "benches", "checkout"] {
         super::remove(&dir.join(part))?;
     }
-    let release = ["build", "--release", "--package", "pagella", "--bin", "pagella"];
-    for built in build(workspace, &release)? {
-        keep(&built.program, &dir.join("bin").join(&built.target))?;
+    match program {
+        Some(program) => keep(program, &dir.join("bin/pagella"))?,
+        None => {
+            let release = ["build", "--release", "--package", "pagella", "--bin", "pagella"];
+            for built in build(workspace, &release)? {
+                keep(&built.program, &dir.join("bin").join(&built.target))?;
+            }
+        }
     }
     for (package, target) in SUITES {
         let mut args = vec!["test", "--no-run", "--package", package];
@@ -70,8 +82,27 @@ pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
     }
     fs::copy(workspace.root.join("scripts/gpu.sh"), dir.join("gpu.sh")).context("gpu.sh")?;
     fs::write(dir.join("bundle.env"), about(workspace)).context("bundle.env")?;
-    println!("{}: {:.1} MB; run gpu.sh there", dir.display(), bytes(&dir)? as f64 / 1e6);
+    let archive = archive(&dir)?;
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    println!("{}: {:.1} MB; run gpu.sh there", dir.display(), megabytes(bytes(&dir)?));
+    println!("{}: {:.1} MB", archive.display(), megabytes(fs::metadata(&archive)?.len()));
     Ok(Verdict::Good)
+}
+
+/// Packs the folder into one file beside it.
+fn archive(dir: &Path) -> Result<PathBuf> {
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
+        bail!("{} has no folder around it for the archive", dir.display());
+    };
+    let mut file = name.to_owned();
+    file.push(".tar.gz");
+    let archive = parent.join(file);
+    let packed = Command::new("tar").arg("-C").arg(parent).arg("-czf").args([&archive]).arg(name);
+    let status = packed.status().context("cannot start tar")?;
+    if !status.success() {
+        bail!("tar ended with {status}");
+    }
+    Ok(archive)
 }
 
 /// Runs Cargo and returns the programs it made.

@@ -5,6 +5,7 @@ mod gemv;
 mod prefill;
 mod tile;
 
+pub(crate) use prefill::ROWS_MIN as DEQUANTISE_ROWS_MIN;
 pub(crate) use prefill::launch_widest as prefill_w128;
 
 use pagella_backend::BackendError;
@@ -15,7 +16,7 @@ use crate::device::{Device, Launch};
 use crate::scratch::{Scratch, Use};
 
 /// Packed rows of a slice of tiled inputs.
-const SLICE_ROWS: usize = 64;
+pub(crate) const SLICE_ROWS: usize = 64;
 /// Threads of a block that prepares one row.
 const PREP_THREADS: u32 = 256;
 

@@ -171,11 +171,16 @@ impl Geometry {
             _ => 2,
         }
     }
+}
 
-    /// `decode_slot_floats` of `kernels/attend.cuh`.
-    fn slot_floats(&self, tile_rows: u32) -> usize {
-        ((2 * tile_rows).next_multiple_of(4) + tile_rows * self.width.next_multiple_of(16)) as usize
-    }
+/// `decode_slot_floats` of `kernels/attend.cuh`, for rows that are attended as `width` elements.
+fn slot_floats(tile_rows: u32, width: u32) -> usize {
+    ((2 * tile_rows).next_multiple_of(4) + tile_rows * width.next_multiple_of(16)) as usize
+}
+
+/// Bytes that a slot of the workspace takes over all key/value heads, each as wide as `width`.
+pub(crate) fn slot_bytes(shape: HeadShape, width: usize) -> usize {
+    4 * shape.kv_heads * slot_floats(shape.tile_rows() as u32, width as u32)
 }
 
 /// Causal attention of every new token over its row's pages.
@@ -196,7 +201,7 @@ pub(crate) fn attend(
     args.tile_rows = shape.tile_rows() as u32;
     if work.room.units > 0 {
         let kv_heads = op.kv_heads;
-        let slot_bytes = kv_heads * geometry.slot_floats(args.tile_rows) * 4;
+        let slot_bytes = slot_bytes(shape, geometry.width as usize);
         args.workspace = scratch.ensure(device, Use::Spans, work.room.slots * slot_bytes)?;
         let counters = work.room.counters * kv_heads * 4;
         args.counters = scratch.ensure(device, Use::SpanCounters, counters)?;

@@ -231,6 +231,10 @@ impl Forward for StandIn {
         self.narrowed_top.is_some()
     }
 
+    fn recorded_rows(&self) -> &'static [usize] {
+        if self.narrows() { &[1, 2, 4, 8] } else { &[] }
+    }
+
     fn read(&mut self, asks: &[RowAsk<'_>], rows: &mut LogitRows) -> Result<(), EngineError> {
         let mut record = self.record.lock().unwrap();
         let last = record.steps.len().checked_sub(1);

@@ -290,3 +290,18 @@ fn warming_up_leaves_no_trace() {
     assert_eq!(worker.stats().unwrap().pages.cached, 0);
     assert_eq!(worker.submit(job(&[0], 3)).unwrap().finish().unwrap().cached_tokens, 0);
 }
+
+#[test]
+fn warming_up_runs_the_longest_step_and_all_recorded_sizes_largest_first() {
+    let model = StandIn::new(4096, 512).narrowing(64);
+    let options = GeneratorOptions { batch_max: 6, ..GeneratorOptions::default() };
+    let mut generator = generator(&model, options);
+    generator.warmup().unwrap();
+    let steps = model.steps();
+    assert_eq!(steps[0].iter().map(|row| row.tokens).collect::<Vec<_>>(), [512]);
+    let mut rows: Vec<usize> = steps[1..].iter().map(Vec::len).collect();
+    assert!(rows.chunk_by(|a, b| a == b).all(|same| same.len() >= 3));
+    rows.dedup();
+    assert_eq!(rows, [6, 4, 2, 1]);
+    assert_eq!((generator.n_jobs(), generator.stats().pages.cached), (0, 0));
+}

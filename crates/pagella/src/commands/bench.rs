@@ -13,8 +13,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use pagella::{KvFormat, LoadedModel, Math, MemoryReport, Place, Session};
+use pagella::{EngineBuilder, KvFormat, LoadedModel, Math, MemoryReport, Place, Session};
 use pagella_cpu::Isa;
+use pagella_cuda::MemoryGauge;
 use pagella_engine::Forward;
 use pagella_model::{LoadProgress, SyntheticWeights, synthetic};
 use serde_json::json;
@@ -48,7 +49,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME")]
     synthetic: Option<String>,
     /// Write the synthetic model (weights and config.json, no tokenizer) to this empty folder, and end
-    #[arg(long, value_name = "DIR", requires = "synthetic")]
+    #[arg(long, value_name = "DIR")]
     write: Option<PathBuf>,
     /// How synthetic weights are stored [default: exl2]
     #[arg(long, value_enum)]
@@ -103,6 +104,10 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let before = bandwidth(place, &machine, threads)?;
     // The buffer that was just read is no memory of the model.
     let peak_is_ours = reset_peak_memory();
+    let gauge = match place {
+        Place::Cpu => None,
+        Place::Cuda(index) => Some(MemoryGauge::open(index)?),
+    };
     let (forward, facts, load) = load(args)?;
     let workload = Workload {
         prompt_tokens: args.prompt_tokens as usize,
@@ -113,9 +118,22 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let mut session = Session::new(forward);
     let measured = workload.measure(&mut session)?;
     let peak_bytes = peak_memory_bytes().filter(|_| peak_is_ours);
-    let swept = sweep(args).measure(session.into_forward())?;
+    let (swept, forward) = sweep(args).measure(session.into_forward())?;
+    let device_bytes = gauge.map(|gauge| gauge.taken_bytes()).transpose()?;
+    drop(forward);
     let bandwidth = before.max(bandwidth(place, &machine, threads)?);
-    let run = Run { place, facts, measured, swept, bandwidth, threads, load, peak_bytes, machine };
+    let run = Run {
+        place,
+        facts,
+        measured,
+        swept,
+        bandwidth,
+        threads,
+        load,
+        peak_bytes,
+        device_bytes,
+        machine,
+    };
     report(args, &run)
 }
 
@@ -139,6 +157,8 @@ struct Run {
     load: LoadSpeed,
     /// Largest memory while loading and measuring one sequence, where the system tells.
     peak_bytes: Option<u64>,
+    /// Memory of a GPU that was taken at the end, all batches measured.
+    device_bytes: Option<u64>,
     machine: Machine,
 }
 
@@ -147,6 +167,8 @@ struct ModelFacts {
     memory: MemoryReport,
     device: String,
     cache: KvFormat,
+    /// Memory of a GPU that was predicted, for models on disk.
+    predicted_bytes: Option<u64>,
 }
 
 fn sweep(args: &BenchArgs) -> Sweep<'_> {
@@ -182,7 +204,6 @@ fn write(args: &BenchArgs, preset: &str, dir: &Path) -> Result<()> {
 
 fn load(args: &BenchArgs) -> Result<(Box<dyn Forward>, ModelFacts, LoadSpeed)> {
     let mut bar = LoadBar::new(args.output.json);
-    let mut clock = LoadClock::start();
     let mut builder =
         args.model_flags.builder(args.model.as_deref().unwrap_or_default(), Math::Wide);
     if args.model_flags.cache_tokens.is_none() {
@@ -192,6 +213,8 @@ fn load(args: &BenchArgs) -> Result<(Box<dyn Forward>, ModelFacts, LoadSpeed)> {
         let batch = sweep(args).cache_tokens(step_tokens);
         builder = builder.cache_tokens(single.max(batch));
     }
+    let predicted_bytes = predicted_bytes(args, &builder)?;
+    let mut clock = LoadClock::start();
     let mut progress = |progress: &LoadProgress<'_>| {
         clock.update(progress);
         bar.update(progress)
@@ -204,7 +227,20 @@ fn load(args: &BenchArgs) -> Result<(Box<dyn Forward>, ModelFacts, LoadSpeed)> {
         None => builder.load(&mut progress)?,
     };
     let LoadedModel { forward, memory, device, cache, .. } = loaded;
-    Ok((forward, ModelFacts { memory, device, cache }, clock.stop()))
+    Ok((forward, ModelFacts { memory, device, cache, predicted_bytes }, clock.stop()))
+}
+
+/// What a model on disk will take of a GPU.
+fn predicted_bytes(args: &BenchArgs, builder: &EngineBuilder) -> Result<Option<u64>> {
+    let place = builder.place()?;
+    if args.model.is_none() || place == Place::Cpu {
+        return Ok(None);
+    }
+    let dir = builder.dir()?;
+    let spec = builder.spec(&dir)?;
+    let need = builder.predict_memory(&dir, &spec, place)?;
+    let cache = args.model_flags.cache_or(KvFormat::F16);
+    Ok(Some(need.peak_bytes(cache, builder.cache_tokens_for(&spec))))
 }
 
 fn known_preset(preset: &str) -> Result<()> {
@@ -218,6 +254,9 @@ fn known_preset(preset: &str) -> Result<()> {
 
 /// Refuses options that would have no effect.
 fn check(args: &BenchArgs) -> Result<()> {
+    if args.write.is_some() && args.synthetic.is_none() {
+        return Err(Usage::error("--write belongs to --synthetic"));
+    }
     let bits = args.bits.is_some() || args.head_bits.is_some();
     if args.synthetic.is_none() && (bits || args.weights.is_some()) {
         return Err(Usage::error("--weights, --bits and --head-bits belong to --synthetic"));
@@ -270,6 +309,8 @@ fn report(args: &BenchArgs, run: &Run) -> Result<()> {
             "weights_load_bytes": run.load.weights_bytes,
             "weights_load_gb_s": run.load.rate() / 1e9,
             "peak_memory_bytes": run.peak_bytes,
+            "device_memory_bytes": run.device_bytes,
+            "predicted_device_memory_bytes": facts.predicted_bytes,
         }));
     }
     let small = |cache: u64| facts.memory.weights_bytes < 2 * cache;
@@ -302,6 +343,11 @@ fn report(args: &BenchArgs, run: &Run) -> Result<()> {
         ),
         ("peak memory", run.peak_bytes.map_or("unknown".to_owned(), output::bytes)),
     ];
+    if let Some(bytes) = run.device_bytes {
+        let predicted = facts.predicted_bytes.map(output::bytes);
+        let predicted = predicted.map_or(String::new(), |bytes| format!(", {bytes} predicted"));
+        lines.push(("GPU memory", output::bytes(bytes) + &predicted));
+    }
     lines.extend(run.swept.iter().map(|swept| ("batch", swept.text())));
     Ok(output::print(&output::facts(&lines))?)
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
-use pagella::{KvFormat, Math, Tokenizer};
+use pagella::{KvFormat, Math, MemoryNeed, Place, Tokenizer};
 use pagella_arch::{MlpSpec, ModelSpec, MoeSpec};
+use pagella_cuda::probe::Probe;
 use pagella_formats::LinearKind;
-use pagella_model::{MemoryPrediction, predict_memory};
 use pagella_text::ChatTemplate;
 use serde_json::{Value, json};
 
@@ -21,7 +21,8 @@ const RUN_BYTES: u64 = 3 << 20;
 /// Show what a model is and what it needs
 ///
 /// Reads the configuration and the headers of the weights, no weights. The table shows the largest
-/// memory of a run by context and kind of cache.
+/// memory of a run by context and kind of cache: of the process, or of the GPU if the model would run
+/// there.
 #[derive(Args)]
 pub struct InspectArgs {
     /// Model: a directory, a hub id in the local cache, or demo
@@ -36,7 +37,8 @@ pub struct InspectArgs {
 /// Everything there is to say.
 struct Findings {
     spec: ModelSpec,
-    prediction: MemoryPrediction,
+    place: Place,
+    need: MemoryNeed,
     /// Tokens the cache would have with the given flags.
     cache_tokens: usize,
     cache: KvFormat,
@@ -53,16 +55,20 @@ pub fn run(args: &InspectArgs) -> Result<()> {
     let dir = builder.dir()?;
     let spec = builder.spec(&dir)?;
     let text = TextFacts::of(&dir);
-    let mut prediction = predict_memory(&dir, &spec, &builder.load_options(place))?;
-    if let Some(bytes) = text.memory_bytes {
-        prediction.baseline_bytes = prediction.baseline_bytes.max(bytes + RUN_BYTES);
+    let mut need = builder.predict_memory(&dir, &spec, place)?;
+    if let (MemoryNeed::Cpu(need), Some(bytes)) = (&mut need, text.memory_bytes) {
+        need.baseline_bytes = need.baseline_bytes.max(bytes + RUN_BYTES);
     }
     let findings = Findings {
         cache_tokens: builder.cache_tokens_for(&spec),
         cache: args.model_flags.cache_or(KvFormat::F16),
         spec,
-        prediction,
-        available_bytes: available_bytes(),
+        place,
+        need,
+        available_bytes: match place {
+            Place::Cpu => available_bytes(),
+            Place::Cuda(index) => free_bytes(index),
+        },
         tokenizer: text.tokenizer,
         template: text.template,
         files_bytes: weight_file_bytes(&dir),
@@ -71,6 +77,13 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         return output::print_json(&findings.json(&dir));
     }
     Ok(output::print(&findings.text(&dir))?)
+}
+
+/// Free memory of a GPU.
+fn free_bytes(index: usize) -> Option<u64> {
+    let mut probe = Probe::look();
+    probe.measure_free();
+    probe.gpus().get(index)?.free_bytes
 }
 
 /// Whether text can be used with the model; its absence is a finding, not an error.
@@ -124,9 +137,23 @@ fn experts(spec: &ModelSpec) -> Option<(usize, &MoeSpec)> {
 impl Findings {
     /// Weights of layers, head and embedding.
     fn params(&self) -> u64 {
-        let report = &self.prediction.report;
+        let report = self.need.report();
         let embedding = (self.spec.vocab * self.spec.hidden) as u64;
         report.layers.params + report.head.params + embedding
+    }
+
+    /// Kinds of cache that there are where the model runs.
+    fn caches(&self) -> Vec<KvFormat> {
+        let on_cpu = self.place == Place::Cpu;
+        KvFormat::ALL.into_iter().filter(|format| on_cpu || *format != KvFormat::F32).collect()
+    }
+
+    /// Where the model would run.
+    fn device(&self) -> String {
+        match self.place {
+            Place::Cpu => "cpu".to_owned(),
+            Place::Cuda(index) => format!("cuda:{index}"),
+        }
     }
 
     /// Contexts worth a row: powers of two up to the model's own.
@@ -141,7 +168,7 @@ impl Findings {
     /// is free now.
     fn fitting(&self, cache: KvFormat) -> Option<usize> {
         let free = self.available_bytes?;
-        let fits = |tokens: usize| self.prediction.peak_bytes(cache, tokens) <= free;
+        let fits = |tokens: usize| self.need.peak_bytes(cache, tokens) <= free;
         let (mut low, mut high) = (0, self.spec.context);
         if fits(high) {
             return Some(high);
@@ -154,7 +181,7 @@ impl Findings {
     }
 
     fn json(&self, dir: &Path) -> Value {
-        let (spec, report) = (&self.spec, &self.prediction.report);
+        let (spec, report) = (&self.spec, self.need.report());
         let kinds: Vec<Value> = report
             .kinds
             .iter()
@@ -168,7 +195,7 @@ impl Findings {
             .collect();
         let memory: Vec<Value> = self.contexts().into_iter().map(|c| self.memory_row(c)).collect();
         let fits: serde_json::Map<String, Value> =
-            KvFormat::ALL.iter().map(|&f| (f.name().to_owned(), json!(self.fitting(f)))).collect();
+            self.caches().iter().map(|&f| (f.name().to_owned(), json!(self.fitting(f)))).collect();
         json!({
             "dir": dir,
             "family": spec.family,
@@ -188,10 +215,11 @@ impl Findings {
             "bits_per_weight": report.layers.bits_per_weight(),
             "head_bits_per_weight": report.head.bits_per_weight(),
             "files_bytes": self.files_bytes,
+            "device": self.device(),
             "weights_bytes": report.weights_bytes,
             "embedding_bytes": report.mapped_bytes,
             "scratch_bytes": report.scratch_bytes,
-            "kv_bytes_per_token": self.prediction.kv_bytes_per_token(self.cache),
+            "kv_bytes_per_token": self.need.kv_bytes_per_token(self.cache),
             "chat_template": self.template,
             "notes": spec.notes,
             "memory": memory,
@@ -200,16 +228,16 @@ impl Findings {
             "predicted": {
                 "cache": self.cache.name(),
                 "cache_tokens": self.cache_tokens,
-                "cache_bytes": self.prediction.kv_bytes(self.cache, self.cache_tokens),
-                "peak_bytes": self.prediction.peak_bytes(self.cache, self.cache_tokens),
+                "cache_bytes": self.need.kv_bytes(self.cache, self.cache_tokens),
+                "peak_bytes": self.need.peak_bytes(self.cache, self.cache_tokens),
             },
         })
     }
 
     fn memory_row(&self, context: usize) -> Value {
         let mut row = json!({ "context": context });
-        for format in KvFormat::ALL {
-            row[format.name()] = json!(self.prediction.peak_bytes(format, context));
+        for format in self.caches() {
+            row[format.name()] = json!(self.need.peak_bytes(format, context));
         }
         row
     }
@@ -220,25 +248,32 @@ impl Findings {
             text.push_str(&format!("note: {note}\n"));
         }
         let header: Vec<&str> = std::iter::once("context")
-            .chain(KvFormat::ALL.iter().map(|format| format.name()))
+            .chain(self.caches().iter().map(|format| format.name()))
             .collect();
         let mut table = Table::new(&header);
         for context in self.contexts() {
-            let cells =
-                KvFormat::ALL.map(|f| output::bytes(self.prediction.peak_bytes(f, context)));
+            let cells = self.caches().into_iter();
+            let cells = cells.map(|f| output::bytes(self.need.peak_bytes(f, context)));
             table.row(std::iter::once(context.to_string()).chain(cells).collect());
         }
         if self.available_bytes.is_some() {
-            let cells = KvFormat::ALL.map(|f| self.fitting(f).unwrap_or(0).to_string());
+            let cells = self.caches().into_iter();
+            let cells = cells.map(|f| self.fitting(f).unwrap_or(0).to_string());
             table.row(std::iter::once("fits here".to_owned()).chain(cells).collect());
         }
-        text.push_str("\nmemory of a run, by context in tokens and kind of cache:\n");
+        let whose = match self.place {
+            Place::Cpu => String::new(),
+            Place::Cuda(_) => format!("{} ", self.device()),
+        };
+        text.push_str(&format!(
+            "\n{whose}memory of a run, by context in tokens and kind of cache:\n"
+        ));
         text.push_str(&table.render());
         text
     }
 
     fn facts(&self, dir: &Path) -> Vec<(&'static str, String)> {
-        let (spec, report) = (&self.spec, &self.prediction.report);
+        let (spec, report) = (&self.spec, self.need.report());
         let kinds: Vec<String> = report
             .kinds
             .iter()
@@ -282,12 +317,22 @@ impl Findings {
         facts.extend([
             ("weight files", output::bytes(self.files_bytes)),
             ("in memory", output::bytes(report.weights_bytes)),
-            ("cache per token", output::bytes(self.prediction.kv_bytes_per_token(self.cache))),
+        ]);
+        if let MemoryNeed::Cuda(need) = &self.need {
+            let tables = match need.tables_bytes() {
+                0 => format!("{} on the host", output::bytes(report.mapped_bytes)),
+                bytes => output::bytes(bytes),
+            };
+            let scratch = report.scratch_bytes + need.scratch_bytes(self.cache_tokens);
+            facts.extend([("embedding", tables), ("scratch", output::bytes(scratch))]);
+        }
+        facts.extend([
+            ("cache per token", output::bytes(self.need.kv_bytes_per_token(self.cache))),
             (
                 "with these flags",
                 format!(
                     "{} ({} cache of {} tokens)",
-                    output::bytes(self.prediction.peak_bytes(self.cache, self.cache_tokens)),
+                    output::bytes(self.need.peak_bytes(self.cache, self.cache_tokens)),
                     self.cache.name(),
                     self.cache_tokens
                 ),

@@ -38,6 +38,10 @@ pub struct ModelFlags {
     /// [default: 512]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_dq_size: Option<u32>,
+    /// Prefer little memory to speed: shorter steps, on CUDA also fewer weights unpacked at once and
+    /// the embedding in host memory
+    #[arg(long)]
+    pub low_memory: bool,
     /// Load an unknown architecture as Llama instead of refusing it
     #[arg(long)]
     pub assume_llama: bool,
@@ -75,6 +79,9 @@ impl ModelFlags {
         }
         if let Some(threads) = self.threads {
             builder = builder.threads(usize::from(threads));
+        }
+        if self.low_memory {
+            builder = builder.low_memory();
         }
         if self.assume_llama {
             builder = builder.assume_llama();

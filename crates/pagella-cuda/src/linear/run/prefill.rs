@@ -11,7 +11,7 @@ use crate::linear::args::PrefillArgs;
 use crate::scratch::Use;
 
 /// Fewest rows for which dequantising pays.
-const ROWS_MIN: usize = 129;
+pub(crate) const ROWS_MIN: usize = 129;
 
 /// Whether this path is the faster one.
 pub(super) fn pays(runner: &Runner<'_>, input: &Input) -> bool {

@@ -52,6 +52,12 @@ pub struct Sweep<'a> {
     pub repetitions: usize,
 }
 
+/// Whoever keeps the model in memory.
+pub enum Holder {
+    Model(#[allow(dead_code, reason = "held, not used")] Box<dyn Forward>),
+    Generator(#[allow(dead_code, reason = "held, not used")] Box<Generator>),
+}
+
 /// Speeds with so many rows.
 pub struct Swept {
     pub rows: usize,
@@ -99,10 +105,10 @@ impl Sweep<'_> {
         self.sizes.0.iter().map(tokens).max().unwrap_or(0)
     }
 
-    /// Measures every size.
-    pub fn measure(&self, forward: Box<dyn Forward>) -> Result<Vec<Swept>> {
+    /// Measures every size. Gives back what holds the model, too.
+    pub fn measure(&self, forward: Box<dyn Forward>) -> Result<(Vec<Swept>, Holder)> {
         if self.sizes.0.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Holder::Model(forward)));
         }
         let needed = self.cache_tokens(forward.step_tokens_max());
         let found = forward.cache_tokens();
@@ -112,7 +118,9 @@ impl Sweep<'_> {
         );
         let tokenizer = Tokenizer::from_json_bytes(TOKENIZER.as_bytes())?;
         let mut generator = Generator::new(forward, tokenizer, GeneratorOptions::default())?;
-        self.sizes.0.iter().map(|&rows| self.measure_rows(&mut generator, rows)).collect()
+        let sizes = self.sizes.0.iter();
+        let swept: Result<_> = sizes.map(|&rows| self.measure_rows(&mut generator, rows)).collect();
+        Ok((swept?, Holder::Generator(Box::new(generator))))
     }
 
     fn measure_rows(&self, generator: &mut Generator, rows: usize) -> Result<Swept> {

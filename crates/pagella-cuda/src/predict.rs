@@ -1,0 +1,125 @@
+//! What a model will take of a device's memory, told without a device.
+//!
+//! Sizes follow from the same plans that loading and steps use. The context that the driver keeps for
+//! every program is not among them, and free memory as [`crate::probe`] and [`MemoryGauge`] tell it is
+//! free beside that.
+
+use pagella_formats::Linear;
+
+use crate::layout::{Chunk, LayoutError, TILE_COLUMNS, TILE_ROWS, plan};
+use crate::linear::{DEQUANTISE_ROWS_MIN, SLICE_ROWS};
+use crate::ops::attend::slot_bytes;
+use crate::work::{HeadShape, SPAN_KEYS};
+
+/// The driver hands out memory in pieces of this.
+const PIECE_BYTES: usize = 2 << 20;
+/// Smaller allocations share such pieces.
+const SHARED_BELOW: usize = 1 << 20;
+/// Their alignment.
+const SHARED_ALIGN: usize = 512;
+/// Kernels, plans of steps, rotary tables, sums of narrow linears, recorded steps. Measured.
+const FIXED_BYTES: usize = 48 << 20;
+/// Fewest slots of attention that steps make room for.
+const SLOTS_MIN: usize = 256;
+
+/// What steps compute at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepExtent {
+    /// New tokens.
+    pub tokens: usize,
+    /// Inputs of the widest linear.
+    pub inputs: usize,
+    /// Weights of the linears that read the same rows, where these are most.
+    pub weights: usize,
+    /// Weights that are dequantised at once, [`crate::CudaOptions::dequantised_max`].
+    pub dequantised_max: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+}
+
+/// What an allocation of so many bytes takes.
+pub fn allocation_bytes(bytes: usize) -> usize {
+    let unit = if bytes < SHARED_BELOW { SHARED_ALIGN } else { PIECE_BYTES };
+    bytes.saturating_add(unit - 1) / unit * unit
+}
+
+/// What a linear takes: strips, directory, row order and bias. Row orders that several linears share
+/// are counted for each.
+pub fn linear_bytes(linear: &Linear<'_>) -> Result<usize, LayoutError> {
+    let plan = plan(linear)?;
+    let order = plan.perm.as_ref().map_or(0, |perm| 4 * perm.len());
+    let bias = linear.bias().map_or(0, |bias| 4 * bias.len());
+    let parts = [plan.bytes(), plan.chunks.len() * size_of::<Chunk>(), order, bias];
+    Ok(parts.into_iter().filter(|bytes| *bytes > 0).map(allocation_bytes).sum())
+}
+
+impl StepExtent {
+    /// Scratch memory of all steps, attention not counted.
+    pub fn scratch_bytes(&self) -> usize {
+        let StepExtent { tokens, inputs, weights, dequantised_max, .. } = *self;
+        let rows = tokens.next_multiple_of(8);
+        let inputs = 2 * rows * inputs.next_multiple_of(SLICE_ROWS);
+        // At least one tile of columns, however small the bound.
+        let tile = TILE_COLUMNS * self.inputs.next_multiple_of(TILE_ROWS);
+        let dequantised = match tokens >= DEQUANTISE_ROWS_MIN {
+            true => 2 * weights.min(dequantised_max.max(tile)),
+            false => 0,
+        };
+        FIXED_BYTES + allocation_bytes(inputs) + allocation_bytes(dequantised)
+    }
+
+    /// Scratch memory of attention over a cache of so many tokens.
+    pub fn attention_bytes(&self, cache_tokens: usize) -> usize {
+        let shape = HeadShape { heads: self.heads, kv_heads: self.kv_heads };
+        let slots = (cache_tokens.div_ceil(SPAN_KEYS) + 1).next_power_of_two().max(SLOTS_MIN);
+        let tiles = shape.group().div_ceil(shape.tile_rows());
+        allocation_bytes(slots * tiles * slot_bytes(shape, self.head_dim))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pagella_formats::synthetic;
+
+    use super::*;
+
+    #[test]
+    fn linears_take_what_their_plans_say_in_whole_pieces() {
+        let mix = [(5, 0.1, 32), (4, 0.9, 128)];
+        let made = synthetic::exl2(4096, 1024, &mix, 1);
+        let linear = made.view();
+        let strips = plan(&linear).unwrap().bytes();
+        let bytes = linear_bytes(&linear).unwrap();
+        assert!(bytes >= strips && bytes < strips + PIECE_BYTES + (64 << 10), "{bytes} {strips}");
+        assert_eq!(allocation_bytes(1), 512);
+        assert_eq!(allocation_bytes((1 << 20) - 1), 1 << 20);
+        assert_eq!(allocation_bytes((2 << 20) + 1), 4 << 20);
+    }
+
+    #[test]
+    fn scratch_obeys_the_bound_on_dequantised_weights() {
+        let extent = StepExtent {
+            tokens: 2048,
+            inputs: 14336,
+            weights: 4096 * 28672,
+            dequantised_max: 512 << 20,
+            heads: 32,
+            kv_heads: 8,
+            head_dim: 128,
+        };
+        let inputs = 2 * 2048 * 14336;
+        let whole = extent.scratch_bytes() - FIXED_BYTES;
+        assert!(
+            whole >= inputs + 2 * 4096 * 28672 && whole < inputs + 2 * 4096 * 28672 + (4 << 20)
+        );
+        let bounded = StepExtent { dequantised_max: 64 << 20, ..extent }.scratch_bytes();
+        assert!(bounded - FIXED_BYTES < inputs + (128 << 20) + (4 << 20), "{bounded}");
+        // Few rows are never dequantised for.
+        assert!(StepExtent { tokens: 128, ..extent }.scratch_bytes() < FIXED_BYTES + (6 << 20));
+        assert!(extent.attention_bytes(1 << 20) > extent.attention_bytes(1 << 10));
+    }
+}

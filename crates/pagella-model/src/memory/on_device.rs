@@ -1,0 +1,171 @@
+//! What a run will take of a device's memory, from the config and the headers.
+
+use std::path::Path;
+
+use pagella_arch::{LayerSpec, LinearSpec, MlpSpec, ModelSpec};
+use pagella_backend::KvFormat;
+use pagella_formats::{Linear, load_linear};
+
+use super::{MemoryReport, Tally};
+use crate::error::ModelError;
+use crate::load::LoadOptions;
+use crate::model::kv_spec;
+use crate::survey::{Survey, check_blocks, open, survey};
+use crate::weights::{LinearUse, request};
+use crate::workspace::workspace_bytes;
+
+/// What only the device's backend knows.
+pub trait DeviceLayout {
+    /// What a linear takes there; `None` if it cannot be laid out.
+    fn linear_bytes(&self, linear: &Linear<'_>) -> Option<u64>;
+    /// What an allocation of so many bytes takes.
+    fn allocation_bytes(&self, bytes: u64) -> u64;
+    /// Memory that all steps share, over a cache of so many tokens.
+    fn scratch_bytes(&self, extent: &StepExtent, cache_tokens: usize) -> u64;
+    /// Whether embedding and learned positions stay on the host.
+    fn tables_on_host(&self) -> bool;
+}
+
+/// What the steps of a model compute at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepExtent {
+    /// New tokens.
+    pub tokens: usize,
+    /// Inputs of the widest linear of a layer.
+    pub inputs: usize,
+    /// Weights of linears that read the same rows, where these are most.
+    pub weights: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+}
+
+/// What a model will take of a device's memory; nothing was read but headers and small tables.
+#[derive(Clone, Debug)]
+pub struct DevicePrediction<L> {
+    /// Weights as they are laid out, tables, and activations with one row of logits.
+    pub report: MemoryReport,
+    layout: L,
+    extent: StepExtent,
+    /// Weights laid out so far and staging, where their sum is largest.
+    load_peak_bytes: u64,
+    /// Embedding and learned positions, as far as they lie on the device.
+    tables_bytes: u64,
+    spec: ModelSpec,
+}
+
+/// Predicts what a run of the model in `dir` takes of a device.
+pub fn predict_device_memory<L: DeviceLayout>(
+    dir: &Path,
+    spec: &ModelSpec,
+    options: &LoadOptions,
+    layout: L,
+) -> Result<DevicePrediction<L>, ModelError> {
+    options.check()?;
+    check_blocks(spec)?;
+    let checkpoint = open(dir, spec)?;
+    let survey = survey(&checkpoint, spec)?;
+    let sizes = spec.linear_specs().map(|(_, linear)| {
+        let loaded = load_linear(&checkpoint, &request(linear, spec.quant.gptq_v2))?;
+        // What cannot be laid out is refused at load, with a reason.
+        Ok(layout.linear_bytes(&loaded).unwrap_or(loaded.weight_bytes()))
+    });
+    let sizes: Vec<u64> = sizes.collect::<Result<_, ModelError>>()?;
+    Ok(DevicePrediction::new(&survey, &sizes, spec, options, layout))
+}
+
+impl<L: DeviceLayout> DevicePrediction<L> {
+    fn new(
+        survey: &Survey,
+        sizes: &[u64],
+        spec: &ModelSpec,
+        options: &LoadOptions,
+        layout: L,
+    ) -> Self {
+        let mut tally = Tally::default();
+        tally.mapped_bytes = survey.mapped_bytes;
+        tally.idle_bytes = survey.idle_bytes(spec);
+        let (mut load_peak_bytes, mut staging_bytes) = (0, 0);
+        for (fact, bytes) in survey.linears.iter().zip(sizes) {
+            tally.add(fact.kind, LinearUse::of(&fact.label), fact.params, fact.stored_bytes);
+            tally.device_bytes += bytes;
+            staging_bytes = layout.allocation_bytes(fact.stored_bytes).max(staging_bytes);
+            load_peak_bytes = load_peak_bytes.max(tally.device_bytes + staging_bytes);
+        }
+        let norms = spec.norm_specs().map(|(_, norm)| layout.allocation_bytes(4 * norm.params()));
+        let norms: u64 = norms.sum();
+        tally.device_bytes += norms;
+        let on_device = if layout.tables_on_host() { 0 } else { survey.mapped_bytes };
+        let logits_row_bytes = 4 * spec.vocab as u64;
+        let activations = workspace_bytes(spec, options.step_tokens_max) + logits_row_bytes;
+        DevicePrediction {
+            report: tally.report(activations),
+            extent: step_extent(spec, options.step_tokens_max),
+            load_peak_bytes: load_peak_bytes + norms,
+            tables_bytes: layout.allocation_bytes(on_device),
+            layout,
+            spec: spec.clone(),
+        }
+    }
+
+    /// Bytes that one token takes in a cache of this format.
+    pub fn kv_bytes_per_token(&self, format: KvFormat) -> u64 {
+        kv_spec(&self.spec, format, 0).bytes_per_token() as u64
+    }
+
+    /// Bytes of a cache for at least `tokens` tokens.
+    pub fn kv_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
+        kv_spec(&self.spec, format, tokens).bytes() as u64
+    }
+
+    /// Embedding and learned positions, as far as they lie on the device.
+    pub fn tables_bytes(&self) -> u64 {
+        self.tables_bytes
+    }
+
+    /// Memory that all steps share besides activations, over a cache of so many tokens.
+    pub fn scratch_bytes(&self, tokens: usize) -> u64 {
+        self.layout.scratch_bytes(&self.extent, tokens)
+    }
+
+    /// Largest memory of a run with a cache of `tokens` tokens.
+    pub fn peak_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
+        let running = self.report.weights_bytes
+            + self.report.scratch_bytes
+            + self.scratch_bytes(tokens)
+            + self.kv_bytes(format, tokens);
+        self.tables_bytes + running.max(self.load_peak_bytes)
+    }
+}
+
+/// What steps of so many tokens compute at most. Experts and the head run on few rows.
+fn step_extent(spec: &ModelSpec, tokens: usize) -> StepExtent {
+    let weights = |linear: &LinearSpec| linear.in_features * linear.out_features;
+    let of_layer = |layer: &LayerSpec| {
+        let attn = &layer.attn;
+        let qkv = weights(&attn.q) + weights(&attn.k) + weights(&attn.v);
+        let mlp = match &layer.mlp {
+            MlpSpec::Gated { gate, up, down, .. } => {
+                (weights(gate) + weights(up)).max(weights(down))
+            }
+            MlpSpec::Plain { up, down, .. } => weights(up).max(weights(down)),
+            MlpSpec::Moe(_) => 0,
+        };
+        let linears = layer.linear_specs();
+        let inputs = linears.iter().map(|(_, linear)| linear.in_features).max().unwrap_or(0);
+        (qkv.max(weights(&attn.o)).max(mlp), inputs)
+    };
+    let mut extent = StepExtent { tokens, ..StepExtent::default() };
+    for layer in &spec.layers {
+        let (weights, inputs) = of_layer(layer);
+        extent.weights = extent.weights.max(weights);
+        extent.inputs = extent.inputs.max(inputs);
+        extent.heads = extent.heads.max(layer.attn.heads);
+        extent.kv_heads = extent.kv_heads.max(layer.attn.kv_heads);
+        extent.head_dim = extent.head_dim.max(layer.attn.head_dim);
+    }
+    extent
+}

@@ -1,0 +1,105 @@
+//! What a run will need, wherever it runs: predicted from the configuration and the headers.
+
+use std::path::Path;
+
+use pagella_arch::ModelSpec;
+use pagella_backend::KvFormat;
+use pagella_cuda::predict;
+use pagella_formats::Linear;
+use pagella_model::{
+    DeviceLayout, DevicePrediction, LoadOptions, MemoryPrediction, MemoryReport, StepExtent,
+    predict_device_memory, predict_memory,
+};
+
+use crate::{Error, Place};
+
+/// A prediction for the place where the model runs.
+#[derive(Clone, Debug)]
+pub enum MemoryNeed {
+    /// Memory of the process.
+    Cpu(MemoryPrediction),
+    /// Memory of the device, beside the driver's own.
+    Cuda(DevicePrediction<CudaLayout>),
+}
+
+/// How CUDA lays out a model, with the user's choices.
+#[derive(Clone, Copy, Debug)]
+pub struct CudaLayout {
+    pub(crate) dequantised_max: usize,
+    pub(crate) tables_on_host: bool,
+}
+
+impl MemoryNeed {
+    pub(crate) fn predict(
+        dir: &Path,
+        spec: &ModelSpec,
+        options: &LoadOptions,
+        place: Place,
+        layout: CudaLayout,
+    ) -> Result<Self, Error> {
+        Ok(match place {
+            Place::Cpu => MemoryNeed::Cpu(predict_memory(dir, spec, options)?),
+            Place::Cuda(_) => MemoryNeed::Cuda(predict_device_memory(dir, spec, options, layout)?),
+        })
+    }
+
+    /// Weights, tables, and activations with one row of logits.
+    pub fn report(&self) -> &MemoryReport {
+        match self {
+            MemoryNeed::Cpu(need) => &need.report,
+            MemoryNeed::Cuda(need) => &need.report,
+        }
+    }
+
+    /// Bytes that one token takes in a cache of this format.
+    pub fn kv_bytes_per_token(&self, format: KvFormat) -> u64 {
+        match self {
+            MemoryNeed::Cpu(need) => need.kv_bytes_per_token(format),
+            MemoryNeed::Cuda(need) => need.kv_bytes_per_token(format),
+        }
+    }
+
+    /// Bytes of a cache for at least `tokens` tokens.
+    pub fn kv_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
+        match self {
+            MemoryNeed::Cpu(need) => need.kv_bytes(format, tokens),
+            MemoryNeed::Cuda(need) => need.kv_bytes(format, tokens),
+        }
+    }
+
+    /// Largest memory of a run with a cache of `tokens` tokens.
+    pub fn peak_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
+        match self {
+            MemoryNeed::Cpu(need) => need.peak_bytes(format, tokens),
+            MemoryNeed::Cuda(need) => need.peak_bytes(format, tokens),
+        }
+    }
+}
+
+impl DeviceLayout for CudaLayout {
+    fn linear_bytes(&self, linear: &Linear<'_>) -> Option<u64> {
+        predict::linear_bytes(linear).ok().map(|bytes| bytes as u64)
+    }
+
+    fn allocation_bytes(&self, bytes: u64) -> u64 {
+        predict::allocation_bytes(bytes as usize) as u64
+    }
+
+    fn scratch_bytes(&self, extent: &StepExtent, cache_tokens: usize) -> u64 {
+        let StepExtent { tokens, inputs, weights, heads, kv_heads, head_dim } = *extent;
+        let extent = predict::StepExtent {
+            tokens,
+            inputs,
+            weights,
+            dequantised_max: self.dequantised_max,
+            heads,
+            kv_heads,
+            head_dim,
+        };
+        (extent.scratch_bytes() + extent.attention_bytes(cache_tokens)) as u64
+    }
+
+    fn tables_on_host(&self) -> bool {
+        self.tables_on_host
+    }
+}
