@@ -18,11 +18,13 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// The device to use, alone; `None` where there is none.
 fn device(test: &str) -> Option<(usize, MutexGuard<'static, ()>)> {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let index = Probe::look().best();
-    if index.is_none() {
-        println!("SKIPPED: {test} (no GPU that this build can use)");
+    match Probe::look().best() {
+        Ok(index) => Some((index, alone)),
+        Err(reason) => {
+            println!("SKIPPED: {test} ({reason})");
+            None
+        }
     }
-    Some((index?, alone))
 }
 
 fn demo(index: usize) -> EngineBuilder {
