@@ -89,7 +89,7 @@ speeds_of() {
         $1 == "batch" { wide = $2; for (i = 3; i < NF; i++) if ($(i + 1) ~ /^rows?,$/) rows = $i }
         $1 == "batch" && / 1 row,/ { host = $(NF - 6) }
         $1 == "loaded" { load = $(NF - 1) }
-        $1 == "GPU" { memory = $3 " " $4 }
+        $1 == "GPU" && $2 == "memory" { memory = $3 " " $4 }
         $1 == "written" { said = $0 }
         END {
             if (rows != "") said = said ", " rows " rows " wide

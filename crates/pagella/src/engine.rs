@@ -170,8 +170,8 @@ impl Engine {
     }
 
     /// Writes a few tokens and forgets them, so that the first prompts do not pay for what is made on
-    /// first use. On a GPU that records the steps of every number of rows, which takes about a second.
-    /// Does nothing while something else is computed.
+    /// first use. On a GPU that records the steps of every number of rows. Does nothing while something
+    /// else is computed.
     pub fn warmup(&self) -> Result<(), Error> {
         Ok(self.worker.warmup()?)
     }
