@@ -26,12 +26,13 @@ const PIECE_ALIGN: usize = 256;
 /// A copy: the address on the device, and what goes there.
 pub(crate) type Piece<'a> = (u64, &'a [u8]);
 
-/// Threads that read, with their page-locked buffers.
+/// Threads that read, with their page-locked buffers. Both are made when they are needed first.
 pub(crate) struct Uploader {
-    pool: rayon::ThreadPool,
+    pool: Option<rayon::ThreadPool>,
     readers: Vec<Mutex<Reader>>,
 }
 
+#[derive(Default)]
 struct Reader {
     /// Each with the moment at which the device has copied all that it holds.
     buffers: Vec<(PinnedBuffer, CudaEvent)>,
@@ -40,29 +41,21 @@ struct Reader {
     used: usize,
 }
 
-impl Uploader {
-    pub(crate) fn new(device: &Device) -> Result<Self, BackendError> {
+impl Default for Uploader {
+    fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let n_readers = cores.clamp(1, READERS_MAX);
-        let reader = || {
-            let buffer = || {
-                let copied = device.context.new_event(None).map_err(device_error)?;
-                Ok((PinnedBuffer::new(&device.context, BLOCK_BYTES)?, copied))
-            };
-            let buffers = (0..BUFFERS_PER_READER).map(|_| buffer()).collect::<Result<_, _>>()?;
-            Ok(Mutex::new(Reader { buffers, current: 0, used: 0 }))
+        let readers = (0..cores.clamp(1, READERS_MAX)).map(|_| Mutex::default()).collect();
+        Uploader { pool: None, readers }
+    }
+}
+
+impl Uploader {
+    /// Whether nothing was ever copied.
+    pub(crate) fn is_unused(&self) -> bool {
+        let unused = |reader: &Mutex<Reader>| {
+            reader.lock().unwrap_or_else(PoisonError::into_inner).buffers.is_empty()
         };
-        let readers: Vec<_> =
-            (0..n_readers).map(|_| reader()).collect::<Result<_, BackendError>>()?;
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(n_readers)
-            .thread_name(|idx| format!("pagella-read-{idx}"))
-            .build();
-        let failed = |error: rayon::ThreadPoolBuildError| BackendError::Worker {
-            backend: "cuda",
-            message: error.to_string(),
-        };
-        Ok(Uploader { pool: pool.map_err(failed)?, readers })
+        self.readers.iter().all(unused)
     }
 
     /// Copies all pieces, in stream order. The sources, which may be mapped from a file, are no longer
@@ -71,7 +64,7 @@ impl Uploader {
     /// # Safety
     /// Every target is valid for its bytes until the stream has passed the copies.
     pub(crate) unsafe fn copy(
-        &self,
+        &mut self,
         device: &Device,
         pieces: &[Piece<'_>],
     ) -> Result<(), BackendError> {
@@ -82,9 +75,11 @@ impl Uploader {
                 starts.zip(bytes.chunks(BLOCK_BYTES))
             })
             .collect();
+        let Uploader { pool, readers } = self;
         let copy = |(target, bytes): &Piece<'_>| {
-            let reader = rayon::current_thread_index().and_then(|index| self.readers.get(index));
-            let reader = reader.or(self.readers.first()).ok_or_else(no_reader)?;
+            let reader = rayon::current_thread_index().and_then(|index| readers.get(index));
+            let reader =
+                reader.or(readers.first()).ok_or_else(|| failed("nobody reads weights"))?;
             let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the block's target lies inside a range the caller vouches for.
             unsafe { reader.copy(device, *target, bytes) }
@@ -93,12 +88,25 @@ impl Uploader {
         if pieces.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() <= BLOCK_BYTES {
             return blocks.iter().try_for_each(copy);
         }
-        self.pool.install(|| blocks.par_iter().with_max_len(1).try_for_each(copy))
+        let pool = match pool {
+            Some(pool) => pool,
+            None => pool.insert(start(readers.len())?),
+        };
+        pool.install(|| blocks.par_iter().with_max_len(1).try_for_each(copy))
     }
 }
 
-fn no_reader() -> BackendError {
-    BackendError::Worker { backend: "cuda", message: "nobody reads weights".to_owned() }
+/// Starts threads that read.
+fn start(threads: usize) -> Result<rayon::ThreadPool, BackendError> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|idx| format!("pagella-read-{idx}"))
+        .build()
+        .map_err(|error| failed(&error.to_string()))
+}
+
+fn failed(message: &str) -> BackendError {
+    BackendError::Worker { backend: "cuda", message: message.to_owned() }
 }
 
 impl Reader {
@@ -111,10 +119,8 @@ impl Reader {
         block: &[u8],
     ) -> Result<(), BackendError> {
         device.context.bind_to_thread().map_err(device_error)?;
-        if self.used + block.len() > BLOCK_BYTES {
-            self.current = (self.current + 1) % BUFFERS_PER_READER;
-            self.used = 0;
-            self.buffers[self.current].1.synchronize().map_err(device_error)?;
+        if self.buffers.is_empty() || self.used + block.len() > BLOCK_BYTES {
+            self.take_next(device)?;
         }
         let (buffer, copied) = &mut self.buffers[self.current];
         let staged = &mut buffer.as_mut_slice()[self.used..self.used + block.len()];
@@ -125,5 +131,19 @@ impl Reader {
             .map_err(device_error)?;
         self.used = (self.used + block.len()).next_multiple_of(PIECE_ALIGN);
         copied.record(&device.stream).map_err(device_error)
+    }
+
+    /// Goes on with another buffer: a new one, or the oldest when the device is through with it.
+    fn take_next(&mut self, device: &Device) -> Result<(), BackendError> {
+        if self.buffers.len() < BUFFERS_PER_READER {
+            let copied = device.context.new_event(None).map_err(device_error)?;
+            self.buffers.push((PinnedBuffer::new(&device.context, BLOCK_BYTES)?, copied));
+            self.current = self.buffers.len() - 1;
+        } else {
+            self.current = (self.current + 1) % BUFFERS_PER_READER;
+            self.buffers[self.current].1.synchronize().map_err(device_error)?;
+        }
+        self.used = 0;
+        Ok(())
     }
 }

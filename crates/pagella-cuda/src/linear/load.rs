@@ -35,7 +35,7 @@ pub(crate) struct Loader {
 
 #[derive(Default)]
 struct State {
-    uploader: Option<Uploader>,
+    uploader: Uploader,
     staging: Option<DeviceBuffer>,
     /// Row orders of the last linears, so that equal ones share memory and are gathered once.
     orders: VecDeque<(Vec<u32>, Arc<DeviceBuffer>)>,
@@ -71,21 +71,6 @@ fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-impl State {
-    /// Copies all pieces.
-    ///
-    /// # Safety
-    /// As for [`Uploader::copy`].
-    unsafe fn copy(&mut self, device: &Device, pieces: &[Piece<'_>]) -> Result<(), BackendError> {
-        let uploader = match &self.uploader {
-            Some(uploader) => uploader,
-            None => self.uploader.insert(Uploader::new(device)?),
-        };
-        // SAFETY: promised by the caller.
-        unsafe { uploader.copy(device, pieces) }
-    }
-}
-
 /// Memory for `bytes`, which is copied there with the other pieces.
 fn keep<'a>(
     device: &Device,
@@ -112,7 +97,7 @@ impl Loader {
         let bytes = bytes_of(values);
         let buffer = device.alloc(bytes.len(), what)?;
         // SAFETY: the buffer is as long as the bytes, and freeing it waits for the stream.
-        unsafe { self.state().copy(device, &[(buffer.ptr(), bytes)]) }?;
+        unsafe { self.state().uploader.copy(device, &[(buffer.ptr(), bytes)]) }?;
         Ok(buffer)
     }
 
@@ -139,7 +124,7 @@ impl Loader {
     /// Gives the memory of loading back, once everything is there.
     pub(crate) fn finish(&self, device: &Device) -> Result<(), BackendError> {
         let mut state = self.state();
-        if state.uploader.is_some() {
+        if !state.uploader.is_unused() {
             device.synchronize()?;
         }
         *state = State::default();
@@ -243,7 +228,7 @@ fn stage<'a>(
     pieces.extend(parts.pieces.iter().map(|(offset, bytes)| (base + *offset as u64, *bytes)));
     // SAFETY: the staging buffer has room for all parts, and the pieces have memory of their own;
     // later uploads and kernels follow in stream order.
-    unsafe { state.copy(device, &pieces) }?;
+    unsafe { state.uploader.copy(device, &pieces) }?;
     Ok(base)
 }
 
