@@ -97,8 +97,9 @@ fn archive(dir: &Path) -> Result<PathBuf> {
     let mut file = name.to_owned();
     file.push(".tar.gz");
     let archive = parent.join(file);
-    let packed = Command::new("tar").arg("-C").arg(parent).arg("-czf").args([&archive]).arg(name);
-    let status = packed.status().context("cannot start tar")?;
+    let mut tar = Command::new("tar");
+    let status = tar.arg("-C").arg(parent).arg("-czf").arg(&archive).arg(name).status();
+    let status = status.context("cannot start tar")?;
     if !status.success() {
         bail!("tar ended with {status}");
     }
