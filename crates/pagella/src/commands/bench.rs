@@ -6,6 +6,7 @@
 
 mod load_speed;
 mod measure;
+mod report;
 mod sweep;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +15,6 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use pagella::{EngineBuilder, KvFormat, LoadedModel, Math, MemoryReport, Place, Session};
-use pagella_cpu::Isa;
 use pagella_cuda::MemoryGauge;
 use pagella_engine::Forward;
 use pagella_model::{LoadProgress, SyntheticWeights, synthetic};
@@ -134,7 +134,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         device_bytes,
         machine,
     };
-    report(args, &run)
+    report::print(args, &run)
 }
 
 /// Bytes per second that the memory of the device is read with.
@@ -276,78 +276,4 @@ fn synthetic_weights(args: &BenchArgs) -> SyntheticWeights {
         Weights::Gptq => SyntheticWeights::Gptq,
         Weights::F16 => SyntheticWeights::F16,
     }
-}
-
-fn report(args: &BenchArgs, run: &Run) -> Result<()> {
-    let Run { facts, measured, bandwidth, .. } = run;
-    let weight_bytes = facts.memory.token_bytes;
-    let rate = weight_bytes as f64 * measured.decode.best;
-    let on_cpu = run.place == Place::Cpu;
-    let math = on_cpu.then(|| args.model_flags.math.unwrap_or(Math::Wide).name());
-    let model = args.model.as_deref().or(args.synthetic.as_deref()).unwrap_or_default();
-    if args.output.json {
-        return output::print_json(&json!({
-            "model": model,
-            "bits_per_weight": facts.memory.layers.bits_per_weight(),
-            "device": facts.device,
-            "isa": on_cpu.then(|| Isa::best().name()),
-            "threads": on_cpu.then_some(run.threads),
-            "math": math,
-            "cache": facts.cache.name(),
-            "bandwidth_gb_s": bandwidth / 1e9,
-            "prompt_tokens": args.prompt_tokens,
-            "prefill_tokens_per_s": measured.prefill.json(),
-            "new_tokens": args.new_tokens,
-            "context": args.context,
-            "decode_tokens_per_s": measured.decode.json(),
-            "batch_decode_tokens_per_s": run.swept.iter().map(Swept::json).collect::<Vec<_>>(),
-            "weight_bytes_per_token": weight_bytes,
-            "decode_gb_s": rate / 1e9,
-            "bandwidth_share": rate / bandwidth,
-            "load_seconds": run.load.seconds,
-            "weights_load_seconds": run.load.weights_seconds,
-            "weights_load_bytes": run.load.weights_bytes,
-            "weights_load_gb_s": run.load.rate() / 1e9,
-            "peak_memory_bytes": run.peak_bytes,
-            "device_memory_bytes": run.device_bytes,
-            "predicted_device_memory_bytes": facts.predicted_bytes,
-        }));
-    }
-    let small = |cache: u64| facts.memory.weights_bytes < 2 * cache;
-    let fits_cache = on_cpu && run.machine.last_cache_bytes.is_some_and(small);
-    let readers = if on_cpu { format!(", {} threads", run.threads) } else { String::new() };
-    let remark = if fits_cache { " (the weights fit into the processor's cache)" } else { "" };
-    let mut lines = vec![
-        ("model", format!("{model}, {:.2} bits per weight", facts.memory.layers.bits_per_weight())),
-        ("device", facts.device.clone()),
-        ("loaded in", run.load.text()),
-        ("memory speed", format!("{:.1} GB/s reading{readers}", bandwidth / 1e9)),
-        ("prompt", format!("{}, {} tokens", measured.prefill.text(), args.prompt_tokens)),
-        (
-            "writing",
-            format!(
-                "{}, {} tokens after {}",
-                measured.decode.text(),
-                args.new_tokens,
-                args.context
-            ),
-        ),
-        ("weights", format!("{} read per token", output::bytes(weight_bytes))),
-        (
-            "reached",
-            format!(
-                "{:.1} GB/s, {:.0} % of the memory speed{remark}",
-                rate / 1e9,
-                100.0 * rate / bandwidth
-            ),
-        ),
-        ("peak memory", run.peak_bytes.map_or("unknown".to_owned(), output::bytes)),
-    ];
-    if let Some(bytes) = run.device_bytes {
-        let predicted = facts.predicted_bytes.map(output::bytes);
-        let predicted = predicted.map_or(String::new(), |bytes| format!(", {bytes} predicted"));
-        lines.push(("GPU memory", output::bytes(bytes) + &predicted));
-    }
-    lines.extend(run.swept.iter().map(|swept| ("batch", swept.text())));
-    Ok(output::print(&output::facts(&lines))?)
 }

@@ -314,10 +314,17 @@ impl Findings {
             );
             facts.insert(6, ("heads", heads));
         }
-        facts.extend([
+        facts.extend(self.memory_facts());
+        facts
+    }
+
+    /// What the model takes on disk and in memory.
+    fn memory_facts(&self) -> Vec<(&'static str, String)> {
+        let report = self.need.report();
+        let mut facts = vec![
             ("weight files", output::bytes(self.files_bytes)),
             ("in memory", output::bytes(report.weights_bytes)),
-        ]);
+        ];
         if let MemoryNeed::Cuda(need) = &self.need {
             let tables = match need.tables_bytes() {
                 0 => format!("{} on the host", output::bytes(report.mapped_bytes)),
@@ -326,17 +333,11 @@ impl Findings {
             let scratch = report.scratch_bytes + need.scratch_bytes(self.cache_tokens);
             facts.extend([("embedding", tables), ("scratch", output::bytes(scratch))]);
         }
+        let peak = output::bytes(self.need.peak_bytes(self.cache, self.cache_tokens));
+        let (cache, tokens) = (self.cache.name(), self.cache_tokens);
         facts.extend([
             ("cache per token", output::bytes(self.need.kv_bytes_per_token(self.cache))),
-            (
-                "with these flags",
-                format!(
-                    "{} ({} cache of {} tokens)",
-                    output::bytes(self.need.peak_bytes(self.cache, self.cache_tokens)),
-                    self.cache.name(),
-                    self.cache_tokens
-                ),
-            ),
+            ("with these flags", format!("{peak} ({cache} cache of {tokens} tokens)")),
         ]);
         if let Some(free) = self.available_bytes {
             facts.push(("free memory", output::bytes(free)));
