@@ -94,6 +94,341 @@ PHI3 = LLAMA | {
     "pad_token_id": 0,
 }
 
+def of(architecture: str, model_type: str) -> dict:
+    return {"architectures": [architecture], "model_type": model_type}
+
+
+def without(config: dict, *keys: str) -> dict:
+    return {key: value for key, value in config.items() if key not in keys}
+
+
+HEADS_OF_32 = {"head_dim": 32, "num_attention_heads": 4}
+GEMMA = without(
+    GEMMA2,
+    "query_pre_attn_scalar",
+    "sliding_window",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+) | {**of("GemmaForCausalLM", "gemma"), "num_hidden_layers": 3}
+GEMMA3 = GEMMA | {
+    **of("Gemma3ForCausalLM", "gemma3_text"),
+    "num_hidden_layers": 4,
+    "query_pre_attn_scalar": 32,
+    "sliding_window": 8,
+    "sliding_window_pattern": 3,
+    "rope_theta": 1000000.0,
+    "rope_local_base_freq": 10000.0,
+}
+GEMMOE = GEMMA | {
+    **of("GemmoeForCausalLM", "gemmoe"),
+    "num_hidden_layers": 2,
+    "num_local_experts": 6,
+    "num_experts_per_tok": 2,
+}
+YI = LLAMA | of("YiForCausalLM", "yi")
+ORION = LLAMA | of("OrionForCausalLM", "orion")
+INDEX = LLAMA | {**of("IndexForCausalLM", "index"), "norm_head": True}
+MINICPM = LLAMA | {
+    **of("MiniCPMForCausalLM", "minicpm"),
+    "scale_emb": 12,
+    "scale_depth": 1.4,
+    "dim_model_base": 40,
+}
+INTERNLM2 = LLAMA | {**of("InternLM2ForCausalLM", "internlm2"), "bias": False}
+GRANITE = LLAMA | {
+    **of("GraniteForCausalLM", "granite"),
+    "embedding_multiplier": 11.0,
+    "attention_multiplier": 0.3,
+    "residual_multiplier": 0.22,
+    "logits_scaling": 3.0,
+}
+STARCODER2 = without(LLAMA, "rms_norm_eps") | {
+    **of("Starcoder2ForCausalLM", "starcoder2"),
+    "hidden_act": "gelu_pytorch_tanh",
+    "norm_epsilon": 1e-05,
+    "use_bias": True,
+    "sliding_window": None,
+    "tie_word_embeddings": True,
+}
+COHERE = without(LLAMA, "rms_norm_eps") | {
+    **of("CohereForCausalLM", "cohere"),
+    "layer_norm_eps": 1e-05,
+    "logit_scale": 0.3,
+    "tie_word_embeddings": True,
+    "use_qk_norm": False,
+    "pad_token_id": 0,
+}
+COHERE2 = without(COHERE, "use_qk_norm") | {
+    **of("Cohere2ForCausalLM", "cohere2"),
+    "num_hidden_layers": 4,
+    "sliding_window": 8,
+    "sliding_window_pattern": 4,
+}
+DBRX = {
+    **of("DbrxForCausalLM", "dbrx"),
+    "d_model": 96,
+    "n_heads": 6,
+    "n_layers": 2,
+    "max_seq_len": 512,
+    "vocab_size": 160,
+    "attn_config": {"clip_qkv": 1.5, "kv_n_heads": 2, "rope_theta": 500000.0},
+    "ffn_config": {
+        "hidden_size": 96,
+        "ffn_hidden_size": 64,
+        "moe_num_experts": 6,
+        "moe_top_k": 2,
+        "ffn_act_fn": {"name": "silu"},
+        "moe_normalize_expert_weights": 1.0,
+    },
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": False,
+}
+GPT2 = {
+    **of("GPT2LMHeadModel", "gpt2"),
+    "n_embd": 96,
+    "n_head": 6,
+    "n_layer": 3,
+    "n_inner": None,
+    "n_positions": 128,
+    "vocab_size": 160,
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-05,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+BIGCODE = GPT2 | {
+    **of("GPTBigCodeForCausalLM", "gpt_bigcode"),
+    "activation_function": "gelu_pytorch_tanh",
+    "multi_query": True,
+}
+GLM4 = LLAMA | HEADS_OF_32 | {
+    **of("Glm4ForCausalLM", "glm4"),
+    "partial_rotary_factor": 0.5,
+    "attention_bias": True,
+    "pad_token_id": 0,
+}
+GLM = GLM4 | of("GlmForCausalLM", "glm")
+QWEN2_MOE = QWEN2 | {
+    **of("Qwen2MoeForCausalLM", "qwen2_moe"),
+    "num_hidden_layers": 2,
+    "num_experts": 10,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 64,
+    "shared_expert_intermediate_size": 80,
+    "norm_topk_prob": False,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "max_window_layers": 2,
+}
+GLM4_MOE = LLAMA | HEADS_OF_32 | {
+    **of("Glm4MoeForCausalLM", "glm4_moe"),
+    "partial_rotary_factor": 0.5,
+    "use_qk_norm": False,
+    "moe_intermediate_size": 64,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "routed_scaling_factor": 1.5,
+    "norm_topk_prob": True,
+}
+GPT_OSS = LLAMA | HEADS_OF_32 | {
+    **of("GptOssForCausalLM", "gpt_oss"),
+    "num_hidden_layers": 2,
+    "intermediate_size": 64,
+    "num_local_experts": 6,
+    "num_experts_per_tok": 2,
+    "sliding_window": 8,
+    "swiglu_limit": 7.0,
+    "rope_theta": 150000.0,
+    "rope_scaling": {
+        "rope_type": "yarn",
+        "factor": 8.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "truncate": False,
+        "original_max_position_embeddings": 64,
+    },
+}
+LLAMA4 = LLAMA | HEADS_OF_32 | {
+    **of("Llama4ForCausalLM", "llama4_text"),
+    "num_hidden_layers": 4,
+    "intermediate_size": 64,
+    "intermediate_size_mlp": 160,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 1,
+    "interleave_moe_layer_step": 1,
+    "attention_chunk_size": 16,
+    "floor_scale": 8,
+    "attn_scale": 0.1,
+    "use_qk_norm": True,
+    "rope_theta": 500000.0,
+}
+EXAONE4 = LLAMA | {
+    **of("Exaone4ForCausalLM", "exaone4"),
+    "num_hidden_layers": 4,
+    "sliding_window": 8,
+    "sliding_window_pattern": 4,
+    "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+}
+OLMO2 = LLAMA | of("Olmo2ForCausalLM", "olmo2")
+OLMO3 = OLMO2 | {
+    **of("Olmo3ForCausalLM", "olmo3"),
+    "num_hidden_layers": 4,
+    "sliding_window": 8,
+    # transformers gives local layers this base whatever the config says.
+    "rope_theta": 500000.0,
+}
+SMOLLM3 = LLAMA | {
+    **of("SmolLM3ForCausalLM", "smollm3"),
+    "num_hidden_layers": 4,
+    "no_rope_layer_interval": 4,
+    "tie_word_embeddings": True,
+    "pad_token_id": 0,
+}
+GRANITE_MOE = GRANITE | {
+    **of("GraniteMoeForCausalLM", "granitemoe"),
+    "num_hidden_layers": 2,
+    "intermediate_size": 64,
+    "num_local_experts": 6,
+    "num_experts_per_tok": 2,
+}
+GRANITE_MOE_SHARED = GRANITE_MOE | {
+    **of("GraniteMoeSharedForCausalLM", "granitemoeshared"),
+    "shared_intermediate_size": 80,
+}
+GRANITE_HYBRID = GRANITE_MOE_SHARED | {
+    **of("GraniteMoeHybridForCausalLM", "granitemoehybrid"),
+    "layer_types": ["attention", "attention"],
+    "position_embedding_type": "rope",
+    "mamba_n_heads": 6,
+    "mamba_d_head": 32,
+}
+HUNYUAN = LLAMA | HEADS_OF_32 | {
+    **of("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense"),
+    "rope_scaling": {"type": "dynamic", "alpha": 50.0, "factor": 1.0},
+}
+HUNYUAN_MOE = HUNYUAN | {
+    **of("HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe"),
+    "num_hidden_layers": 2,
+    "intermediate_size": 64,
+    "num_experts": 6,
+    "moe_topk": 2,
+}
+SEED_OSS = LLAMA | HEADS_OF_32 | {
+    **of("SeedOssForCausalLM", "seed_oss"),
+    "attention_bias": True,
+    "attention_out_bias": False,
+}
+ERNIE = LLAMA | HEADS_OF_32 | {
+    **of("Ernie4_5ForCausalLM", "ernie4_5"),
+    "use_bias": False,
+    "tie_word_embeddings": True,
+    "rope_theta": 500000.0,
+}
+ERNIE_MOE = LLAMA | {
+    **of("Ernie4_5_MoeForCausalLM", "ernie4_5_moe"),
+    "use_bias": False,
+    "moe_intermediate_size": 64,
+    "moe_num_experts": 8,
+    "moe_k": 2,
+    "moe_num_shared_experts": 2,
+    "moe_layer_start_index": 1,
+    "moe_layer_interval": 1,
+    "tie_word_embeddings": True,
+    "rope_theta": 500000.0,
+}
+ARCEE = LLAMA | {**of("ArceeForCausalLM", "arcee"), "hidden_act": "relu2"}
+
+# Text models inside vision models, which have the smallest of towers.
+PIXTRAL = {
+    **of("LlavaForConditionalGeneration", "llava"),
+    "image_token_index": 10,
+    "text_config": without(MISTRAL, "architectures") | HEADS_OF_32,
+    "vision_config": {
+        "model_type": "pixtral",
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "head_dim": 16,
+        "image_size": 32,
+        "patch_size": 16,
+    },
+}
+MISTRAL3 = PIXTRAL | {
+    **of("Mistral3ForConditionalGeneration", "mistral3"),
+    "tie_word_embeddings": False,
+    "spatial_merge_size": 2,
+}
+QWEN2_VL = {
+    **of("Qwen2VLForConditionalGeneration", "qwen2_vl"),
+    "image_token_id": 150,
+    "video_token_id": 151,
+    "vision_start_token_id": 152,
+    "vision_end_token_id": 153,
+    "tie_word_embeddings": False,
+    "text_config": without(QWEN2, "architectures")
+    | {"model_type": "qwen2_vl_text", "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}},
+    "vision_config": {"depth": 1, "embed_dim": 32, "hidden_size": 96, "num_heads": 2, "mlp_ratio": 1},
+}
+QWEN25_VL = QWEN2_VL | {
+    **of("Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl"),
+    "text_config": QWEN2_VL["text_config"] | {"model_type": "qwen2_5_vl_text"},
+    "vision_config": {
+        "depth": 1,
+        "hidden_size": 32,
+        "out_hidden_size": 96,
+        "intermediate_size": 32,
+        "num_heads": 2,
+    },
+}
+GEMMA3_VL = {
+    **of("Gemma3ForConditionalGeneration", "gemma3"),
+    "image_token_index": 150,
+    "boi_token_index": 151,
+    "eoi_token_index": 152,
+    "text_config": without(GEMMA3, "architectures"),
+    "vision_config": {
+        "model_type": "siglip_vision_model",
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "image_size": 32,
+        "patch_size": 16,
+    },
+}
+
+
+def with_text(config: dict, **changes) -> dict:
+    return config | {"text_config": config["text_config"] | changes}
+
+
+MQA, MHA, TIED, UNTIED, BIASES = (
+    {"num_key_value_heads": 1},
+    {"num_attention_heads": 3, "num_key_value_heads": 3},
+    {"tie_word_embeddings": True},
+    {"tie_word_embeddings": False},
+    {"attention_bias": True},
+)
+# Past the original length of 32 tokens.
+YARN = {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}}
+LINEAR = {"rope_scaling": {"type": "linear", "factor": 4.0}}
+DYNAMIC = {"max_position_embeddings": 40, "rope_scaling": {"type": "dynamic", "factor": 2.0}}
+LLAMA3 = {
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32,
+    }
+}
+FULL, SLIDING = "full_attention", "sliding_attention"
+
 # Divisors per rotated pair, as longrope models have them: small for fast pairs, large for slow ones.
 SHORT_12 = [1.0 + 0.05 * i for i in range(12)]
 LONG_12 = [1.0 + 0.4 * i for i in range(12)]
@@ -240,7 +575,239 @@ CASES = {
         "original_max_position_embeddings": 128,
         "rope_scaling": {"type": "longrope", "short_factor": SHORT_16, "long_factor": LONG_16},
     },
+    "mixtral-yarn-mqa": MIXTRAL
+    | YARN
+    | {
+        "num_key_value_heads": 1,
+        "num_attention_heads": 3,
+        "head_dim": 32,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 1,
+        "num_hidden_layers": 2,
+    },
+    "qwen3moe-yarn-biases": QWEN3_MOE
+    | YARN
+    | BIASES
+    | TIED
+    | {"num_experts": 8, "num_experts_per_tok": 2, "num_hidden_layers": 2},
+    "yi-gqa": YI,
+    "yi-usual-names-tied": YI | TIED | MHA,
+    "yi-linear-mqa": YI | LINEAR | MQA,
+    "orion-gqa": ORION,
+    "orion-mha-tied": ORION | MHA | TIED,
+    "orion-dynamic-mqa": ORION | DYNAMIC | MQA,
+    "index-gqa": INDEX,
+    "index-mha": INDEX | MHA,
+    "index-plain-head": INDEX | MQA | {"norm_head": False},
+    "minicpm-gqa": MINICPM,
+    "minicpm-tied": MINICPM | TIED | MHA,
+    "minicpm-no-base-mqa": without(MINICPM, "dim_model_base")
+    | MQA
+    | {"scale_depth": 0.7, "num_hidden_layers": 2},
+    "internlm2-gqa": INTERNLM2,
+    "internlm2-mha-biases": INTERNLM2 | MHA | {"bias": True},
+    "internlm2-dynamic-mqa": INTERNLM2 | DYNAMIC | MQA | {"num_attention_heads": 3},
+    "granite-gqa": GRANITE,
+    "granite-biases-tied": GRANITE | BIASES | TIED | {"mlp_bias": True},
+    "granite-mqa-yarn": GRANITE | YARN | MQA | {"num_attention_heads": 3, "residual_multiplier": 0.4},
+    "gemma-gqa": GEMMA,
+    "gemma-mqa-untied": GEMMA | MQA | UNTIED,
+    "gemma-mha-biases": GEMMA | MHA | BIASES,
+    "gemma3-gqa": GEMMA3,
+    "gemma3-linear-default-pattern": without(GEMMA3, "sliding_window_pattern", "rope_local_base_freq")
+    | LINEAR
+    | {"num_hidden_layers": 7, "num_key_value_heads": 4, "intermediate_size": 64},
+    "gemma3-caps-layer-types": GEMMA3
+    | MQA
+    | UNTIED
+    | {
+        "query_pre_attn_scalar": 20,
+        "final_logit_softcapping": 10.0,
+        "layer_types": [FULL, SLIDING, FULL, SLIDING],
+    },
+    "gemma3vl-old-names": GEMMA3_VL,
+    "gemma3vl-new-names": with_text(GEMMA3_VL, num_key_value_heads=1, sliding_window=5),
+    "gemmoe-gqa": GEMMOE,
+    "gemmoe-top3": GEMMOE | {"num_experts_per_tok": 3, "num_local_experts": 5},
+    "gemmoe-mqa-untied": GEMMOE | MQA | UNTIED,
+    "starcoder2-gqa": STARCODER2,
+    "starcoder2-window-untied": STARCODER2 | MQA | UNTIED | {"sliding_window": 8},
+    "starcoder2-old-eps-no-bias": without(STARCODER2, "norm_epsilon")
+    | MHA
+    | {"layer_norm_epsilon": 1e-05, "use_bias": False, "intermediate_size": 64},
+    "cohere-gqa": COHERE,
+    "cohere-qk-norm": COHERE | MQA | {"use_qk_norm": True, "num_attention_heads": 3},
+    "cohere-biases-mha": COHERE | BIASES | MHA | {"logit_scale": 0.0625},
+    "cohere2-pattern": COHERE2,
+    "cohere2-layer-types": COHERE2
+    | MQA
+    | {"sliding_window": 5, "layer_types": [FULL, SLIDING, SLIDING, FULL]},
+    "cohere2-default-pattern-biases": without(COHERE2, "sliding_window_pattern")
+    | BIASES
+    | MHA
+    | {"num_hidden_layers": 5},
+    "dbrx-clip": DBRX,
+    "dbrx-square-experts": DBRX
+    | {"ffn_config": DBRX["ffn_config"] | {"ffn_hidden_size": 96, "moe_top_k": 1}},
+    "dbrx-hard-clip-mqa": DBRX
+    | {
+        "n_heads": 3,
+        "attn_config": {"clip_qkv": 0.5, "kv_n_heads": 1, "rope_theta": 10000.0},
+        "rope_theta": 10000.0,
+        "ffn_config": DBRX["ffn_config"] | {"moe_top_k": 4},
+    },
+    "gpt2-mha": GPT2,
+    "gpt2-bare-narrow": GPT2 | {"n_inner": 100, "n_head": 3},
+    "gpt2-erf-short": GPT2 | {"activation_function": "gelu", "n_positions": 64, "n_layer": 2},
+    "gptbigcode-mqa": BIGCODE,
+    "gptbigcode-narrow": BIGCODE | {"n_inner": 100, "n_head": 3},
+    "gptbigcode-short": BIGCODE | {"n_positions": 64, "n_layer": 2, "n_head": 1},
+    "glm4-gqa-biases": GLM4,
+    "glm4-no-biases-tied": GLM4 | MHA | TIED | {"attention_bias": False},
+    "glm4-mqa-full-rotation": GLM4 | MQA | {"partial_rotary_factor": 1.0},
+    "glm-gqa-biases": GLM,
+    "glm-no-biases-tied": GLM | MHA | TIED | {"attention_bias": False},
+    "glm-mqa-quarter": GLM | MQA | {"partial_rotary_factor": 0.25},
+    "pixtral-old-names": PIXTRAL,
+    "pixtral-new-names-window": with_text(PIXTRAL, sliding_window=8, num_key_value_heads=1),
+    "mistral3-old-names": MISTRAL3,
+    "mistral3-new-names-tied": with_text(MISTRAL3 | TIED, tie_word_embeddings=True),
+    "qwen2vl-old-names": QWEN2_VL,
+    "qwen2vl-new-names-tied": with_text(QWEN2_VL | TIED, tie_word_embeddings=True, num_key_value_heads=1),
+    "qwen25vl-old-names": QWEN25_VL,
+    "qwen25vl-new-names": with_text(QWEN25_VL, num_key_value_heads=6),
+    "olmo2-gqa": OLMO2,
+    "olmo2-mha-biases-tied": OLMO2 | MHA | BIASES | TIED,
+    "olmo2-mqa-linear": OLMO2 | MQA | LINEAR,
+    "olmo3-gqa": OLMO3,
+    "olmo3-yarn": OLMO3 | YARN | MHA,
+    "olmo3-layer-types-mqa": OLMO3
+    | MQA
+    | {"sliding_window": 5, "layer_types": [FULL, SLIDING, SLIDING, FULL]},
+    "smollm3-interval": SMOLLM3,
+    "smollm3-list-yarn": SMOLLM3 | YARN | MQA | UNTIED | {"no_rope_layers": [0, 1, 1, 0]},
+    "smollm3-window-biases": SMOLLM3
+    | BIASES
+    | {
+        "no_rope_layer_interval": 2,
+        "use_sliding_window": True,
+        "sliding_window": 8,
+        "mlp_bias": True,
+    },
+    "qwen2moe-shared": QWEN2_MOE,
+    "qwen2moe-dense-layers-renormalised": QWEN2_MOE
+    | MHA
+    | {
+        "num_hidden_layers": 3,
+        "mlp_only_layers": [1],
+        "norm_topk_prob": True,
+        "shared_expert_intermediate_size": 32,
+    },
+    "qwen2moe-window-no-biases": QWEN2_MOE
+    | MQA
+    | TIED
+    | {
+        "num_hidden_layers": 3,
+        "use_sliding_window": True,
+        "sliding_window": 8,
+        "max_window_layers": 3,
+        "qkv_bias": False,
+    },
+    "glm4moe-one-group": GLM4_MOE,
+    "glm4moe-groups-qk-norm": GLM4_MOE
+    | BIASES
+    | {
+        "use_qk_norm": True,
+        "n_routed_experts": 12,
+        "num_experts_per_tok": 3,
+        "n_group": 4,
+        "topk_group": 2,
+        "n_shared_experts": 2,
+    },
+    "glm4moe-as-they-are-mqa": GLM4_MOE
+    | MQA
+    | {
+        "norm_topk_prob": False,
+        "routed_scaling_factor": 1.0,
+        "first_k_dense_replace": 0,
+        "num_hidden_layers": 2,
+    },
+    "gptoss-window-yarn": GPT_OSS,
+    "gptoss-clamp-bites-layer-types": GPT_OSS
+    | MQA
+    | {
+        "swiglu_limit": 0.5,
+        "num_hidden_layers": 3,
+        "num_experts_per_tok": 3,
+        "sliding_window": 5,
+        "layer_types": [FULL, SLIDING, SLIDING],
+    },
+    "gptoss-plain-rope-tied": without(GPT_OSS, "rope_scaling", "rope_theta")
+    | MHA
+    | TIED
+    | {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+    "llama4-chunks": LLAMA4,
+    "llama4-dense-layers-no-norm": LLAMA4
+    | MQA
+    | {
+        "interleave_moe_layer_step": 2,
+        "use_qk_norm": False,
+        "attention_chunk_size": 24,
+        "no_rope_layers": [1, 0, 0, 1],
+    },
+    "llama4-llama3-rope": LLAMA4
+    | MHA
+    | LLAMA3
+    | {"num_experts_per_tok": 2, "moe_layers": [0, 3], "attn_temperature_tuning": False},
+    "exaone4-window": EXAONE4,
+    "exaone4-full-llama3": EXAONE4
+    | LLAMA3
+    | MHA
+    | TIED
+    | {"sliding_window": None, "sliding_window_pattern": None, "layer_types": [FULL] * 4},
+    "exaone4-pattern-mqa": without(EXAONE4, "layer_types")
+    | MQA
+    | {"sliding_window": 5, "sliding_window_pattern": 2},
+    "granitemoe-gqa": GRANITE_MOE,
+    "granitemoe-top3-tied": GRANITE_MOE | MHA | TIED | {"num_experts_per_tok": 3},
+    "granitemoeshared-mqa": GRANITE_MOE_SHARED | MQA,
+    "granitehybrid-rope-experts": GRANITE_HYBRID,
+    "granitehybrid-dense": GRANITE_HYBRID | MHA | {"num_local_experts": 0, "num_experts_per_tok": 0},
+    "granitehybrid-nope-tied": GRANITE_HYBRID | MQA | TIED | {"position_embedding_type": None},
+    "hunyuan-alpha": HUNYUAN,
+    "hunyuan-plain-tied": without(HUNYUAN, "rope_scaling") | MHA | TIED,
+    "hunyuan-biases-mqa": HUNYUAN | MQA | BIASES,
+    "hunyuanmoe-gqa": HUNYUAN_MOE,
+    "hunyuanmoe-lists-top1": HUNYUAN_MOE | MHA | {"moe_topk": [1, 1], "num_experts": 4},
+    "hunyuanmoe-mqa-tied": HUNYUAN_MOE | MQA | TIED,
+    "seedoss-qkv-biases": SEED_OSS,
+    "seedoss-all-biases-tied": SEED_OSS | MHA | TIED | {"attention_out_bias": True, "mlp_bias": True},
+    "seedoss-no-biases-mqa": SEED_OSS | MQA | {"attention_bias": False},
+    "ernie-tied": ERNIE,
+    "ernie-biases": ERNIE | MHA | UNTIED | {"use_bias": True},
+    "ernie-mqa": ERNIE | MQA | {"head_dim": 48, "num_attention_heads": 3},
+    "erniemoe-shared": ERNIE_MOE,
+    "erniemoe-interval-untied": ERNIE_MOE
+    | MQA
+    | UNTIED
+    | {"num_hidden_layers": 4, "moe_layer_interval": 2, "moe_num_shared_experts": 1},
+    "erniemoe-no-shared": ERNIE_MOE
+    | MHA
+    | {
+        "moe_num_shared_experts": 0,
+        "moe_layer_start_index": 0,
+        "moe_layer_end_index": 1,
+        "moe_k": 3,
+    },
+    "arcee-gqa": ARCEE,
+    "arcee-yarn-biases": ARCEE | YARN | BIASES | {"mlp_bias": True},
+    "arcee-mqa-tied": ARCEE | MQA | TIED,
 }
 
 # Context to load the case with, where it is not the config's own.
-CONTEXT = {"llama-dynamic": 64, "phi3-longrope-short": 128}
+CONTEXT = {
+    "llama-dynamic": 64,
+    "orion-dynamic-mqa": 64,
+    "internlm2-dynamic-mqa": 64,
+    "phi3-longrope-short": 128,
+}

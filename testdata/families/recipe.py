@@ -31,16 +31,25 @@ def integers(name: str, count: int) -> np.ndarray:
     return (z >> np.uint64(53)).astype(np.int64) - 1024
 
 
+def is_norm(name: str) -> bool:
+    base, _, kind = name.rpartition(".")
+    last = base.rpartition(".")[2]
+    return kind == "weight" and ("norm" in last or last.startswith("ln"))
+
+
+EMBEDDINGS = ("embed_tokens.weight", "tok_embeddings.weight", "wte.weight", "wpe.weight", "sinks")
+
+
 def tensor(name: str, shape: tuple[int, ...], norm_centre: float) -> np.ndarray:
-    """The tensor `name` of a state dict, float32. `norm_centre` is 0 where the model adds 1 itself."""
+    """The tensor `name` of a checkpoint, float32. `norm_centre` is 0 where the model adds 1 itself."""
     k = integers(name, int(np.prod(shape)))
-    if name.endswith("norm.weight"):
+    if is_norm(name):
         values = norm_centre + (k >> 1) / 1024
-    elif name.endswith("embed_tokens.weight"):
+    elif name.endswith(EMBEDDINGS):
         values = k / 1024
-    elif name.endswith(".bias"):
+    elif name.endswith("bias"):
         values = k / 4096
     else:
         # About 1 / sqrt(fan_in), as a power of two.
-        values = k / 1024 * 2.0 ** (1 - int(shape[1]).bit_length() // 2)
+        values = k / 1024 * 2.0 ** (1 - int(shape[-1]).bit_length() // 2)
     return values.astype(np.float32).reshape(shape)

@@ -6,9 +6,9 @@
 /// What a tensor is for, which decides the scale of its values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// A linear with this many inputs: about ±1/√fan_in.
+    /// A linear whose rows are so long: about ±1/√fan_in.
     Linear { fan_in: usize },
-    /// The token embedding: ±1.
+    /// An embedding, or attention sinks: ±1.
     Embedding,
     /// A bias: ±1/4.
     Bias,
@@ -19,16 +19,23 @@ pub enum Kind {
 impl Kind {
     /// The kind of the state-dict tensor `name`; `fan_in` matters only for linears.
     pub fn of(name: &str, fan_in: usize, norm_centre: f32) -> Self {
-        if name.ends_with("norm.weight") {
+        const EMBEDDINGS: [&str; 5] =
+            ["embed_tokens.weight", "tok_embeddings.weight", "wte.weight", "wpe.weight", "sinks"];
+        if is_norm(name) {
             Self::Norm { centre: norm_centre }
-        } else if name.ends_with("embed_tokens.weight") {
+        } else if EMBEDDINGS.iter().any(|ending| name.ends_with(ending)) {
             Self::Embedding
-        } else if name.ends_with(".bias") {
+        } else if name.ends_with("bias") {
             Self::Bias
         } else {
             Self::Linear { fan_in }
         }
     }
+}
+
+fn is_norm(name: &str) -> bool {
+    let last = name.strip_suffix(".weight").and_then(|base| base.rsplit('.').next());
+    last.is_some_and(|last| last.contains("norm") || last.starts_with("ln"))
 }
 
 /// The first `len` elements of the state-dict tensor `name` (with its `.weight` or `.bias`).

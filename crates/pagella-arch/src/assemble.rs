@@ -1,7 +1,7 @@
 //! Family record + config → [`ModelSpec`].
 
 use crate::config::Config;
-use crate::error::{ArchError, excerpt};
+use crate::error::ArchError;
 use crate::experts::Experts;
 use crate::family::FamilyInfo;
 use crate::feature;
@@ -9,11 +9,12 @@ use crate::geometry::Geometry;
 use crate::limits;
 use crate::multiplier;
 use crate::names::{self, in_layer};
-use crate::record::{AttentionBias, Record};
+use crate::notes;
+use crate::record::{BiasKey, QkNormRecord, Record};
 use crate::rope::{self, RopeRequest, RopeTables};
 use crate::spec::*;
 use crate::tokens::{quant_facts, token_ids};
-use crate::window::{LayerKind, layer_kinds};
+use crate::window::{LayerKind, layer_kinds, rotating_layers};
 
 /// The spec of a model of `family`.
 pub(crate) fn assemble(
@@ -29,13 +30,19 @@ pub(crate) fn assemble(
     let sizes = Geometry::read(config, record)?;
     let context = context(options, &sizes)?;
     let kinds = layer_kinds(config, record, sizes.layers)?;
-    let ropes =
-        rope::tables(&RopeRequest { config, record, sizes: &sizes, context, user: options.rope })?;
+    let rotates = rotating_layers(config, record, &kinds)?;
+    let request = RopeRequest { config, record, sizes: &sizes, context, user: options.rope };
+    let ropes = match rotates.contains(&true) {
+        true => rope::tables(&request)?,
+        false => RopeTables::default(),
+    };
     let shared = Shared::read(family, config, &sizes)?;
-    let layer = |(i, kind)| shared.layer(i, kind, record, &sizes, &ropes);
-    let layers = kinds.into_iter().enumerate().map(layer).collect();
+    let layer = |(i, (kind, rotates)): (usize, (LayerKind, bool))| {
+        shared.layer(i, kind, rotates.then(|| ropes.index(kind)))
+    };
+    let layers: Vec<LayerSpec> = kinds.into_iter().zip(rotates).enumerate().map(layer).collect();
     let quant = quant_facts(config)?;
-    let notes = notes(family, architecture, &quant, options, &sizes);
+    let notes = notes::notes(family, architecture, &quant, options, &sizes, &layers, config);
     Ok(ModelSpec {
         family: family.name,
         architecture: architecture.to_owned(),
@@ -45,58 +52,77 @@ pub(crate) fn assemble(
         embed: EmbedSpec {
             name: names::EMBED.to_owned(),
             scale: multiplier::embed_scale(config, record, &sizes)?,
-            positions: None,
+            positions: record.positions.map(str::to_owned),
         },
         layers,
-        final_norm: shared.norm(names::FINAL_NORM.to_owned(), sizes.hidden),
+        final_norm: shared.norm(vec![names::FINAL_NORM.to_owned()], sizes.hidden),
         head: head(config, record, &sizes)?,
         ropes: ropes.tables,
         tokens: token_ids(config, generation)?,
         quant,
-        renames: &[],
+        renames: record.renames,
         requires_bos: record.requires_bos,
         notes,
     })
 }
 
-/// What all layers have in common beyond their sizes.
-struct Shared {
+/// What all layers have in common.
+struct Shared<'a> {
+    record: &'a Record,
+    sizes: &'a Geometry,
     norm_eps: f32,
-    norm_offset: f32,
-    qk_norm: Option<NormKind>,
+    qk_norm: Option<QkNormRecord>,
     qkv_bias: BiasRule,
     o_bias: BiasRule,
     mlp_bias: BiasRule,
+    /// Inner width of a dense MLP.
+    mlp_inner: usize,
     scale: f32,
     softcap: Option<f32>,
+    clip_qkv: Option<f32>,
+    query_growth: Option<QueryGrowth>,
     branch_scale: f32,
     act: Activation,
     experts: Option<Experts>,
 }
 
-impl Shared {
-    fn read(family: &FamilyInfo, config: &Config, sizes: &Geometry) -> Result<Self, ArchError> {
+impl<'a> Shared<'a> {
+    fn read(
+        family: &'a FamilyInfo,
+        config: &Config,
+        sizes: &'a Geometry,
+    ) -> Result<Self, ArchError> {
         let record = &family.record;
-        let (qkv_bias, o_bias) = match record.attention_bias {
-            AttentionBias::Qkv => (BiasRule::Required, BiasRule::Forbidden),
-            AttentionBias::Config => {
-                let both = bias(config, "attention_bias")?;
-                (both, both)
-            }
+        let norm_eps = config.float(record.norm_eps, limits::NORM_EPS)?;
+        let norm_eps = norm_eps.or(record.defaults.norm_eps);
+        let clip_qkv = match record.clip_qkv {
+            Some(key) => config.float(&[key], limits::CLIP)?,
+            None => None,
+        };
+        let mlp_inner = match record.mlp.inner_key {
+            Some(key) => config.count(&[key], limits::INTERMEDIATE)?,
+            None => None,
         };
         Ok(Self {
-            norm_eps: config.required_float(&["rms_norm_eps"], limits::NORM_EPS)? as f32,
-            norm_offset: record.norm_offset,
+            record,
+            sizes,
+            norm_eps: norm_eps.ok_or_else(|| config.missing(record.norm_eps))? as f32,
             qk_norm: feature::qk_norm(family, config)?,
-            qkv_bias,
-            o_bias,
-            mlp_bias: bias(config, "mlp_bias")?,
+            qkv_bias: record.qkv_bias.read(config)?,
+            o_bias: record.o_bias.read(config)?,
+            mlp_bias: record.mlp.bias.read(config)?,
+            mlp_inner: mlp_inner.unwrap_or(sizes.intermediate),
             scale: multiplier::attention_scale(config, record, sizes)?,
             softcap: multiplier::softcap(
                 config,
                 "attn_logit_softcapping",
                 record.defaults.attn_softcap,
             )?,
+            clip_qkv: clip_qkv.map(|clip| clip as f32),
+            query_growth: match record.query_growth {
+                true => multiplier::query_growth(config)?,
+                false => None,
+            },
             branch_scale: multiplier::branch_scale(config, sizes)?,
             act: feature::activation(family, config)?,
             experts: record
@@ -107,55 +133,55 @@ impl Shared {
         })
     }
 
-    fn norm(&self, base: String, width: usize) -> NormSpec {
-        names::rms_norm(base, width, self.norm_eps, self.norm_offset)
+    fn norm(&self, bases: Vec<String>, width: usize) -> NormSpec {
+        let (kind, offset) = (self.record.norm_kind, self.record.norm_offset);
+        NormSpec { bases, kind, eps: self.norm_eps, offset, width }
     }
 
-    fn layer(
-        &self,
-        i: usize,
-        kind: LayerKind,
-        record: &Record,
-        sizes: &Geometry,
-        ropes: &RopeTables,
-    ) -> LayerSpec {
-        let norm = |name: &str| self.norm(in_layer(i, name), sizes.hidden);
+    /// Layer `i`; `rope` is its rotary table.
+    fn layer(&self, i: usize, kind: LayerKind, rope: Option<usize>) -> LayerSpec {
+        let norm = |names: &[&str]| {
+            self.norm(names.iter().map(|name| in_layer(i, name)).collect(), self.sizes.hidden)
+        };
+        let norms = &self.record.layer_norms;
         LayerSpec {
-            order: BlockOrder::Sequential,
-            attn_pre_norm: Some(norm(record.layer_norms.pre_attn)),
-            attn: self.attention(i, kind, record, sizes, ropes),
-            attn_post_norm: record.layer_norms.post_attn.map(norm),
-            mlp_pre_norm: Some(norm(record.layer_norms.pre_mlp)),
-            mlp: self.mlp(i, record, sizes),
-            mlp_post_norm: record.layer_norms.post_mlp.map(norm),
+            order: self.record.order,
+            attn_pre_norm: norms.pre_attn.map(norm),
+            attn: self.attention(i, kind, rope),
+            attn_post_norm: norms.post_attn.map(norm),
+            mlp_pre_norm: norms.pre_mlp.map(norm),
+            mlp: self.mlp(i),
+            mlp_post_norm: norms.post_mlp.map(norm),
             branch_scale: self.branch_scale,
         }
     }
 
-    fn mlp(&self, i: usize, record: &Record, sizes: &Geometry) -> MlpSpec {
+    fn mlp(&self, i: usize) -> MlpSpec {
+        let (hidden, inner) = (self.sizes.hidden, self.mlp_inner);
         let (bias, act) = (self.mlp_bias, self.act);
         let experts = self.experts.as_ref();
-        if let Some(moe) = experts.and_then(|e| e.layer(i, sizes.hidden, bias, act)) {
+        if let Some(moe) = experts.and_then(|e| e.layer(i, hidden, act)) {
             return MlpSpec::Moe(Box::new(moe));
         }
-        let [gate, up] = names::gate_up(i, sizes, record, bias);
-        let down_shape = (sizes.intermediate, sizes.hidden);
-        let down = names::linear(in_layer(i, ".mlp.down_proj"), down_shape, bias);
+        let (record, transposed) = (&self.record.mlp, self.record.transposed);
+        let linear = |name: &str, shape| LinearSpec {
+            transposed,
+            ..names::linear(in_layer(i, name), shape, bias)
+        };
+        let down = linear(record.down, (inner, hidden));
+        let Some(gate) = record.gate else {
+            return MlpSpec::Plain { up: linear(record.up, (hidden, inner)), down, act };
+        };
+        let names = [gate, record.up];
+        let [gate, up] = names::gate_up(i, names, record.fused_gate_up, (hidden, inner), bias);
         MlpSpec::Gated { gate, up, down, act }
     }
 
-    fn attention(
-        &self,
-        i: usize,
-        kind: LayerKind,
-        record: &Record,
-        sizes: &Geometry,
-        ropes: &RopeTables,
-    ) -> AttentionSpec {
+    fn attention(&self, i: usize, kind: LayerKind, rope: Option<usize>) -> AttentionSpec {
+        let (record, sizes) = (self.record, self.sizes);
         let [q, k, v] = names::qkv(i, sizes, record, self.qkv_bias);
-        let o_shape = (sizes.q_width(), sizes.hidden);
-        let head_norm =
-            |kind, name: &str| NormSpec { kind, ..self.norm(in_layer(i, name), sizes.head_dim) };
+        let [.., o_name] = record.attention;
+        let o = names::linear(in_layer(i, o_name), (sizes.q_width(), sizes.hidden), self.o_bias);
         AttentionSpec {
             heads: sizes.heads,
             kv_heads: sizes.kv_heads,
@@ -163,19 +189,44 @@ impl Shared {
             scale: self.scale,
             softcap: self.softcap,
             window: match kind {
-                LayerKind::Full => None,
                 LayerKind::Sliding(window) => Some(window),
+                LayerKind::Full | LayerKind::Chunked(_) => None,
             },
-            qk_norm: self.qk_norm.map(|kind| QkNormSpec {
-                q: head_norm(kind, ".self_attn.q_norm"),
-                k: head_norm(kind, ".self_attn.k_norm"),
-            }),
-            rope: Some(ropes.index(kind)),
-            clip_qkv: None,
+            chunk: match kind {
+                LayerKind::Chunked(chunk) => Some(chunk),
+                LayerKind::Full | LayerKind::Sliding(_) => None,
+            },
+            qk_norm: self
+                .qk_norm
+                .filter(|norm| rope.is_some() || !norm.only_rotated)
+                .map(|norm| self.qk_norm_spec(i, &norm)),
+            query_growth: self.query_growth.filter(|_| rope.is_none()),
+            sinks: record.sinks.map(|name| in_layer(i, name)),
+            rope,
+            clip_qkv: self.clip_qkv,
             q,
             k,
             v,
-            o: names::linear(in_layer(i, ".self_attn.o_proj"), o_shape, self.o_bias),
+            o: LinearSpec { transposed: record.transposed, ..o },
+        }
+    }
+
+    fn qk_norm_spec(&self, i: usize, norm: &QkNormRecord) -> QkNormSpec {
+        let sizes = self.sizes;
+        let [q_width, k_width] = match norm.span {
+            QkNormSpan::Head => [sizes.head_dim; 2],
+            QkNormSpan::Token => [sizes.q_width(), sizes.kv_width()],
+        };
+        let spec = |name: Option<&str>, width| NormSpec {
+            kind: norm.kind,
+            ..self.norm(name.map(|name| in_layer(i, name)).into_iter().collect(), width)
+        };
+        let [q_name, k_name] = norm.names.map_or([None; 2], |names| names.map(Some));
+        QkNormSpec {
+            q: spec(q_name, q_width),
+            k: spec(k_name, k_width),
+            span: norm.span,
+            order: norm.order,
         }
     }
 }
@@ -196,12 +247,13 @@ fn context(options: &SpecOptions, sizes: &Geometry) -> Result<usize, ArchError> 
 fn head(config: &Config, record: &Record, sizes: &Geometry) -> Result<HeadSpec, ArchError> {
     let tied = config.flag(&["tie_word_embeddings"])?.unwrap_or(record.defaults.tied);
     let shape = (sizes.hidden, sizes.vocab);
-    let mut linear = names::linear(names::HEAD.to_owned(), shape, bias(config, "lm_head_bias")?);
+    let bias = BiasKey::config("lm_head_bias").read(config)?;
+    let mut linear = names::linear(names::HEAD.to_owned(), shape, bias);
     // A head of its own wins even when tied: quantised files store one.
     linear.bases.extend(tied.then(|| names::EMBED.to_owned()));
     Ok(HeadSpec {
         linear,
-        scale: multiplier::logit_scale(config)?,
+        scale: multiplier::logit_scale(config, record, sizes)?,
         softcap: multiplier::softcap(
             config,
             "final_logit_softcapping",
@@ -209,31 +261,4 @@ fn head(config: &Config, record: &Record, sizes: &Geometry) -> Result<HeadSpec, 
         )?,
         normalize_rows: config.flag(&["norm_head"])?.unwrap_or(false),
     })
-}
-
-fn bias(config: &Config, key: &str) -> Result<BiasRule, ArchError> {
-    let stated = config.flag(&[key])?.unwrap_or(false);
-    Ok(if stated { BiasRule::Required } else { BiasRule::Forbidden })
-}
-
-fn notes(
-    family: &FamilyInfo,
-    architecture: &str,
-    quant: &QuantFacts,
-    options: &SpecOptions,
-    sizes: &Geometry,
-) -> Vec<String> {
-    let mut notes = Vec::new();
-    if !family.architectures.contains(&architecture) {
-        let name = excerpt(&architecture.into());
-        notes.push(format!("unknown architecture {name} is loaded as if it were Llama"));
-    }
-    if let Some(context) = options.context.filter(|context| *context > sizes.context) {
-        let own = sizes.context;
-        notes.push(format!(
-            "context {context} is longer than the {own} tokens of the model's config"
-        ));
-    }
-    notes.extend((family.caution)(quant).map(str::to_owned));
-    notes
 }

@@ -55,6 +55,11 @@ impl Config {
         in_map(&self.root).or_else(|| self.text.as_ref().and_then(in_map))
     }
 
+    /// A value of the text model's own object.
+    pub fn in_text<'a>(&'a self, name: &str) -> Option<&'a Value> {
+        self.text.as_ref().and_then(|text| descend(text, name))
+    }
+
     /// Whether one of `names` is written as null and none has a value: "off", not "unknown".
     pub fn is_null(&self, names: &[&str]) -> bool {
         let null_in = |map: &Map<String, Value>| {
@@ -77,6 +82,23 @@ impl Config {
         let number = self.integer(key, value, range)?;
         // In range, hence not negative.
         Ok(usize::try_from(number).ok())
+    }
+
+    /// An unsigned integer, or a list of equal ones, one per layer.
+    pub fn uniform_count(
+        &self,
+        names: &[&str],
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<usize>, ArchError> {
+        let Some((key, Value::Array(items))) = self.find(names) else {
+            return self.count(names, range);
+        };
+        let Some(first) = items.first().filter(|first| items.iter().all(|item| item == *first))
+        else {
+            let problem = format!("`{}` differs from layer to layer", self.path(key));
+            return Err(self.inconsistent(problem));
+        };
+        Ok(usize::try_from(self.integer(key, first, range_i64(&range))?).ok())
     }
 
     /// An unsigned integer that must be there.

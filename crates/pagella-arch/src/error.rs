@@ -100,7 +100,7 @@ pub enum ArchError {
     },
     /// No family knows the architecture string.
     #[error(
-        "{file}: unknown architecture {name}, known are {known}: \
+        "{file}: unknown architecture {name}, known families are {known}: \
          if the model is a plain Llama under another name, try --assume-llama"
     )]
     UnknownArchitecture {
@@ -108,8 +108,18 @@ pub enum ArchError {
         file: String,
         /// The string in the file, shortened.
         name: String,
-        /// Every known string.
+        /// The name of every known family.
         known: String,
+    },
+    /// The architecture is known to need something that is not here.
+    #[error("{file}: {name} needs {missing}, which this engine does not have: use another model")]
+    MissingBlock {
+        /// The file.
+        file: String,
+        /// The string in the file.
+        name: &'static str,
+        /// What is missing.
+        missing: &'static str,
     },
     /// The family is known, but the config asks for something it cannot do here.
     #[error(

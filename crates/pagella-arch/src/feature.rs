@@ -5,18 +5,39 @@ use crate::error::{ArchError, excerpt};
 use crate::experts;
 use crate::family::FamilyInfo;
 use crate::limits;
-use crate::spec::{Activation, NormKind};
+use crate::record::{BiasKey, QkNormRecord};
+use crate::spec::{Activation, BiasRule};
+
+impl BiasKey {
+    /// What the config says about the bias.
+    pub(crate) fn read(&self, config: &Config) -> Result<BiasRule, ArchError> {
+        let stated = match self.key {
+            Some(key) => config.flag(&[key])?,
+            None => None,
+        };
+        Ok(match stated {
+            Some(true) => BiasRule::Required,
+            Some(false) => BiasRule::Forbidden,
+            None => self.absent,
+        })
+    }
+}
 
 /// Activation of the MLP: stated, else the family's.
 pub(crate) fn activation(family: &FamilyInfo, config: &Config) -> Result<Activation, ArchError> {
     let (key, default) = family.record.activation;
     Ok(match config.text(&[key])? {
         None => default,
+        // Says what its gate would be without the clamp.
+        Some("silu" | "swish") if matches!(default, Activation::ClampedSwiglu { .. }) => {
+            let limit = config.float(&["swiglu_limit"], limits::CLIP)?;
+            limit.map_or(default, |limit| Activation::ClampedSwiglu { limit: limit as f32 })
+        }
         Some("silu" | "swish") => Activation::Silu,
         Some("gelu_pytorch_tanh" | "gelu_new") => Activation::GeluTanh,
         Some("gelu") => Activation::GeluErf,
         Some("quick_gelu") => Activation::QuickGelu,
-        Some("relu2") => Activation::Relu2,
+        Some("relu2" | "relu_squared") => Activation::Relu2,
         Some(other) => {
             return Err(unsupported(
                 config,
@@ -27,15 +48,18 @@ pub(crate) fn activation(family: &FamilyInfo, config: &Config) -> Result<Activat
     })
 }
 
-/// Norm of query and key heads: the family's, unless the config switches it off.
-pub(crate) fn qk_norm(family: &FamilyInfo, config: &Config) -> Result<Option<NormKind>, ArchError> {
+/// Norm of queries and keys: the family's, if the config does not switch it off or on.
+pub(crate) fn qk_norm(
+    family: &FamilyInfo,
+    config: &Config,
+) -> Result<Option<QkNormRecord>, ArchError> {
     match (config.flag(&["use_qk_norm"])?, family.record.qk_norm) {
         (Some(false), _) => Ok(None),
         // Which norm would be meant is the family's to say.
         (Some(true), None) => {
             Err(unsupported(config, family.name, "`use_qk_norm`: true".to_owned()))
         }
-        (_, kind) => Ok(kind),
+        (stated, norm) => Ok(norm.filter(|norm| stated.unwrap_or(norm.default_on))),
     }
 }
 

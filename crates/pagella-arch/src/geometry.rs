@@ -29,10 +29,16 @@ impl Geometry {
         let hidden =
             config.required_count(&["hidden_size", "d_model", "n_embd"], limits::HIDDEN)?;
         let head_dim = config.count(&["head_dim"], limits::HEAD_DIM)?;
-        let (heads, head_dim) = heads(config, hidden, head_dim.or(record.defaults.head_dim))?;
-        let kv_heads = config
-            .count(&["num_key_value_heads", "attn_config.kv_n_heads"], limits::HEADS)?
-            .unwrap_or(heads);
+        let defaults = &record.defaults;
+        let head_dim = head_dim.or(defaults.head_dim);
+        let (heads, head_dim) = heads(config, hidden, head_dim, defaults.heads)?;
+        let kv_heads = match record.one_kv_head {
+            true => 1,
+            false => config
+                .count(&["num_key_value_heads", "attn_config.kv_n_heads"], limits::HEADS)?
+                .or(defaults.kv_heads)
+                .unwrap_or(heads),
+        };
         if !heads.is_multiple_of(kv_heads) {
             let problem = format!(
                 "`num_attention_heads` ({heads}) is not a multiple of \
@@ -41,20 +47,19 @@ impl Geometry {
             return Err(config.inconsistent(problem));
         }
         let positions = config.count(&["max_position_embeddings"], limits::CONTEXT)?;
-        let context =
-            config.count(CONTEXT_NAMES, limits::CONTEXT)?.unwrap_or(record.defaults.context);
+        let context = config.count(CONTEXT_NAMES, limits::CONTEXT)?.unwrap_or(defaults.context);
+        let vocab = config.count(&["vocab_size"], limits::VOCAB)?.or(defaults.vocab);
+        let intermediate = config.count(INTERMEDIATE_NAMES, limits::INTERMEDIATE)?;
+        let intermediate = intermediate.or(record.mlp.inner_times_hidden.map(|n| n * hidden));
         Ok(Self {
-            vocab: config.required_count(&["vocab_size"], limits::VOCAB)?,
+            vocab: vocab.ok_or_else(|| config.missing(&["vocab_size"]))?,
             hidden,
             layers: config
                 .required_count(&["num_hidden_layers", "n_layers", "n_layer"], limits::LAYERS)?,
             heads,
             kv_heads,
             head_dim,
-            intermediate: config.required_count(
-                &["intermediate_size", "ffn_config.ffn_hidden_size", "n_inner"],
-                limits::INTERMEDIATE,
-            )?,
+            intermediate: intermediate.ok_or_else(|| config.missing(INTERMEDIATE_NAMES))?,
             context,
             positions: positions.unwrap_or(context),
         })
@@ -71,6 +76,9 @@ impl Geometry {
     }
 }
 
+/// Names of the MLP's inner width.
+const INTERMEDIATE_NAMES: &[&str] = &["intermediate_size", "ffn_config.ffn_hidden_size", "n_inner"];
+
 /// Names of the context length; the first ones are written by models that extend their rotary
 /// length and keep the original one in `max_position_embeddings`.
 const CONTEXT_NAMES: &[&str] = &[
@@ -86,9 +94,10 @@ fn heads(
     config: &Config,
     hidden: usize,
     head_dim: Option<usize>,
+    default: Option<usize>,
 ) -> Result<(usize, usize), ArchError> {
     const NAMES: &[&str] = &["num_attention_heads", "n_heads", "n_head"];
-    let heads = config.count(NAMES, limits::HEADS)?;
+    let heads = config.count(NAMES, limits::HEADS)?.or(default);
     let (heads, head_dim) = match (heads, head_dim) {
         (None, None) => return Err(config.missing(NAMES)),
         (Some(heads), Some(head_dim)) => return Ok((heads, head_dim)),

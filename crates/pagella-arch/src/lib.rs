@@ -9,7 +9,8 @@
 //! 4. `assemble` turns record and config into the [`ModelSpec`] of `spec`, with the help of
 //!    `geometry` (sizes), `window` (who sees how far), `rope` (rotary tables), `names` (tensors),
 //!    `experts` (how many, how wide, in which layers), `multiplier` (scales and caps), `feature`
-//!    (what a family grants or refuses) and `tokens` (control ids, quantisation facts).
+//!    (what a family grants or refuses), `tokens` (control ids, quantisation facts) and `notes` (what
+//!    a user should know).
 //!
 //! Nothing here looks at weights or devices, and no input can make it panic or allocate more than
 //! a small multiple of the file: every number has a named bound in `limits`.
@@ -41,6 +42,7 @@ mod limits;
 mod load;
 mod multiplier;
 mod names;
+mod notes;
 mod query;
 mod record;
 mod rope;

@@ -32,11 +32,21 @@ pub(crate) const WINDOW_START: RangeInclusive<u64> = 0..=1 << 20;
 pub(crate) const DENSE_EXPERTS: RangeInclusive<u64> = 0..=1;
 /// Experts per layer, and per token.
 pub(crate) const EXPERTS: RangeInclusive<u64> = 1..=4096;
+/// Experts per layer of families that may do without.
+pub(crate) const EXPERTS_OR_NONE: RangeInclusive<u64> = 0..=4096;
 /// Experts of all layers together: each has names of its own.
 pub(crate) const EXPERTS_TOTAL_MAX: usize = 1 << 16;
 /// Inner width of an expert, in elements.
 pub(crate) const EXPERT_INNER: RangeInclusive<u64> = INTERMEDIATE;
-/// Every how many layers there is one with experts.
+/// Inner width of a shared expert, in elements; 0 stands for none.
+pub(crate) const SHARED_INNER: RangeInclusive<u64> = 0..=1 << 20;
+/// Shared experts, each as wide as a routed one.
+pub(crate) const SHARED_EXPERTS: RangeInclusive<u64> = 0..=64;
+/// First layer of a kind; may lie beyond the last layer.
+pub(crate) const FIRST_LAYER: RangeInclusive<u64> = 0..=1 << 20;
+/// Clamp of queries, keys and values, and of gates.
+pub(crate) const CLIP: RangeInclusive<f64> = 1e-3..=1e6;
+/// Every how many layers there is one with experts, or without rotation.
 pub(crate) const SPARSE_STEP: RangeInclusive<u64> = 1..=1 << 20;
 /// Token ids; −1 stands for "none" in old configs.
 pub(crate) const TOKEN_ID: RangeInclusive<i64> = -1..=4 << 20;

@@ -8,6 +8,7 @@ use crate::error::ArchError;
 use crate::geometry::Geometry;
 use crate::limits;
 use crate::record::Record;
+use crate::spec::QueryGrowth;
 
 /// The stated cap; null switches it off, absence means the family's default.
 pub(crate) fn softcap(
@@ -56,11 +57,32 @@ pub(crate) fn embed_scale(
     Ok((stated.unwrap_or(1.0) * root) as f32)
 }
 
-/// Multiplier of logits: the inverse of `logits_scaling`, else `logit_scale`, else 1.
-pub(crate) fn logit_scale(config: &Config) -> Result<f32, ArchError> {
+/// Multiplier of logits: the inverse of `logits_scaling`, else `logit_scale`, else the family's;
+/// for families with a base width also that over the hidden size.
+pub(crate) fn logit_scale(
+    config: &Config,
+    record: &Record,
+    sizes: &Geometry,
+) -> Result<f32, ArchError> {
     if let Some(divisor) = config.float(&["logits_scaling"], limits::MULTIPLIER)? {
         return Ok((1.0 / divisor) as f32);
     }
     let scale = config.float(&["logit_scale"], limits::MULTIPLIER)?;
-    Ok(scale.unwrap_or(1.0) as f32)
+    let scale = scale.unwrap_or(record.defaults.logit_scale);
+    let base = match record.logit_base_dim {
+        true => config.count(&["dim_model_base"], limits::HIDDEN)?,
+        false => None,
+    };
+    let base = base.unwrap_or(sizes.hidden);
+    Ok((scale * base as f64 / sizes.hidden as f64) as f32)
+}
+
+/// Growth of queries with their position, as Llama 4 has it in layers that do not rotate.
+pub(crate) fn query_growth(config: &Config) -> Result<Option<QueryGrowth>, ArchError> {
+    if !config.flag(&["attn_temperature_tuning"])?.unwrap_or(true) {
+        return Ok(None);
+    }
+    let length = config.count(&["floor_scale"], limits::CONTEXT)?.unwrap_or(8192);
+    let weight = config.float(&["attn_scale"], limits::MULTIPLIER)?.unwrap_or(0.1) as f32;
+    Ok(Some(QueryGrowth { length, offset: 1, weight }))
 }

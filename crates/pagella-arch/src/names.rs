@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::geometry::Geometry;
-use crate::record::Record;
-use crate::spec::{BiasRule, FusedSpec, LinearSpec, NormKind, NormSpec};
+use crate::record::{FusedLayout, Record};
+use crate::spec::{BiasRule, FusedSpec, LinearSpec};
 
 /// Base name of the token embedding.
 pub(crate) const EMBED: &str = "model.embed_tokens";
@@ -30,11 +30,6 @@ pub(crate) fn linear(base: String, shape: (usize, usize), bias: BiasRule) -> Lin
     }
 }
 
-/// An RMS norm.
-pub(crate) fn rms_norm(base: String, width: usize, eps: f32, offset: f32) -> NormSpec {
-    NormSpec { bases: vec![base], kind: NormKind::Rms, eps, offset, width }
-}
-
 /// Query, key and value projections of a layer, split or as rows of the fused tensor.
 pub(crate) fn qkv(
     layer: usize,
@@ -44,38 +39,46 @@ pub(crate) fn qkv(
 ) -> [LinearSpec; 3] {
     let (q, kv) = (sizes.q_width(), sizes.kv_width());
     let total = q + 2 * kv;
-    let part = |name: &str, rows: Range<usize>| {
-        let base = in_layer(layer, name);
-        fused_part(
-            base,
-            sizes.hidden,
-            record.fused_qkv.map(|f| in_layer(layer, f)),
-            total,
-            rows,
-            bias,
-        )
+    let parts = match record.fused_qkv.map_or(FusedLayout::Parts, |fused| fused.layout) {
+        FusedLayout::Parts => [0..q, q..q + kv, q + kv..total].map(|rows| Vec::from([rows])),
+        FusedLayout::KvHeads => kv_head_rows(sizes),
     };
-    [
-        part(".self_attn.q_proj", 0..q),
-        part(".self_attn.k_proj", q..q + kv),
-        part(".self_attn.v_proj", q + kv..total),
-    ]
+    let fused = record.fused_qkv.map(|fused| in_layer(layer, fused.name));
+    let [q_name, k_name, v_name, _] = record.attention;
+    let [q_rows, k_rows, v_rows] = parts;
+    let part = |name, rows| {
+        let base = in_layer(layer, name);
+        let linear = fused_part(base, sizes.hidden, fused.clone(), total, rows, bias);
+        LinearSpec { transposed: record.transposed, ..linear }
+    };
+    [part(q_name, q_rows), part(k_name, k_rows), part(v_name, v_rows)]
 }
 
-/// Gate and up projections of a layer, split or as rows of the fused tensor.
+/// Rows of queries, keys and values where every key/value head brings its query heads along.
+fn kv_head_rows(sizes: &Geometry) -> [Vec<Range<usize>>; 3] {
+    let (d, group) = (sizes.head_dim, sizes.heads / sizes.kv_heads);
+    let rows = |first: usize, heads: usize| -> Vec<Range<usize>> {
+        let start = |kv_head: usize| (kv_head * (group + 2) + first) * d;
+        (0..sizes.kv_heads).map(|kv_head| start(kv_head)..start(kv_head) + heads * d).collect()
+    };
+    [rows(0, group), rows(group, 1), rows(group + 1, 1)]
+}
+
+/// Gate and up projections, split or as rows of the fused tensor. `names` start with a dot.
 pub(crate) fn gate_up(
     layer: usize,
-    sizes: &Geometry,
-    record: &Record,
+    names: [&str; 2],
+    fused: Option<&str>,
+    (hidden, inner): (usize, usize),
     bias: BiasRule,
 ) -> [LinearSpec; 2] {
-    let inner = sizes.intermediate;
     let part = |name: &str, rows: Range<usize>| {
         let base = in_layer(layer, name);
-        let fused = record.fused_gate_up.map(|f| in_layer(layer, f));
-        fused_part(base, sizes.hidden, fused, 2 * inner, rows, bias)
+        let fused = fused.map(|fused| in_layer(layer, fused));
+        fused_part(base, hidden, fused, 2 * inner, vec![rows], bias)
     };
-    [part(".mlp.gate_proj", 0..inner), part(".mlp.up_proj", inner..2 * inner)]
+    let [gate, up] = names;
+    [part(gate, 0..inner), part(up, inner..2 * inner)]
 }
 
 fn fused_part(
@@ -83,10 +86,11 @@ fn fused_part(
     in_features: usize,
     fused: Option<String>,
     total_out: usize,
-    rows: Range<usize>,
+    rows: Vec<Range<usize>>,
     bias: BiasRule,
 ) -> LinearSpec {
-    let split = linear(base, (in_features, rows.len()), bias);
-    let fused = fused.map(|base| FusedSpec { base, total_out, rows: vec![rows] });
+    let outputs = rows.iter().map(Range::len).sum();
+    let split = linear(base, (in_features, outputs), bias);
+    let fused = fused.map(|base| FusedSpec { base, total_out, rows, step: 1, slab: None });
     LinearSpec { fused, ..split }
 }

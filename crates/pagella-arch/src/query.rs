@@ -1,6 +1,9 @@
 //! Questions about a [`ModelSpec`] that loaders, reports and memory planning share.
 
-use crate::spec::{BiasRule, LayerSpec, LinearSpec, MlpSpec, ModelSpec, MoeSpec, NormSpec};
+use crate::spec::{
+    AttentionSpec, BiasRule, LayerSpec, LinearSpec, MlpSpec, ModelSpec, MoeSpec, NormSpec,
+    QkNormSpan, QkNormSpec, SharedExpertSpec,
+};
 
 impl ModelSpec {
     /// Every linear with its label, in order of execution: `layers.3.attn.q`, …, `head`.
@@ -19,6 +22,23 @@ impl ModelSpec {
             layer.norm_specs().into_iter().map(label)
         });
         in_layers.chain([("final_norm".to_owned(), &self.final_norm)])
+    }
+
+    /// Every vector that is neither a norm nor a bias, with its label and length.
+    pub fn vector_specs(&self) -> impl Iterator<Item = (String, &str, usize)> {
+        self.layers.iter().enumerate().flat_map(|(i, layer)| {
+            let sinks = layer.attn.sinks.as_deref();
+            let sinks = sinks.map(|base| ("attn.sinks", base, layer.attn.heads));
+            let bias = match &layer.mlp {
+                MlpSpec::Moe(moe) => {
+                    let base = moe.selection_bias.as_deref();
+                    base.map(|base| ("mlp.selection_bias", base, moe.experts.len()))
+                }
+                _ => None,
+            };
+            let label = move |(part, base, len)| (format!("layers.{i}.{part}"), base, len);
+            sinks.into_iter().chain(bias).map(label)
+        })
     }
 
     /// Keys and values of one token over all layers, in elements.
@@ -40,9 +60,10 @@ impl ModelSpec {
             .map(|(_, linear)| linear.params())
             .sum();
         let norms: u64 = self.norm_specs().map(|(_, norm)| norm.params()).sum();
+        let vectors: u64 = self.vector_specs().map(|(.., len)| len as u64).sum();
         let position_rows = if self.embed.positions.is_some() { self.context } else { 0 };
         let embed = (self.vocab as u64 + position_rows as u64) * self.hidden as u64;
-        linears + norms + embed
+        linears + norms + vectors + embed
     }
 }
 
@@ -67,6 +88,15 @@ impl LayerSpec {
             }
             MlpSpec::Moe(moe) => {
                 parts.push(("mlp.router".to_owned(), &moe.router));
+                if let Some(shared) = &moe.shared {
+                    let SharedExpertSpec { gate, up, down, weight } = shared;
+                    parts.extend(weight.iter().map(|w| ("mlp.shared.weight".to_owned(), w)));
+                    parts.extend([
+                        ("mlp.shared.gate".to_owned(), gate),
+                        ("mlp.shared.up".to_owned(), up),
+                        ("mlp.shared.down".to_owned(), down),
+                    ]);
+                }
                 for (e, [gate, up, down]) in moe.experts.iter().enumerate() {
                     parts.extend([
                         (format!("mlp.experts.{e}.gate"), gate),
@@ -91,6 +121,16 @@ impl LayerSpec {
             ("mlp_post_norm", self.mlp_post_norm.as_ref()),
         ];
         all.into_iter().filter_map(|(label, norm)| Some((label, norm?))).collect()
+    }
+}
+
+impl QkNormSpec {
+    /// Heads of queries and of keys that may have weights of their own: 1 where a norm spans all.
+    pub fn heads(&self, attn: &AttentionSpec) -> [usize; 2] {
+        match self.span {
+            QkNormSpan::Head => [attn.heads, attn.kv_heads],
+            QkNormSpan::Token => [1, 1],
+        }
     }
 }
 

@@ -109,8 +109,14 @@ pub struct AttentionSpec {
     pub softcap: Option<f32>,
     /// How many keys a query sees at most, itself included. `None`: all earlier ones.
     pub window: Option<usize>,
-    /// Per-head norm of queries and keys, before rotation.
+    /// Keys come in chunks of this many positions, and a query sees those of its own chunk only.
+    pub chunk: Option<usize>,
+    /// Norm of queries and keys.
     pub qk_norm: Option<QkNormSpec>,
+    /// Queries grow with their position, after rotation and norm.
+    pub query_growth: Option<QueryGrowth>,
+    /// Base name of one logit per query head that joins the softmax and takes no value.
+    pub sinks: Option<String>,
     /// Index into [`ModelSpec::ropes`]; `None`: no rotation in this layer.
     pub rope: Option<usize>,
     /// Clamp of q, k and v after projection, to `[-c, c]`.
@@ -125,13 +131,49 @@ pub struct AttentionSpec {
     pub o: LinearSpec,
 }
 
-/// Norm of query and key heads.
+/// Norm of queries and keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QkNormSpec {
-    /// Norm of queries; `width` is `head_dim`.
+    /// Norm of queries; `width` is what the span says.
     pub q: NormSpec,
-    /// Norm of keys; `width` is `head_dim`.
+    /// Norm of keys; `width` is what the span says.
     pub k: NormSpec,
+    /// What is normed together.
+    pub span: QkNormSpan,
+    /// When it happens.
+    pub order: QkNormOrder,
+}
+
+/// What a norm of queries and keys spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QkNormSpan {
+    /// Every head for itself: `head_dim` elements.
+    #[default]
+    Head,
+    /// All heads of a token together: `heads · head_dim` elements.
+    Token,
+}
+
+/// Whether queries and keys are normed before or after they are rotated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QkNormOrder {
+    /// Norm, then rotation.
+    #[default]
+    BeforeRope,
+    /// Rotation, then norm.
+    AfterRope,
+}
+
+/// A query at position `p` (from 0) is multiplied by
+/// `1 + weight · ln(1 + ⌊(p + offset) / length⌋)`, computed in f32.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueryGrowth {
+    /// Positions per step of growth.
+    pub length: usize,
+    /// Added to the position.
+    pub offset: usize,
+    /// How much the logarithm counts.
+    pub weight: f32,
 }
 
 /// Feed-forward half of a layer.
@@ -161,21 +203,76 @@ pub enum MlpSpec {
     Moe(Box<MoeSpec>),
 }
 
-/// Mixture-of-experts half of a layer: `Σ w_e · expert_e(x)` over the selected experts.
+/// Mixture-of-experts half of a layer: `Σ w_e · expert_e(x)` over the selected experts, plus what
+/// the shared expert makes of `x`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MoeSpec {
     /// Router linear, `[hidden] → [experts]`.
     pub router: LinearSpec,
     /// Gate, up and down of every expert, in order of expert id.
     pub experts: Vec<[LinearSpec; 3]>,
-    /// Experts selected per token: those with the largest logits, the lower id where two are equal.
+    /// Experts selected per token: those with the largest rank (the logit, or the score plus the
+    /// selection bias), the lower id where two are equal.
     pub experts_per_token: usize,
-    /// How logits become weights.
+    /// How logits become scores.
     pub score: RouterScore,
-    /// Whether the selected weights are divided by their sum.
+    /// Base name of `[experts]` values that are added to the scores for the selection alone.
+    pub selection_bias: Option<String>,
+    /// Only experts of the best groups can be selected.
+    pub groups: Option<ExpertGroups>,
+    /// Whether the selected scores are divided by their sum.
     pub renormalize: bool,
+    /// Multiplier of the weights.
+    pub weight_scale: f32,
+    /// Where the weights go.
+    pub weigh: Weigh,
     /// Activation of the experts' gates.
     pub act: Activation,
+    /// An MLP that every token takes besides.
+    pub shared: Option<SharedExpertSpec>,
+}
+
+/// Experts in groups of neighbours, of which a token may use a few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertGroups {
+    /// Groups; divides the number of experts.
+    pub count: usize,
+    /// Groups per token: those with the largest group rank, the lower index where two are equal.
+    pub taken: usize,
+    /// How ranks of experts become the rank of their group.
+    pub rank: GroupRank,
+}
+
+/// The rank of a group of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupRank {
+    /// That of its best expert.
+    Best,
+    /// The sum of those of its two best experts.
+    TwoBest,
+}
+
+/// Where the weight of an expert is multiplied in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weigh {
+    /// `w · expert(x)`.
+    #[default]
+    Output,
+    /// `expert(w · x)`.
+    Input,
+}
+
+/// An MLP beside the routed experts: `σ(weight x) · down(act(gate x) · up x)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedExpertSpec {
+    /// Gate projection.
+    pub gate: LinearSpec,
+    /// Up projection.
+    pub up: LinearSpec,
+    /// Down projection.
+    pub down: LinearSpec,
+    /// One logit per token; `None`: the sum counts in full.
+    pub weight: Option<LinearSpec>,
 }
 
 /// How the logits of a router become weights.
@@ -188,7 +285,7 @@ pub enum RouterScore {
 }
 
 /// Activation functions, as the families define them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Activation {
     /// `x · sigmoid(x)`.
     Silu,
@@ -200,6 +297,12 @@ pub enum Activation {
     QuickGelu,
     /// `max(x, 0)²`.
     Relu2,
+    /// Of a gated MLP: `g · sigmoid(1.702 g) · (u + 1)` with `g = min(gate, limit)` and
+    /// `u = clamp(up, −limit, limit)`.
+    ClampedSwiglu {
+        /// Largest magnitude that passes.
+        limit: f32,
+    },
 }
 
 /// One linear: where its weights are and what shape they must have.
@@ -228,6 +331,19 @@ pub struct FusedSpec {
     pub total_out: usize,
     /// Output rows that make up this linear, in order.
     pub rows: Vec<Range<usize>>,
+    /// Of each range every so many rows are taken, from its first on; 1 for all.
+    pub step: usize,
+    /// The tensor stacks matrices, `[matrices, …]`, and one of them is meant.
+    pub slab: Option<Slab>,
+}
+
+/// One matrix of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slab {
+    /// Which one.
+    pub index: usize,
+    /// Of how many.
+    pub count: usize,
 }
 
 /// Whether a linear has a bias.

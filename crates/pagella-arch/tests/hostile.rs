@@ -283,7 +283,7 @@ fn any_override() -> impl Strategy<Value = Option<RopeOverride>> {
 fn check_invariants(spec: &ModelSpec) -> Result<(), TestCaseError> {
     for layer in &spec.layers {
         prop_assert!(layer.attn.heads.is_multiple_of(layer.attn.kv_heads));
-        prop_assert!(layer.attn.rope.is_some_and(|rope| rope < spec.ropes.len()));
+        prop_assert!(layer.attn.rope.is_none_or(|rope| rope < spec.ropes.len()));
         prop_assert!(layer.attn.window.is_none_or(|window| window > 0));
         prop_assert!(layer.attn.scale.is_finite() && layer.branch_scale.is_finite());
     }

@@ -146,10 +146,10 @@ fn a06_type_and_rope_type_may_both_be_there() {
 
 #[test]
 fn a07_unknown_kinds_are_errors_that_list_the_known_ones() {
-    for kind in ["mrope", "ntk", "proportional", ""] {
+    for kind in ["pose", "ntk", "proportional", ""] {
         let config = config(json!({ "rope_scaling": { "type": kind, "factor": 2.0 } }));
         let error = rope(&config, options(2048, None)).unwrap_err().to_string();
-        let known = "default, linear, dynamic, llama3, longrope, su, yarn";
+        let known = "default, mrope, linear, dynamic, llama3, longrope, su, yarn";
         assert!(error.contains(kind) && error.contains(known), "{error}");
     }
     let unnamed = config(json!({ "rope_scaling": { "factor": 2.0 } }));

@@ -1,19 +1,20 @@
-//! A spec names exactly the tensors that transformers' state dict of the same config has.
+//! A spec names exactly the tensors that a checkpoint of the same config has.
 
 #[allow(dead_code, reason = "each test file uses its part of the support")]
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use pagella_arch::{BiasRule, LinearSpec};
-use serde_json::{Value, json};
+use pagella_arch::{BiasRule, NormKind, RenameRule};
+use serde_json::Value;
 use support::{Case, cases};
 
 #[test]
-fn names_and_shapes_cover_the_state_dict_exactly() {
+fn names_cover_the_state_dict_exactly() {
     for case in cases() {
-        let stated: BTreeMap<String, Value> = case.tensors.clone().into_iter().collect();
-        assert_eq!(expected(&case), stated, "{}", case.name);
+        let stated: BTreeSet<String> =
+            case.tensors.keys().map(|name| renamed(case.spec.renames, name)).collect();
+        assert_eq!(named(&case, &stated), stated, "{}", case.name);
     }
 }
 
@@ -43,29 +44,47 @@ fn fused_tensors_may_also_come_in_split_form() {
     assert!(matches!(rows.as_slice(), [rows] if *rows == (160..320)));
 }
 
-/// Tensors the spec asks for, fused ones where there are such.
-fn expected(case: &Case) -> BTreeMap<String, Value> {
+/// Tensors of `stated` that the spec names; all that it needs are there.
+fn named(case: &Case, stated: &BTreeSet<String>) -> BTreeSet<String> {
     let spec = &case.spec;
-    let mut tensors = BTreeMap::new();
-    tensors.insert(format!("{}.weight", spec.embed.name), json!([spec.vocab, spec.hidden]));
-    for (label, linear) in spec.linear_specs() {
-        if label != "head" || !spec.is_tied() {
-            insert_linear(&mut tensors, linear);
-        }
+    let stored = |base: &str| {
+        [format!("{base}.weight"), base.to_owned()].into_iter().find(|name| stated.contains(name))
+    };
+    let mut found = BTreeSet::new();
+    let mut take = |bases: &[&str], may_have_bias: bool| {
+        let base = bases.iter().find(|base| stored(base).is_some());
+        let base = base.expect("a checkpoint has what the spec names");
+        found.extend(stored(base));
+        let bias = format!("{base}.bias");
+        found.extend(Some(bias).filter(|bias| may_have_bias && stated.contains(bias)));
+    };
+    let positions = spec.embed.positions.as_deref();
+    for table in [Some(spec.embed.name.as_str()), positions].into_iter().flatten() {
+        take(&[table], false);
     }
-    for (_, norm) in spec.norm_specs() {
-        tensors.insert(format!("{}.weight", norm.bases[0]), json!([norm.width]));
+    for (_, linear) in spec.linear_specs() {
+        let fused = linear.fused.as_ref().map(|fused| fused.base.as_str());
+        let bases: Vec<&str> =
+            fused.into_iter().chain(linear.bases.iter().map(String::as_str)).collect();
+        take(&bases, linear.bias != BiasRule::Forbidden);
     }
-    tensors
+    for (_, norm) in spec.norm_specs().filter(|(_, norm)| !norm.bases.is_empty()) {
+        let bases: Vec<&str> = norm.bases.iter().map(String::as_str).collect();
+        take(&bases, norm.kind == NormKind::Layer);
+    }
+    for (_, base, _) in spec.vector_specs() {
+        take(&[base], false);
+    }
+    found
 }
 
-fn insert_linear(tensors: &mut BTreeMap<String, Value>, linear: &LinearSpec) {
-    let (base, outputs) = match &linear.fused {
-        Some(fused) => (&fused.base, fused.total_out),
-        None => (&linear.bases[0], linear.out_features),
-    };
-    tensors.insert(format!("{base}.weight"), json!([outputs, linear.in_features]));
-    if linear.bias == BiasRule::Required {
-        tensors.insert(format!("{base}.bias"), json!([outputs]));
-    }
+/// A name after the renames of its family.
+fn renamed(rules: &[RenameRule], name: &str) -> String {
+    rules.iter().fold(name.to_owned(), |name, rule| {
+        match (rule.anchored, name.strip_prefix(rule.from)) {
+            (true, Some(rest)) => format!("{}{rest}", rule.to),
+            (true, None) => name,
+            (false, _) => name.replace(rule.from, rule.to),
+        }
+    })
 }

@@ -4,7 +4,10 @@
 //! the model allocates them once and reuses them for every step. `t` is the number of new tokens of
 //! the step, known from the plan.
 
-use pagella_arch::{Activation, NormKind, RopeSpec, RouterScore};
+use pagella_arch::{
+    Activation, ExpertGroups, NormKind, QkNormOrder, QkNormSpan, QueryGrowth, RopeSpec,
+    RouterScore, Weigh,
+};
 use pagella_formats::Linear;
 
 use crate::{BackendError, KvSpec, NarrowAsk, NarrowRow, StepPlan, TableSource};
@@ -39,8 +42,53 @@ pub struct AttentionOp {
     pub softcap: Option<f32>,
     /// Keys a query sees at most, itself included.
     pub window: Option<usize>,
+    /// Keys come in chunks of this many positions: a query at position `p` sees none before
+    /// `⌊p / chunk⌋ · chunk`.
+    pub chunk: Option<usize>,
     /// Clamp of q, k and v, before norm and rotation.
     pub clip_qkv: Option<f32>,
+    /// What a norm of queries and keys spans.
+    pub qk_norm_span: QkNormSpan,
+    /// Whether queries and keys are normed before or after rotation.
+    pub qk_norm_order: QkNormOrder,
+    /// Growth of queries with their position, after norm and rotation.
+    pub query_growth: Option<QueryGrowth>,
+}
+
+impl AttentionOp {
+    /// Attention as most models have it: scores by the root of the head size, all earlier keys.
+    pub fn plain(layer: usize, heads: usize, kv_heads: usize, head_dim: usize) -> Self {
+        Self {
+            layer,
+            heads,
+            kv_heads,
+            head_dim,
+            scale: 1.0 / (head_dim as f32).sqrt(),
+            softcap: None,
+            window: None,
+            chunk: None,
+            clip_qkv: None,
+            qk_norm_span: QkNormSpan::default(),
+            qk_norm_order: QkNormOrder::default(),
+            query_growth: None,
+        }
+    }
+
+    /// What of this op is beyond heads, windows, soft-caps and norms of heads before rotation: the
+    /// first such thing by name. A backend that has none of them refuses by it.
+    pub fn special(&self) -> Option<&'static str> {
+        if self.chunk.is_some() {
+            Some("attention in chunks")
+        } else if self.qk_norm_span == QkNormSpan::Token {
+            Some("a norm over all heads together")
+        } else if self.qk_norm_order == QkNormOrder::AfterRope {
+            Some("a norm of heads after rotation")
+        } else if self.query_growth.is_some() {
+            Some("queries that grow with their position")
+        } else {
+            None
+        }
+    }
 }
 
 /// Everything the experts of a layer need besides weights; resolved once per layer at load.
@@ -62,6 +110,51 @@ pub struct MoeOp {
     pub act: Activation,
     /// Multiplier of the sum when it is added to the residual.
     pub scale: f32,
+    /// How experts are chosen and weighed, beyond the above.
+    pub routing: Routing,
+}
+
+/// How experts are chosen and weighed, beyond the best by their logits.
+///
+/// With a bias or groups, an expert's rank is its score (after division by the sum of a softmax)
+/// plus its bias, in f32; without, it is the logit. Of equal ranks the lower id or index comes first.
+/// Where there are groups, only experts of the groups with the largest ranks can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Routing {
+    /// Whether [`Backend::bias_selection`] gives values that are added to scores for the choice.
+    pub selection_bias: bool,
+    /// Groups of neighbours of which a token may use a few.
+    pub groups: Option<ExpertGroups>,
+    /// Multiplies the weights last, after the division by their sum.
+    pub weight_scale: f32,
+    /// Whether a weight multiplies what an expert gives or what it gets.
+    pub weigh: Weigh,
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self { selection_bias: false, groups: None, weight_scale: 1.0, weigh: Weigh::Output }
+    }
+}
+
+impl MoeOp {
+    /// What of this op is beyond the best by their logits with weighed outputs: the first such
+    /// thing by name. A backend that has none of them refuses by it.
+    pub fn special(&self) -> Option<&'static str> {
+        if self.routing.selection_bias {
+            Some("a bias for the selection of experts")
+        } else if self.routing.groups.is_some() {
+            Some("groups of experts")
+        } else if self.routing.weight_scale != 1.0 {
+            Some("scaled weights of experts")
+        } else if self.routing.weigh == Weigh::Input {
+            Some("experts with weighed inputs")
+        } else if matches!(self.act, Activation::ClampedSwiglu { .. }) {
+            Some("clamped SwiGLU")
+        } else {
+            None
+        }
+    }
 }
 
 /// One output of [`Backend::project`].
@@ -89,6 +182,9 @@ pub trait Backend: Send + Sync + 'static {
     type Table: Send + Sync;
     /// A rotary table.
     type Rope: Send + Sync;
+    /// A few numbers that stay: attention sinks, selection biases. `Infallible` where nothing
+    /// needs them.
+    type Vector: Send + Sync;
     /// The paged cache of all layers.
     type Kv: Send;
     /// A plan, made ready for the device.
@@ -102,6 +198,22 @@ pub trait Backend: Send + Sync + 'static {
 
     /// One line for people: device, instruction set, threads, arithmetic.
     fn describe(&self) -> String;
+
+    /// Refuses attention that this machine does not do; asked before anything is laid out.
+    fn accept_attention(&self, op: &AttentionOp, has_sinks: bool) -> Result<(), BackendError> {
+        match op.special().or(has_sinks.then_some("attention sinks")) {
+            Some(what) => Err(no_special(self.name(), what)),
+            None => Ok(()),
+        }
+    }
+    /// Refuses experts that this machine does not do; asked before anything is laid out.
+    /// `weighed` says whether there is a shared expert that [`Backend::gate`] weighs.
+    fn accept_experts(&self, op: &MoeOp, weighed: bool) -> Result<(), BackendError> {
+        match op.special().or(weighed.then_some("a weighed shared expert")) {
+            Some(what) => Err(no_special(self.name(), what)),
+            None => Ok(()),
+        }
+    }
 
     /// Activations of up to `rows` tokens.
     fn tensor(&self, rows: usize, width: usize) -> Result<Self::Tensor, BackendError>;
@@ -124,6 +236,21 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<(), BackendError> {
         let _ = (experts, gate, up, down);
         Err(no_experts(self.name()))
+    }
+    /// Gives the values, `[experts]`, that are added to scores for the choice of experts; before
+    /// the layer is used, if [`Routing::selection_bias`] says so.
+    fn bias_selection(
+        &self,
+        experts: &mut Self::Experts,
+        bias: Self::Vector,
+    ) -> Result<(), BackendError> {
+        let _ = (experts, bias);
+        Err(no_special(self.name(), "a bias for the selection of experts"))
+    }
+    /// Takes a few numbers.
+    fn vector(&self, values: &[f32]) -> Result<Self::Vector, BackendError> {
+        let _ = values;
+        Err(no_special(self.name(), "vectors that stay"))
     }
     /// Takes a norm's weights.
     fn norm(&self, weights: NormWeights) -> Result<Self::Norm, BackendError>;
@@ -207,8 +334,12 @@ pub trait Backend: Send + Sync + 'static {
         residual: &mut Self::Tensor,
     ) -> Result<(), BackendError>;
 
-    /// Clips, norms per head and rotates `q` and `k`, then appends `k` and `v` to the pages of
-    /// every row. `q`: `[t, heads · head_dim]`, changed in place; `k`, `v`: `[t, kv_heads · head_dim]`.
+    /// Clips, norms and rotates `q` and `k` (or rotates and norms them, as the op says), lets `q`
+    /// grow, then appends `k` and `v` to the pages of every row. `q`: `[t, heads · head_dim]`, changed
+    /// in place; `k`, `v`: `[t, kv_heads · head_dim]`.
+    ///
+    /// The weights of a norm are `[head_dim]` or `[heads · head_dim]`; of one that spans all heads
+    /// `[heads · head_dim]`.
     #[allow(clippy::too_many_arguments)]
     fn append(
         &self,
@@ -223,16 +354,35 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<(), BackendError>;
 
     /// Causal attention of every new token over its row's pages. `q`, `out`: `[t, heads · head_dim]`.
+    ///
+    /// With `sinks`, `[heads]`, the softmax of head `h` has one more term, `exp(sinks[h])`, that
+    /// counts in its sum and brings no value: neither scale nor soft-cap concern it.
+    #[allow(clippy::too_many_arguments)]
     fn attend(
         &self,
         step: &Self::Step,
         op: &AttentionOp,
+        sinks: Option<&Self::Vector>,
         q: &Self::Tensor,
         kv: &Self::Kv,
         out: &mut Self::Tensor,
     ) -> Result<(), BackendError>;
 
+    /// `x[i, j] ·= σ(gate[i, ⌊j · n / width⌋])` with `σ(g) = 1 / (1 + e⁻ᵍ)`: one gate for a whole row
+    /// (`n` = 1), one per head, or one per element. `gate`: `[t, n]`, `x`: `[t, width]`, `n` divides
+    /// `width`.
+    fn gate(
+        &self,
+        step: &Self::Step,
+        gate: &Self::Tensor,
+        x: &mut Self::Tensor,
+    ) -> Result<(), BackendError> {
+        let _ = (step, gate, x);
+        Err(no_special(self.name(), "gates"))
+    }
+
     /// `gate = act(gate) · up`, elementwise on `[t, width]`; `up = None`: `gate = act(gate)`.
+    /// [`Activation::ClampedSwiglu`] is a function of both; without `up` it takes `up = 0`.
     fn activate(
         &self,
         step: &Self::Step,
@@ -245,7 +395,7 @@ pub trait Backend: Send + Sync + 'static {
     /// the experts `e` that a row takes. `residual`: `[t, hidden]`.
     ///
     /// A row takes the experts with the largest logits, `[experts]`, of `router` on `n`; of equal
-    /// ones the lower id. Logits, scores and weights are f32. The sum has one order, that of the
+    /// ones the lower id. [`Routing`] says where this differs. Logits, scores and weights are f32. The sum has one order, that of the
     /// ids: `s = fma(w_e, y_e, s)` from 0, then `residual = fma(scale, s, residual)`.
     fn mix_experts(
         &self,
@@ -351,6 +501,14 @@ pub trait Backend: Send + Sync + 'static {
             what: "narrowing of logits".to_owned(),
             hint: "read the rows".to_owned(),
         })
+    }
+}
+
+fn no_special(backend: &'static str, what: &'static str) -> BackendError {
+    BackendError::Unsupported {
+        backend,
+        what: what.to_owned(),
+        hint: "use another backend, e.g. --device cpu".to_owned(),
     }
 }
 

@@ -20,7 +20,7 @@ mod narrow;
 mod plan;
 mod source;
 
-pub use backend::{AttentionOp, Backend, MoeOp, NormWeights, Projection};
+pub use backend::{AttentionOp, Backend, MoeOp, NormWeights, Projection, Routing};
 pub use error::BackendError;
 pub use kv_format::{KvFormat, KvLayer, KvSpec, PAGE_TOKENS};
 pub use narrow::{

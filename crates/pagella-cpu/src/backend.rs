@@ -12,7 +12,7 @@ use pagella_formats::Linear;
 use crate::kv::{self, KvPages};
 use crate::linear::{self, CpuLinear, InputBuffers, Layouts, Machine, MathMode, Rows, Target};
 use crate::memory::Tensor;
-use crate::ops::activate::{activate, finish_logits};
+use crate::ops::activate::{activate, finish_logits, gate};
 use crate::ops::attention::attend;
 use crate::ops::embed::{CpuTable, embed};
 use crate::ops::experts::{CpuExperts, ExpertBuffers, mix};
@@ -137,6 +137,7 @@ impl Backend for CpuBackend {
     type Norm = CpuNorm;
     type Table = CpuTable;
     type Rope = CpuRope;
+    type Vector = Vec<f32>;
     type Kv = KvPages;
     type Step = CpuStep;
     type Recordings = ();
@@ -149,6 +150,14 @@ impl Backend for CpuBackend {
         let threads = self.threads();
         let plural = if threads == 1 { "" } else { "s" };
         format!("cpu, {}, {threads} thread{plural}, {} math", self.isa().name(), self.math().name())
+    }
+
+    fn accept_attention(&self, _op: &AttentionOp, _has_sinks: bool) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn accept_experts(&self, _op: &MoeOp, _weighed: bool) -> Result<(), BackendError> {
+        Ok(())
     }
 
     fn tensor(&self, rows: usize, width: usize) -> Result<Tensor, BackendError> {
@@ -173,6 +182,14 @@ impl Backend for CpuBackend {
         down: CpuLinear,
     ) -> Result<(), BackendError> {
         experts.add(gate, up, down)
+    }
+
+    fn bias_selection(&self, experts: &mut CpuExperts, bias: Vec<f32>) -> Result<(), BackendError> {
+        experts.bias_selection(bias)
+    }
+
+    fn vector(&self, values: &[f32]) -> Result<Vec<f32>, BackendError> {
+        Ok(values.to_vec())
     }
 
     fn norm(&self, weights: NormWeights) -> Result<CpuNorm, BackendError> {
@@ -279,11 +296,17 @@ impl Backend for CpuBackend {
         &self,
         step: &CpuStep,
         op: &AttentionOp,
+        sinks: Option<&Vec<f32>>,
         q: &Tensor,
         kv: &KvPages,
         out: &mut Tensor,
     ) -> Result<(), BackendError> {
-        attend(self.shared.isa, &self.shared.pool, &step.plan, op, q, kv, out)
+        let sinks = sinks.map(Vec::as_slice);
+        attend(self.shared.isa, &self.shared.pool, &step.plan, op, sinks, q, kv, out)
+    }
+
+    fn gate(&self, step: &CpuStep, gates: &Tensor, x: &mut Tensor) -> Result<(), BackendError> {
+        gate(self.shared.isa, &self.shared.pool, step.plan.tokens(), gates, x)
     }
 
     fn activate(

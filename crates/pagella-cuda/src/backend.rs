@@ -1,5 +1,6 @@
 //! `CudaBackend`: the trait, wired to the kernels.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagella_arch::{Activation, RopeSpec};
@@ -114,6 +115,7 @@ impl Backend for CudaBackend {
     type Norm = CudaNorm;
     type Table = CudaTable;
     type Rope = CudaRope;
+    type Vector = Infallible;
     type Kv = CudaKv;
     type Step = CudaStep;
     type Experts = CudaExperts;
@@ -330,6 +332,7 @@ impl Backend for CudaBackend {
         &self,
         step: &CudaStep,
         op: &AttentionOp,
+        _sinks: Option<&Infallible>,
         q: &Tensor,
         kv: &CudaKv,
         out: &mut Tensor,

@@ -143,6 +143,8 @@ pub(crate) fn read<'a>(
     if !weight.dtype.is_weight_float() {
         return Err(other_dtype(checkpoint, found));
     }
+    // Tools that split a fused tensor write the parts in the usual order.
+    let transposed = request.transposed && (found.fused || request.fused.is_none());
     let (data, cut) = match stacked_inputs(request, found) {
         Some(rows) => {
             let cut =
@@ -151,18 +153,19 @@ pub(crate) fn read<'a>(
         }
         None => {
             let cut = Cut::new(request, found, request.out_features)?;
-            let wanted = if request.transposed {
+            let wanted = if transposed {
                 (request.in_features, cut.declared)
             } else {
                 (cut.declared, request.in_features)
             };
-            if weight.matrix_shape()? != wanted {
+            let (shape, data) = matrix(found)?;
+            if shape != wanted {
                 return Err(weight.wrong_shape(format!("[{}, {}]", wanted.0, wanted.1)));
             }
-            (weight.data, cut)
+            (data, cut)
         }
     };
-    let (_, stride) = weight.matrix_shape()?;
+    let ((_, stride), _) = matrix(found)?;
     let mut tensors = vec![weight];
     let bias = read_bias(checkpoint, request, found, (cut.declared, cut.declared), &cut.ranges)?;
     let bias = bias.map(|(values, tensor)| {
@@ -174,13 +177,29 @@ pub(crate) fn read<'a>(
         in_features: request.in_features,
         out_features: request.out_features,
         dtype: weight.dtype,
-        transposed: request.transposed,
+        transposed,
         data,
         stride,
         ranges: cut.ranges,
         bias,
         tensors,
     })
+}
+
+/// The matrix that is meant, with its bytes: the tensor, or one of those it stacks.
+fn matrix<'a>(found: &Found<'a>) -> Result<((usize, usize), &'a [u8])> {
+    let weight = &found.weight;
+    let Some((index, count)) = found.slab else {
+        return Ok((weight.matrix_shape()?, weight.data));
+    };
+    match *weight.shape {
+        [matrices, rows, columns] if matrices == count && index < count => {
+            let bytes = weight.data.len() / count;
+            let data = weight.data.get(index * bytes..(index + 1) * bytes);
+            Ok(((rows, columns), data.unwrap_or_default()))
+        }
+        _ => Err(weight.wrong_shape(format!("{count} stacked matrices"))),
+    }
 }
 
 fn whole(len: usize) -> Range<usize> {

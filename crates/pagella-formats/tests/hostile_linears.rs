@@ -253,7 +253,7 @@ fn packed_fused_tensors_are_cut_by_columns() {
             Linear::Plain(_) => panic!("a packed linear"),
         };
         let part = |rows| {
-            let fused = Some(FusedPart { base: "layer", total_out: 64, rows });
+            let fused = Some(FusedPart { base: "layer", total_out: 64, rows, step: 1, slab: None });
             load_linear(&checkpoint, &LinearRequest { fused, ..request(&[], 160, 24) })
         };
         let whole = values(load(&checkpoint, SIZE).unwrap());

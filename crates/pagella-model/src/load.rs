@@ -7,7 +7,7 @@ use pagella_arch::{LinearSpec, ModelSpec, NormSpec};
 use pagella_backend::Backend;
 use pagella_formats::Linear;
 
-use crate::block::{Embedding, Layer};
+use crate::block::{Embedding, Layer, check_backend};
 use crate::error::ModelError;
 use crate::head::Head;
 use crate::memory::Tally;
@@ -59,6 +59,7 @@ impl<B: Backend> Model<B> {
     ) -> Result<Self, ModelError> {
         options.check()?;
         check_blocks(&spec)?;
+        check_backend(&spec, &backend)?;
         let checkpoint = Arc::new(open(dir, &spec)?);
         let modules = survey(&checkpoint, &spec)?.modules(&spec);
         let source = CheckpointSource { checkpoint, gptq_v2: spec.quant.gptq_v2 };
@@ -141,6 +142,13 @@ impl<B: Backend, S: WeightSource> Loader<'_, B, S> {
         let bias = weights.bias.as_ref().map_or(0, Vec::len);
         self.tally.device_bytes += 4 * (weights.weight.len() + bias) as u64;
         Ok(self.backend.norm(weights)?)
+    }
+
+    /// Takes a vector.
+    pub(crate) fn vector(&mut self, base: &str, len: usize) -> Result<B::Vector, ModelError> {
+        let values = self.source.vector(base, len)?;
+        self.tally.device_bytes += 4 * len as u64;
+        Ok(self.backend.vector(&values)?)
     }
 
     /// Takes a norm that may be absent.

@@ -14,7 +14,7 @@ use pagella_formats::{
 use crate::error::{MISSING_LISTED_MAX, ModelError};
 use crate::memory::idle_bytes;
 use crate::progress::{LayerBytes, Module, modules};
-use crate::weights::{find_norm, read_norm, request, table_tensor};
+use crate::weights::{find_norm, read_norm, read_vector, request, table_tensor};
 
 /// What one linear is stored as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,15 +127,18 @@ pub(crate) fn survey(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<Survey
     let (embed, positions) = check_tables(checkpoint, spec)?;
     for layer in &spec.layers {
         for (label, norm) in layer.norm_specs() {
-            let heads = match label {
-                "attn.q_norm" => layer.attn.heads,
-                "attn.k_norm" => layer.attn.kv_heads,
+            let qk_heads = layer.attn.qk_norm.as_ref().map(|norm| norm.heads(&layer.attn));
+            let heads = match (label, qk_heads) {
+                ("attn.q_norm", Some([heads, _])) | ("attn.k_norm", Some([_, heads])) => heads,
                 _ => 1,
             };
             read_norm(checkpoint, norm, heads)?;
         }
     }
     read_norm(checkpoint, &spec.final_norm, 1)?;
+    for (_, base, len) in spec.vector_specs() {
+        read_vector(checkpoint, base, len)?;
+    }
     let linears = spec.linear_specs().map(|(label, linear)| {
         let loaded = load_linear(checkpoint, &request(linear, spec.quant.gptq_v2))?;
         Ok(facts(label, &loaded))
@@ -172,6 +175,11 @@ fn check_presence(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<(), Model
     for (_, norm) in spec.norm_specs() {
         if find_norm(checkpoint, norm).is_none() {
             missing.extend(norm.bases.first().cloned());
+        }
+    }
+    for (_, base, _) in spec.vector_specs() {
+        if table_tensor(checkpoint, base).is_none() {
+            missing.push(base.to_owned());
         }
     }
     if missing.is_empty() {

@@ -17,7 +17,7 @@ use crate::error::ModelError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum LinearUse {
     Layer,
-    /// Routers are never quantised.
+    /// Routers are never quantised, nor what weighs a shared expert.
     Router,
     Head,
 }
@@ -27,7 +27,9 @@ impl LinearUse {
     pub(crate) fn of(label: &str) -> Self {
         match label {
             "head" => Self::Head,
-            _ if label.ends_with("mlp.router") => Self::Router,
+            _ if label.ends_with("mlp.router") || label.ends_with("mlp.shared.weight") => {
+                Self::Router
+            }
             _ => Self::Layer,
         }
     }
@@ -45,6 +47,9 @@ pub(crate) trait WeightSource {
 
     /// The weights of a norm, the family's offset added; `heads` is 1 except for per-head norms.
     fn norm(&mut self, spec: &NormSpec, heads: usize) -> Result<NormWeights, ModelError>;
+
+    /// The values of a vector, `[len]`.
+    fn vector(&mut self, base: &str, len: usize) -> Result<Vec<f32>, ModelError>;
 
     /// A table `[rows, width]`; files may hold more rows.
     fn table(&mut self, base: &str, rows: usize, width: usize) -> Result<TableSource, ModelError>;
@@ -74,6 +79,10 @@ impl WeightSource for CheckpointSource {
 
     fn norm(&mut self, spec: &NormSpec, heads: usize) -> Result<NormWeights, ModelError> {
         read_norm(&self.checkpoint, spec, heads)
+    }
+
+    fn vector(&mut self, base: &str, len: usize) -> Result<Vec<f32>, ModelError> {
+        read_vector(&self.checkpoint, base, len)
     }
 
     fn table(&mut self, base: &str, _rows: usize, width: usize) -> Result<TableSource, ModelError> {
@@ -112,6 +121,8 @@ pub(crate) fn request(spec: &LinearSpec, gptq_v2: bool) -> LinearRequest<'_> {
         base: &fused.base,
         total_out: fused.total_out,
         rows: &fused.rows,
+        step: fused.step,
+        slab: fused.slab.map(|slab| (slab.index, slab.count)),
     });
     LinearRequest {
         bases: &spec.bases,
@@ -131,6 +142,31 @@ pub(crate) fn request(spec: &LinearSpec, gptq_v2: bool) -> LinearRequest<'_> {
 /// The tensor of a table, with or without the suffix.
 pub(crate) fn table_tensor<'a>(checkpoint: &'a Checkpoint, base: &str) -> Option<TensorView<'a>> {
     checkpoint.tensor(&format!("{base}.weight")).or_else(|| checkpoint.tensor(base))
+}
+
+/// Reads a vector, stored `[len]` or `[1, len]`.
+pub(crate) fn read_vector(
+    checkpoint: &Checkpoint,
+    base: &str,
+    len: usize,
+) -> Result<Vec<f32>, ModelError> {
+    let tensor = table_tensor(checkpoint, base).ok_or_else(|| FormatError::MissingTensor {
+        path: checkpoint.source().to_owned(),
+        tensor: base.to_owned(),
+    })?;
+    if tensor.shape != [len] && tensor.shape != [1, len] {
+        return Err(wrong_shape(&tensor, format!("[{len}]")).into());
+    }
+    Ok(tensor.to_f32()?)
+}
+
+fn wrong_shape(tensor: &TensorView<'_>, expected: String) -> FormatError {
+    FormatError::WrongShape {
+        path: tensor.file.to_owned(),
+        tensor: tensor.name.to_owned(),
+        expected,
+        found: tensor.shape.to_vec(),
+    }
 }
 
 /// Whether a norm's weights are there: the base name they have, empty for norms without weights.
@@ -187,15 +223,10 @@ fn check_norm_shape(
     width: usize,
     heads: usize,
 ) -> Result<(), FormatError> {
-    let fits = tensor.shape == [width] || (heads > 1 && tensor.shape == [heads, width]);
+    let fits = tensor.shape == [width] || tensor.shape == [heads, width];
     if fits {
         return Ok(());
     }
     let expanded = if heads > 1 { format!(" or [{heads}, {width}]") } else { String::new() };
-    Err(FormatError::WrongShape {
-        path: tensor.file.to_owned(),
-        tensor: tensor.name.to_owned(),
-        expected: format!("[{width}]{expanded}"),
-        found: tensor.shape.to_vec(),
-    })
+    Err(wrong_shape(tensor, format!("[{width}]{expanded}")))
 }

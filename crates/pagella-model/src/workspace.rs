@@ -3,7 +3,7 @@
 //! Layers of one shape share their buffers, so the size does not grow with depth. Only the logits
 //! grow, to the largest number of rows ever asked for.
 
-use pagella_arch::{LayerSpec, MlpSpec, ModelSpec};
+use pagella_arch::{LayerSpec, LinearSpec, MlpSpec, ModelSpec};
 use pagella_backend::{Backend, BackendError, NarrowAsk, NarrowRow};
 
 use crate::error::ModelError;
@@ -36,7 +36,7 @@ pub(crate) struct Scratch<B: Backend> {
     pub v: B::Tensor,
     /// Attention output, like queries.
     pub attended: B::Tensor,
-    /// Inside a dense MLP; experts keep theirs in the backend.
+    /// Inside a dense MLP or a shared expert; other experts keep theirs in the backend.
     pub mlp: Option<MlpScratch<B>>,
 }
 
@@ -46,6 +46,8 @@ pub(crate) struct MlpScratch<B: Backend> {
     pub gate: B::Tensor,
     /// Up projection of a gated MLP, like `gate`.
     pub up: Option<B::Tensor>,
+    /// How much a shared expert counts, `[t, 1]`.
+    pub weight: Option<B::Tensor>,
 }
 
 /// Widths of a layer's activations.
@@ -53,16 +55,30 @@ pub(crate) struct MlpScratch<B: Backend> {
 struct Widths {
     q: usize,
     kv: usize,
-    /// Of a dense MLP: inner width, and whether it is gated.
-    mlp: Option<(usize, bool)>,
+    /// Of a dense MLP or a shared expert.
+    mlp: Option<MlpWidths>,
+}
+
+/// Widths of an MLP's activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MlpWidths {
+    inner: usize,
+    is_gated: bool,
+    is_weighed: bool,
 }
 
 impl Widths {
     fn of(layer: &LayerSpec) -> Self {
+        let mlp = |up: &LinearSpec, is_gated, is_weighed| {
+            Some(MlpWidths { inner: up.out_features, is_gated, is_weighed })
+        };
         let mlp = match &layer.mlp {
-            MlpSpec::Gated { up, .. } => Some((up.out_features, true)),
-            MlpSpec::Plain { up, .. } => Some((up.out_features, false)),
-            MlpSpec::Moe(_) => None,
+            MlpSpec::Gated { up, .. } => mlp(up, true, false),
+            MlpSpec::Plain { up, .. } => mlp(up, false, false),
+            MlpSpec::Moe(moe) => match &moe.shared {
+                Some(shared) => mlp(&shared.up, true, shared.weight.is_some()),
+                None => None,
+            },
         };
         let attn = &layer.attn;
         Self { q: attn.heads * attn.head_dim, kv: attn.kv_heads * attn.head_dim, mlp }
@@ -70,7 +86,9 @@ impl Widths {
 
     /// Elements per token.
     fn elements(&self) -> usize {
-        let mlp = self.mlp.map_or(0, |(width, gated)| width * if gated { 2 } else { 1 });
+        let mlp = self.mlp.map_or(0, |mlp| {
+            mlp.inner * if mlp.is_gated { 2 } else { 1 } + usize::from(mlp.is_weighed)
+        });
         2 * self.q + 2 * self.kv + mlp
     }
 }
@@ -124,9 +142,12 @@ impl<B: Backend> Workspace<B> {
         step_tokens: usize,
     ) -> Result<Self, BackendError> {
         let tensor = |width| backend.tensor(step_tokens, width);
-        let mlp_scratch = |width, gated: bool| {
-            let up = gated.then(|| tensor(width)).transpose()?;
-            Ok::<_, BackendError>(MlpScratch { gate: tensor(width)?, up })
+        let mlp_scratch = |mlp: MlpWidths| {
+            Ok::<_, BackendError>(MlpScratch {
+                gate: tensor(mlp.inner)?,
+                up: mlp.is_gated.then(|| tensor(mlp.inner)).transpose()?,
+                weight: mlp.is_weighed.then(|| tensor(1)).transpose()?,
+            })
         };
         let (distinct, scratch_of_layer) = widths(spec);
         let scratch = distinct.iter().map(|widths| {
@@ -135,7 +156,7 @@ impl<B: Backend> Workspace<B> {
                 k: tensor(widths.kv)?,
                 v: tensor(widths.kv)?,
                 attended: tensor(widths.q)?,
-                mlp: widths.mlp.map(|(width, gated)| mlp_scratch(width, gated)).transpose()?,
+                mlp: widths.mlp.map(mlp_scratch).transpose()?,
             })
         });
         Ok(Self {

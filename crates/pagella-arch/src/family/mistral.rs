@@ -1,6 +1,6 @@
 //! Mistral: Llama with an optional sliding window on every layer (A2).
 
-use super::{FamilyInfo, accept, no_caution};
+use super::{FamilyInfo, accept};
 use crate::record::{Defaults, Record, WindowRule};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
@@ -13,5 +13,5 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
         ..Record::LLAMA
     },
     check: accept,
-    caution: no_caution,
+    exl2_caution: None,
 };

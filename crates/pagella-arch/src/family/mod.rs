@@ -3,32 +3,103 @@
 //! To add a family, write `family/<name>.rs` with a `FAMILY` constant (its differences from
 //! Llama), list it in [`FAMILIES`], and add reference cases under `testdata/families`.
 
+mod arcee;
+mod cohere;
+mod cohere2;
+mod dbrx;
+mod ernie;
+mod ernie_moe;
+mod exaone4;
+mod gemma;
 mod gemma2;
+mod gemma3;
+mod gemmoe;
+mod glm;
+mod glm4;
+mod glm4_moe;
+mod gpt2;
+mod gpt_bigcode;
+mod gpt_oss;
+mod granite;
+mod granite_hybrid;
+mod granite_moe;
+mod hunyuan;
+mod hunyuan_moe;
+mod index;
+mod internlm2;
 mod llama;
+mod llama4;
+mod minicpm;
 mod mistral;
 mod mixtral;
+mod olmo2;
+mod olmo3;
+mod orion;
 mod phi3;
+mod pixtral;
 mod qwen2;
+mod qwen2_moe;
+mod qwen2_vl;
 mod qwen3;
 mod qwen3_moe;
+mod refused;
+mod rename;
+mod seed_oss;
+mod smollm3;
+mod starcoder2;
+mod yi;
 
 use serde_json::Value;
 
 use crate::config::Config;
 use crate::error::{ArchError, excerpt};
 use crate::record::Record;
-use crate::spec::QuantFacts;
 
 /// Every family, in the order of the documentation.
 static FAMILIES: &[FamilyInfo] = &[
     llama::FAMILY,
     mistral::FAMILY,
     mixtral::FAMILY,
+    pixtral::FAMILY,
+    yi::FAMILY,
+    orion::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
     qwen3_moe::FAMILY,
+    qwen2_moe::FAMILY,
+    qwen2_vl::FAMILY,
+    gemma::FAMILY,
     gemma2::FAMILY,
+    gemma3::FAMILY,
+    gemmoe::FAMILY,
+    starcoder2::FAMILY,
+    cohere::FAMILY,
+    cohere2::FAMILY,
+    dbrx::FAMILY,
     phi3::FAMILY,
+    gpt_bigcode::FAMILY,
+    gpt2::FAMILY,
+    minicpm::FAMILY,
+    internlm2::FAMILY,
+    index::FAMILY,
+    granite::FAMILY,
+    granite_moe::FAMILY,
+    granite_hybrid::FAMILY,
+    glm::FAMILY,
+    glm4::FAMILY,
+    glm4_moe::FAMILY,
+    olmo2::FAMILY,
+    olmo3::FAMILY,
+    smollm3::FAMILY,
+    gpt_oss::FAMILY,
+    llama4::FAMILY,
+    exaone4::FAMILY,
+    hunyuan::FAMILY,
+    hunyuan_moe::FAMILY,
+    seed_oss::FAMILY,
+    ernie::FAMILY,
+    ernie_moe::FAMILY,
+    arcee::FAMILY,
 ];
 
 /// A family of models that share one structure.
@@ -44,8 +115,8 @@ pub struct FamilyInfo {
     pub(crate) record: Record,
     /// Refuses configs that ask for what the family cannot do here.
     pub(crate) check: fn(&Config) -> Result<(), ArchError>,
-    /// What a user should know about files of this family with these quantisation facts.
-    pub(crate) caution: fn(&QuantFacts) -> Option<&'static str>,
+    /// How ExLlamaV2 went wrong when it calibrated EXL2 files of this family, if it did.
+    pub(crate) exl2_caution: Option<&'static str>,
 }
 
 /// The known families.
@@ -60,18 +131,17 @@ pub(crate) fn find(
     assume_llama: bool,
 ) -> Result<&'static FamilyInfo, ArchError> {
     let known = FAMILIES.iter().find(|family| family.architectures.contains(&architecture));
+    let refused = || refused::REFUSED.iter().find(|(name, _)| *name == architecture);
     match known {
         Some(family) => Ok(family),
+        None if let Some((name, missing)) = refused() => {
+            Err(ArchError::MissingBlock { file: config.file(), name, missing })
+        }
         None if assume_llama => Ok(&llama::FAMILY),
         None => Err(ArchError::UnknownArchitecture {
             file: config.file(),
             name: excerpt(&Value::from(architecture)),
-            known: FAMILIES
-                .iter()
-                .flat_map(|f| f.architectures)
-                .copied()
-                .collect::<Vec<_>>()
-                .join(", "),
+            known: FAMILIES.iter().map(|family| family.name).collect::<Vec<_>>().join(", "),
         }),
     }
 }
@@ -79,9 +149,4 @@ pub(crate) fn find(
 /// For families without refusals of their own.
 fn accept(_: &Config) -> Result<(), ArchError> {
     Ok(())
-}
-
-/// For families whose files need no warning.
-fn no_caution(_: &QuantFacts) -> Option<&'static str> {
-    None
 }

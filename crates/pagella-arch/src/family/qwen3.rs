@@ -1,15 +1,14 @@
 //! Qwen 3, dense: RMS norm of query and key heads, head size independent of the hidden size.
 
 use super::{FamilyInfo, accept};
-use crate::record::{Defaults, Record, WindowRule};
-use crate::spec::{NormKind, QuantFacts};
+use crate::record::{Defaults, QkNormRecord, Record, WindowRule};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "qwen3",
     architectures: &["Qwen3ForCausalLM"],
     notes: "Qwen 3, dense text models",
     record: Record {
-        qk_norm: Some(NormKind::Rms),
+        qk_norm: Some(QkNormRecord::RMS),
         window: WindowRule::FromLayer,
         defaults: Defaults {
             context: 32_768,
@@ -20,14 +19,9 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
         ..Record::LLAMA
     },
     check: accept,
-    caution,
+    exl2_caution: EXL2_CAUTION,
 };
 
-/// ExLlamaV2 measured these models with a layer norm where the model has an RMS norm (A3).
-pub(super) fn caution(quant: &QuantFacts) -> Option<&'static str> {
-    (quant.method.as_deref() == Some("exl2")).then_some(
-        "EXL2 files of Qwen3 were calibrated by ExLlamaV2 with a layer norm on query and key \
-         heads; this engine uses the RMS norm the model was trained with, so output differs from \
-         ExLlamaV2 (A3)",
-    )
-}
+/// ExLlamaV2 measured these models with a layer norm where the model has an RMS norm.
+pub(super) const EXL2_CAUTION: Option<&str> =
+    Some("with a layer norm on query and key heads instead of the RMS norm (A3)");

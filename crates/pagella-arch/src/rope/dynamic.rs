@@ -1,10 +1,15 @@
-//! Dynamic NTK scaling, resolved for the configured context.
+//! Dynamic NTK scaling, resolved for the configured context. With an `alpha` it is not dynamic at all:
+//! the base is stretched by it at any length.
 
 use super::{Frequencies, Rotation, default, ntk, stretched_base};
 use crate::error::ArchError;
 use crate::limits;
 
 pub(super) fn frequencies(rotation: &Rotation<'_>) -> Result<Frequencies, ArchError> {
+    if let Some(alpha) = rotation.params.float(&["alpha"], limits::NTK_ALPHA)? {
+        let base = ntk::base(rotation.params, rotation.base, alpha, rotation.dim)?;
+        return default::frequencies(&Rotation { base, ..*rotation });
+    }
     let factor = rotation.params.required_float(&["factor"], limits::ROPE_FACTOR)?;
     let native = rotation.positions as f64;
     let length = (rotation.context as f64).max(native);

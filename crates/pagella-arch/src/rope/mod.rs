@@ -23,6 +23,8 @@ use crate::error::ArchError;
 /// Every method by its name in `rope_type`. Unknown names are errors (A7).
 const METHODS: &[(&str, Method)] = &[
     ("default", default::frequencies),
+    // Three positions per token, which are one in text.
+    ("mrope", default::frequencies),
     ("linear", linear::frequencies),
     ("dynamic", dynamic::frequencies),
     ("llama3", llama3::frequencies),

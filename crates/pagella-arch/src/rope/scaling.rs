@@ -6,17 +6,14 @@ use crate::config::Config;
 use crate::error::{ArchError, excerpt};
 use crate::geometry::Geometry;
 use crate::limits;
-use crate::record::Record;
+use crate::record::{LocalRope, Record};
 use crate::spec::{RopeOverride, RopeSpec};
 use crate::window::LayerKind;
 
-/// Rotary base of families and configs that state none.
-const THETA_DEFAULT: f64 = 10_000.0;
-
 /// Tables of a model, and which layers use which.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RopeTables {
-    /// One table, or two when sliding layers have their own.
+    /// One table, or two when sliding layers have their own; none where no layer rotates.
     pub tables: Vec<RopeSpec>,
     sliding: usize,
 }
@@ -26,7 +23,7 @@ impl RopeTables {
     pub fn index(&self, kind: LayerKind) -> usize {
         match kind {
             LayerKind::Full => 0,
-            LayerKind::Sliding(_) => self.sliding,
+            LayerKind::Sliding(_) | LayerKind::Chunked(_) => self.sliding,
         }
     }
 }
@@ -47,34 +44,61 @@ pub(crate) fn tables(request: &RopeRequest<'_>) -> Result<RopeTables, ArchError>
     let full = stated.object(&["full_attention"])?;
     let sliding = stated.object(&["sliding_attention"])?;
     let (full, sliding) = match (full, sliding) {
-        (None, None) => {
-            return Ok(RopeTables { tables: vec![request.table(&stated)?], sliding: 0 });
-        }
+        (None, None) => return request.by_record(&stated),
         (Some(full), Some(sliding)) => (full, sliding),
         (None, _) => return Err(stated.missing(&["full_attention"])),
         (_, None) => return Err(stated.missing(&["sliding_attention"])),
     };
-    let (full, sliding) = (request.table(&full)?, request.table(&sliding)?);
-    Ok(if full == sliding {
-        RopeTables { tables: vec![full], sliding: 0 }
-    } else {
-        RopeTables { tables: vec![full, sliding], sliding: 1 }
-    })
+    Ok(RopeTables::of(request.table(&full)?, request.table(&sliding)?))
+}
+
+impl RopeTables {
+    fn of(full: RopeSpec, sliding: RopeSpec) -> Self {
+        if full == sliding {
+            Self { tables: vec![full], sliding: 0 }
+        } else {
+            Self { tables: vec![full, sliding], sliding: 1 }
+        }
+    }
 }
 
 impl RopeRequest<'_> {
-    /// The table described by one scaling object.
-    fn table(&self, params: &Config) -> Result<RopeSpec, ArchError> {
-        check_override(self.user)?;
-        let dim = self.rotary_dim(params)?;
-        let theta = params.float(&["rope_theta"], limits::ROPE_THETA)?;
-        let theta = match theta {
+    /// The tables where one scaling object serves all layers: those with a window may have a table
+    /// of their own by the family's rule, which no scaling concerns.
+    fn by_record(&self, stated: &Config) -> Result<RopeTables, ArchError> {
+        let full = self.table(stated)?;
+        let theta = match self.record.local_rope {
+            LocalRope::Same => return Ok(RopeTables { tables: vec![full], sliding: 0 }),
+            LocalRope::Unscaled => self.theta(stated)?,
+            LocalRope::Theta(default) => {
+                self.config.float(&["rope_local_base_freq"], limits::ROPE_THETA)?.unwrap_or(default)
+            }
+        };
+        let plain = RopeRequest { user: None, ..*self };
+        let sliding = plain.table_of_base(&Config::empty(self.config.file()), theta)?;
+        Ok(RopeTables::of(full, sliding))
+    }
+
+    /// The rotary base of a scaling object.
+    fn theta(&self, params: &Config) -> Result<f64, ArchError> {
+        let names = &["rope_theta", "attn_config.rope_theta"];
+        Ok(match params.float(&["rope_theta"], limits::ROPE_THETA)? {
             Some(theta) => theta,
             None => self
                 .config
-                .float(&["rope_theta", "attn_config.rope_theta"], limits::ROPE_THETA)?
-                .unwrap_or(THETA_DEFAULT),
-        };
+                .float(names, limits::ROPE_THETA)?
+                .unwrap_or(self.record.defaults.rope_theta),
+        })
+    }
+
+    /// The table described by one scaling object.
+    fn table(&self, params: &Config) -> Result<RopeSpec, ArchError> {
+        check_override(self.user)?;
+        self.table_of_base(params, self.theta(params)?)
+    }
+
+    fn table_of_base(&self, params: &Config, theta: f64) -> Result<RopeSpec, ArchError> {
+        let dim = self.rotary_dim(params)?;
         let base = match self.user {
             Some(RopeOverride::NtkAlpha(alpha)) => ntk::base(params, theta, f64::from(alpha), dim)?,
             _ => theta,
@@ -120,7 +144,10 @@ impl RopeRequest<'_> {
         let names = &["partial_rotary_factor"];
         let part = match params.float(names, limits::PARTIAL_ROTARY)? {
             Some(part) => part,
-            None => self.config.float(names, limits::PARTIAL_ROTARY)?.unwrap_or(1.0),
+            None => self
+                .config
+                .float(names, limits::PARTIAL_ROTARY)?
+                .unwrap_or(self.record.defaults.partial_rotary),
         };
         let head_dim = self.sizes.head_dim;
         // Truncates like transformers; `part` is at most 1.

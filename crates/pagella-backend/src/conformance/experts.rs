@@ -2,7 +2,7 @@
 //!
 //! A backend that has no experts refuses them, and passes.
 
-use pagella_arch::{Activation, NormKind, RouterScore};
+use pagella_arch::{Activation, ExpertGroups, GroupRank, NormKind, RouterScore, Weigh};
 use pagella_formats::synthetic::{RowOrder, exl2, gptq, plain_f16};
 use pagella_formats::{Linear, OwnedLinear};
 
@@ -11,7 +11,7 @@ use super::fixture::{download, refused_size, step, text, upload};
 use super::norm_add::weights;
 use super::reference::{self, widen};
 use super::{Case, Tolerances, activate, linears, noise};
-use crate::{Backend, BackendError, MoeOp, NormWeights};
+use crate::{Backend, BackendError, MoeOp, NormWeights, Routing};
 
 /// New tokens: backends switch kernels in between, and experts get from no rows to many.
 const TOKENS: [usize; 5] = [1, 2, 4, 5, 33];
@@ -29,6 +29,10 @@ pub(super) fn cases<B: Backend>() -> Vec<Case<B>> {
         Case { name: "experts/top_8_of_128", run: |b, t| routing(b, t, 128, 8, true) },
         Case { name: "experts/all_of_3", run: |b, t| routing(b, t, 3, 3, false) },
         Case { name: "experts/sigmoid", run: sigmoid },
+        Case { name: "experts/selection_bias", run: selection_bias },
+        Case { name: "experts/groups", run: groups },
+        Case { name: "experts/weighed_inputs", run: weighed_inputs },
+        Case { name: "experts/clamped_swiglu", run: clamped },
         Case { name: "experts/every_kind_of_weights", run: kinds },
         Case { name: "experts/biases_and_activation", run: biases },
         Case { name: "experts/without_norm", run: without_norm },
@@ -46,6 +50,11 @@ pub(super) fn cases<B: Backend>() -> Vec<Case<B>> {
     ]
 }
 
+/// Experts with this activation and nothing special else.
+pub(super) fn plain_op(act: Activation) -> MoeOp {
+    MoeOp { act, ..Layer::plain(2, 1).op }
+}
+
 /// A layer as its sources.
 struct Layer {
     op: MoeOp,
@@ -53,6 +62,7 @@ struct Layer {
     router: OwnedLinear,
     experts: Vec<[OwnedLinear; 3]>,
     with_bias: bool,
+    selection_bias: Option<Vec<f32>>,
 }
 
 /// A layer in a backend's layout.
@@ -78,11 +88,13 @@ impl Layer {
                 renormalize: true,
                 act: Activation::Silu,
                 scale: 2.5,
+                routing: Routing::default(),
             },
             norm: Some(weights(61, NormKind::Rms, 64, false)),
             router: plain_f16(64, experts, 1000),
             experts: (1..=experts as u64).map(expert).collect(),
             with_bias: false,
+            selection_bias: None,
         }
     }
 
@@ -92,10 +104,17 @@ impl Layer {
 
     /// `None` if the backend refuses experts.
     fn load<B: Backend>(&self, backend: &B, rows: usize) -> Result<Option<Loaded<B>>, String> {
+        if let Err(BackendError::Unsupported { .. }) = backend.accept_experts(&self.op, false) {
+            return Ok(None);
+        }
         let mut experts = match backend.experts(&self.op, rows) {
             Err(BackendError::Unsupported { .. }) => return Ok(None),
             other => other.map_err(text)?,
         };
+        if let Some(bias) = &self.selection_bias {
+            let bias = backend.vector(bias).map_err(text)?;
+            backend.bias_selection(&mut experts, bias).map_err(text)?;
+        }
         for [gate, up, down] in &self.experts {
             let load = |linear| backend.linear(&self.part(linear)).map_err(text);
             let (gate, up, down) = (load(gate)?, load(up)?, load(down)?);
@@ -127,30 +146,70 @@ impl Layer {
         reference::linear(&self.router.view(), &self.normed(row))
     }
 
-    /// How far the last logit chosen is above the first one left out.
+    /// How far the last rank chosen is above the first one left out, of groups and of experts.
     fn margin(&self, row: &[f32]) -> f64 {
-        let mut logits = self.logits(row);
-        logits.sort_by(|a, b| b.total_cmp(a));
-        let k = self.op.experts_per_token;
-        logits.get(k).map_or(f64::INFINITY, |first_out| logits[k - 1] - first_out)
+        let mut ranks = self.ranks(&self.logits(row));
+        let groups = self.group_ranks(&ranks).map(|(mut groups, taken)| gap(&mut groups, taken));
+        self.leave_groups(&mut ranks);
+        gap(&mut ranks, self.op.experts_per_token).min(groups.unwrap_or(f64::INFINITY))
+    }
+
+    fn scores(&self, logits: &[f64]) -> Vec<f64> {
+        let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+        let total: f64 = logits.iter().map(|l| (l - largest).exp()).sum();
+        let score = |logit: &f64| match self.op.score {
+            RouterScore::Softmax => (logit - largest).exp() / total,
+            RouterScore::Sigmoid => 1.0 / (1.0 + (-logit).exp()),
+        };
+        logits.iter().map(score).collect()
+    }
+
+    /// What decides: logits, or scores with their bias.
+    fn ranks(&self, logits: &[f64]) -> Vec<f64> {
+        if self.selection_bias.is_none() && self.op.routing.groups.is_none() {
+            return logits.to_vec();
+        }
+        let bias = |e: usize| self.selection_bias.as_ref().map_or(0.0, |bias| f64::from(bias[e]));
+        self.scores(logits).iter().enumerate().map(|(e, score)| score + bias(e)).collect()
+    }
+
+    /// Ranks of groups and how many of them are taken.
+    fn group_ranks(&self, ranks: &[f64]) -> Option<(Vec<f64>, usize)> {
+        let groups = self.op.routing.groups?;
+        let of_group = |group: &[f64]| {
+            let mut group = group.to_vec();
+            group.sort_by(|a, b| b.total_cmp(a));
+            let counted = if groups.rank == GroupRank::Best { 1 } else { 2 };
+            group.iter().take(counted).sum()
+        };
+        Some((ranks.chunks(ranks.len() / groups.count).map(of_group).collect(), groups.taken))
+    }
+
+    /// Takes the experts of all but the best groups out of the choice.
+    fn leave_groups(&self, ranks: &mut [f64]) {
+        let Some((groups, taken)) = self.group_ranks(ranks) else { return };
+        let mut order: Vec<usize> = (0..groups.len()).collect();
+        order.sort_by(|a, b| groups[*b].total_cmp(&groups[*a]));
+        let size = ranks.len() / groups.len();
+        for group in &order[taken..] {
+            ranks[group * size..(group + 1) * size].fill(f64::NEG_INFINITY);
+        }
     }
 
     /// Ids ascending and weights of a row with these logits.
     fn choice(&self, logits: &[f64]) -> Vec<(usize, f64)> {
-        let largest = logits.iter().copied().fold(f64::MIN, f64::max);
-        let total: f64 = logits.iter().map(|l| (l - largest).exp()).sum();
+        let mut ranks = self.ranks(logits);
+        self.leave_groups(&mut ranks);
         let mut ids: Vec<usize> = (0..logits.len()).collect();
-        // Stable: equal logits keep the order of their ids.
-        ids.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+        // Stable: equal ranks keep the order of their ids.
+        ids.sort_by(|a, b| ranks[*b].total_cmp(&ranks[*a]));
         ids.truncate(self.op.experts_per_token);
         ids.sort_unstable();
-        let score = |id: usize| match self.op.score {
-            RouterScore::Softmax => (logits[id] - largest).exp() / total,
-            RouterScore::Sigmoid => 1.0 / (1.0 + (-logits[id]).exp()),
-        };
-        let sum: f64 = ids.iter().map(|id| score(*id)).sum();
+        let scores = self.scores(logits);
+        let sum: f64 = ids.iter().map(|id| scores[*id]).sum();
         let divisor = if self.op.renormalize { sum } else { 1.0 };
-        ids.into_iter().map(|id| (id, score(id) / divisor)).collect()
+        let factor = f64::from(self.op.routing.weight_scale) / divisor;
+        ids.into_iter().map(|id| (id, scores[id] * factor)).collect()
     }
 
     /// What is added to a row.
@@ -160,14 +219,20 @@ impl Layer {
 
     /// What is added to a row with these logits.
     fn addition_of(&self, row: &[f32], logits: &[f64]) -> Vec<f64> {
-        let input = self.normed(row);
+        let normed = self.normed(row);
         let mut sum = vec![0.0; self.op.hidden];
         for (id, weight) in self.choice(logits) {
+            let (weight_in, weight) = match self.op.routing.weigh {
+                Weigh::Output => (1.0, weight),
+                Weigh::Input => (weight, 1.0),
+            };
+            let input: Vec<f64> = normed.iter().map(|x| weight_in * x).collect();
             let [gate, up, down] = &self.experts[id];
             let gate = reference::linear(&self.part(gate), &input);
             let up = reference::linear(&self.part(up), &input);
-            let act = |gate: &f64| activate::reference(self.op.act, *gate);
-            let inner: Vec<f64> = gate.iter().zip(&up).map(|(g, u)| act(g) * u).collect();
+            let pairs = gate.iter().zip(&up);
+            let inner: Vec<f64> =
+                pairs.map(|(g, u)| activate::gated(self.op.act, *g, *u)).collect();
             let out = reference::linear(&self.part(down), &inner);
             let factor = weight * f64::from(self.op.scale);
             sum.iter_mut().zip(out).for_each(|(s, y)| *s += factor * y);
@@ -181,6 +246,12 @@ impl Layer {
         let linear = all.map(|l| linears::tolerance(&l.view(), tolerances)).fold(0.0, f64::max);
         4.0 * linear + tolerances.activation
     }
+}
+
+/// How far the `taken`-th largest number is above the next one.
+fn gap(numbers: &mut [f64], taken: usize) -> f64 {
+    numbers.sort_by(|a, b| b.total_cmp(a));
+    numbers.get(taken).map_or(f64::INFINITY, |first_out| numbers[taken - 1] - first_out)
 }
 
 /// Rows of `hidden` after the op.
@@ -258,6 +329,48 @@ fn sigmoid<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), Strin
         check(backend, tolerances, &layer)?;
     }
     Ok(())
+}
+
+/// Biases that move the choice and not the weights.
+fn selection_bias<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    for (score, size) in [(RouterScore::Sigmoid, 0.5), (RouterScore::Softmax, 0.1)] {
+        let mut layer = Layer::plain(16, 3);
+        (layer.op.score, layer.op.routing.selection_bias) = (score, true);
+        layer.op.routing.weight_scale = 1.5;
+        layer.selection_bias = Some(noise::halves(71, 16, size));
+        check(backend, tolerances, &layer)?;
+    }
+    Ok(())
+}
+
+fn groups<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    for (rank, taken, bias) in
+        [(GroupRank::TwoBest, 2, true), (GroupRank::TwoBest, 1, false), (GroupRank::Best, 2, false)]
+    {
+        let mut layer = Layer::plain(16, 3);
+        layer.op.score = RouterScore::Sigmoid;
+        layer.op.routing.groups = Some(ExpertGroups { count: 4, taken, rank });
+        layer.op.routing.selection_bias = bias;
+        layer.selection_bias = bias.then(|| noise::halves(72, 16, 0.5));
+        check(backend, tolerances, &layer)?;
+    }
+    Ok(())
+}
+
+fn weighed_inputs<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    for experts_per_token in [1, 2] {
+        let mut layer = Layer::plain(8, experts_per_token);
+        (layer.op.score, layer.op.renormalize) = (RouterScore::Sigmoid, false);
+        layer.op.routing.weigh = Weigh::Input;
+        check(backend, tolerances, &layer)?;
+    }
+    Ok(())
+}
+
+fn clamped<B: Backend>(backend: &B, tolerances: &Tolerances) -> Result<(), String> {
+    let mut layer = Layer::plain(5, 2);
+    (layer.op.act, layer.with_bias) = (Activation::ClampedSwiglu { limit: 0.75 }, true);
+    check(backend, tolerances, &layer)
 }
 
 /// Experts of different widths and kinds side by side in one layer.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pagella_arch::{Activation, NormKind, RopeSpec, RopeStyle};
+use pagella_arch::{Activation, NormKind, QkNormOrder, QkNormSpan, RopeSpec, RopeStyle};
 
 use super::fixture::{poisoned, refused_size, step, step_of, text};
 use super::norm_add::weights;
@@ -194,7 +194,11 @@ const OP: AttentionOp = AttentionOp {
     scale: 0.125,
     softcap: None,
     window: None,
+    chunk: None,
     clip_qkv: None,
+    qk_norm_span: QkNormSpan::Head,
+    qk_norm_order: QkNormOrder::BeforeRope,
+    query_growth: None,
 };
 
 /// A cache of two pages that fits [`OP`].
@@ -275,7 +279,7 @@ fn attend<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
     let full = || poisoned(backend, TOKENS, width);
     let wide = || poisoned(backend, TOKENS, width + OP.head_dim);
     let run = |step: &B::Step, op: &AttentionOp, q: &B::Tensor, mut out: B::Tensor| {
-        backend.attend(step, op, q, &kv, &mut out)
+        backend.attend(step, op, None, q, &kv, &mut out)
     };
     let q = full()?;
     refused_size("wide queries", run(&near, &OP, &wide()?, full()?))?;
@@ -303,7 +307,7 @@ fn heads<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
         let result = backend.append(&step, &op, None, None, &mut q, &mut k, &mut v, &mut kv);
         refused_size(&format!("append with {heads} heads over 2"), result)?;
         let mut out = poisoned(backend, TOKENS, q_width)?;
-        let result = backend.attend(&step, &op, &q, &kv, &mut out);
+        let result = backend.attend(&step, &op, None, &q, &kv, &mut out);
         refused_size(&format!("attend with {heads} heads over 2"), result)?;
     }
     Ok(())

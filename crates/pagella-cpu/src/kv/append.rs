@@ -1,20 +1,21 @@
-//! Appending the new tokens of a step: clip, per-head norm and rotation in place, then into pages.
+//! Appending the new tokens of a step: clip, norm and rotation in place, then into pages.
 //!
 //! A task is one key/value head (with its query heads) of the tokens that one row adds to one page;
 //! two heads where rotation blocks cross the border between them.
 
 use std::ops::Range;
 
+use pagella_arch::{QkNormOrder, QkNormSpan, QueryGrowth};
 use pagella_backend::{AttentionOp, BackendError, PAGE_TOKENS, StepPlan};
 
 use super::code::{ROTATION, SCALED, encode};
 use super::layer::Element;
-use super::prepare::{head_of, prepare_head};
+use super::prepare::{Turn, head_of, prepare_head};
 use super::quantized::SlotMut;
 use super::shares::StoreShares;
 use super::{KvPages, f32, narrow};
 use crate::Tensor;
-use crate::ops::norm::CpuNorm;
+use crate::ops::norm::{CpuNorm, norm_rows_in_place};
 use crate::ops::rope::{CpuRope, RopeTable};
 use crate::simd::{Isa, Kernel, Simd};
 use crate::threads::{Pool, Shares};
@@ -52,8 +53,17 @@ pub(crate) fn append(
     k.expect("keys", tokens, op.kv_heads * op.head_dim)?;
     v.expect("values", tokens, op.kv_heads * op.head_dim)?;
     if let Some((q_norm, k_norm)) = qk_norm {
-        q_norm.expect_heads(op.heads, op.head_dim)?;
-        k_norm.expect_heads(op.kv_heads, op.head_dim)?;
+        match op.qk_norm_span {
+            QkNormSpan::Head => {
+                q_norm.expect_heads(op.heads, op.head_dim)?;
+                k_norm.expect_heads(op.kv_heads, op.head_dim)?;
+            }
+            QkNormSpan::Token => {
+                q_norm.expect(op.heads * op.head_dim)?;
+                k_norm.expect(op.kv_heads * op.head_dim)?;
+                expect_first(op)?;
+            }
+        }
     }
     if let Some(rope) = rope
         && rope.rotary_dim() > op.head_dim
@@ -66,6 +76,12 @@ pub(crate) fn append(
     kv.expect_pages(plan)?;
     kv.expect_own_pages(plan)?;
 
+    // A norm over all heads is done before tasks share the heads of a token.
+    let of_heads = qk_norm.filter(|_| op.qk_norm_span == QkNormSpan::Head);
+    if let (Some((q_norm, k_norm)), None) = (qk_norm, of_heads) {
+        norm_rows_in_place(isa, pool, tokens, q_norm, q)?;
+        norm_rows_in_place(isa, pool, tokens, k_norm, k)?;
+    }
     let mut segments = std::mem::take(&mut kv.segments);
     cut(plan, &mut segments);
     let reach = segments.iter().map(|s| s.position + s.tokens).max().unwrap_or(0);
@@ -74,7 +90,7 @@ pub(crate) fn append(
     let (together, element) = (layer.heads_together(), layer.element);
     let shared = AppendTask {
         op,
-        qk_norm,
+        qk_norm: of_heads,
         rope: rope.as_deref(),
         q: &Shares::new(&mut q.data),
         k: &Shares::new(&mut k.data),
@@ -96,6 +112,23 @@ pub(crate) fn append(
     };
     kv.segments = segments;
     outcome
+}
+
+/// Checks that a norm over all heads is the first thing that happens to them.
+fn expect_first(op: &AttentionOp) -> Result<(), BackendError> {
+    let what = match (op.clip_qkv, op.qk_norm_order) {
+        (None, QkNormOrder::BeforeRope) => return Ok(()),
+        (Some(_), _) => "a clamp before a norm over all heads",
+        (None, QkNormOrder::AfterRope) => "a norm over all heads after rotation",
+    };
+    let hint = "no known model has it".to_owned();
+    Err(BackendError::Unsupported { backend: "cpu", what: what.to_owned(), hint })
+}
+
+/// What the query at `position` is multiplied by.
+fn growth_at(growth: &QueryGrowth, position: usize) -> f32 {
+    let steps = (position + growth.offset) / growth.length.max(1);
+    1.0 + growth.weight * (steps as f32).ln_1p()
 }
 
 /// Checks that every key/value head serves the same number of query heads.
@@ -174,19 +207,24 @@ impl HeadTask<'_> {
         let group = op.heads / op.kv_heads;
         for i in 0..segment.tokens {
             let token = segment.token + i;
-            let rope = shared.rope.map(|table| (table, segment.position + i));
+            let position = segment.position + i;
+            let rope = shared.rope.map(|table| (table, position));
+            let growth = op.query_growth.as_ref().map(|growth| growth_at(growth, position));
+            let order = op.qk_norm_order;
             // SAFETY: passed on to the caller.
             unsafe {
                 for query in head * group..(head + 1) * group {
                     let x = head_of(shared.q, token, op.heads, query, width);
                     let norm = shared.qk_norm.map(|(q, _)| q.head(query, width));
-                    prepare_head::<S>(x, width, op.clip_qkv, norm, rope);
+                    let turn = Turn { norm, rope, order, growth };
+                    prepare_head::<S>(x, width, op.clip_qkv, &turn);
                 }
                 let x = head_of(shared.k, token, op.kv_heads, head, width);
                 let norm = shared.qk_norm.map(|(_, k)| k.head(head, width));
-                prepare_head::<S>(x, width, op.clip_qkv, norm, rope);
+                let turn = Turn { norm, rope, order, growth: None };
+                prepare_head::<S>(x, width, op.clip_qkv, &turn);
                 let x = head_of(shared.v, token, op.kv_heads, head, width);
-                prepare_head::<S>(x, width, op.clip_qkv, None, None);
+                prepare_head::<S>(x, width, op.clip_qkv, &Turn::NONE);
             }
         }
     }

@@ -13,16 +13,7 @@ use crate::simd::Isa;
 use crate::threads::Pool;
 
 fn op(heads: usize, kv_heads: usize, head_dim: usize) -> AttentionOp {
-    AttentionOp {
-        layer: 1,
-        heads,
-        kv_heads,
-        head_dim,
-        scale: 1.0,
-        softcap: None,
-        window: None,
-        clip_qkv: None,
-    }
+    AttentionOp { scale: 1.0, ..AttentionOp::plain(1, heads, kv_heads, head_dim) }
 }
 
 fn spec(op: &AttentionOp, format: KvFormat, pages: usize) -> KvSpec {

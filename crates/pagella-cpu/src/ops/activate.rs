@@ -114,6 +114,7 @@ impl Kernel for Activate<'_> {
                 Activation::GeluErf => self.walk::<S, GeluErf>(),
                 Activation::QuickGelu => self.walk::<S, QuickGelu>(),
                 Activation::Relu2 => self.walk::<S, Relu2>(),
+                Activation::ClampedSwiglu { limit } => self.clamped::<S>(limit),
             }
         }
     }
@@ -135,6 +136,82 @@ impl Activate<'_> {
                     y = S::mul(y, load_part::<S>(up.add(start), n, 0.0));
                 }
                 store_part::<S>(gate.add(start), n, y);
+            }
+        }
+    }
+}
+
+impl Activate<'_> {
+    /// `g · sigmoid(1.702 g) · (u + 1)`, clamped before.
+    ///
+    /// # Safety
+    /// As for [`Simd`].
+    #[inline(always)]
+    unsafe fn clamped<S: Simd>(self, limit: f32) {
+        let (len, gate) = (self.gate.len(), self.gate.as_mut_ptr());
+        let up = self.up.map(<[f32]>::as_ptr);
+        for start in (0..len).step_by(LANES) {
+            let n = len - start;
+            // SAFETY: `start + min(n, 16)` stays within both slices. The order of operands lets NaN
+            // through.
+            unsafe {
+                let high = S::splat(limit);
+                let g = S::min(high, load_part::<S>(gate.add(start), n, 0.0));
+                let u = match up {
+                    Some(up) => load_part::<S>(up.add(start), n, 0.0),
+                    None => S::splat(0.0),
+                };
+                let u = S::min(high, S::max(S::splat(-limit), u));
+                let y = S::mul(math::quick_gelu::<S>(g), S::add(u, S::splat(1.0)));
+                store_part::<S>(gate.add(start), n, y);
+            }
+        }
+    }
+}
+
+/// See [`pagella_backend::Backend::gate`].
+pub(crate) fn gate(
+    isa: Isa,
+    pool: &Pool,
+    tokens: usize,
+    gate: &Tensor,
+    x: &mut Tensor,
+) -> Result<(), BackendError> {
+    let (gates, width) = (gate.width, x.width);
+    gate.expect("gates", tokens, gates)?;
+    x.expect("gated rows", tokens, width)?;
+    if gates == 0 || !width.is_multiple_of(gates) {
+        return Err(BackendError::Size { what: "gates per row", expected: width, found: gates });
+    }
+    let shares = Shares::new(&mut x.data);
+    pool.run(tokens, &|i| {
+        // SAFETY: every task has its own row.
+        let row = unsafe { shares.part(i * width..(i + 1) * width) };
+        isa.run(Gate { gates: gate.row(i), row });
+    })
+}
+
+struct Gate<'a> {
+    gates: &'a [f32],
+    /// A multiple of as many.
+    row: &'a mut [f32],
+}
+
+impl Kernel for Gate<'_> {
+    type Out = ();
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let part = self.row.len() / self.gates.len();
+        for (gate, row) in self.gates.iter().zip(self.row.chunks_exact_mut(part)) {
+            let x = row.as_mut_ptr();
+            // SAFETY: `start + min(part − start, 16)` stays within the part.
+            unsafe {
+                let factor = math::sigmoid::<S>(S::splat(*gate));
+                for start in (0..part).step_by(LANES) {
+                    let n = part - start;
+                    let y = S::mul(load_part::<S>(x.add(start), n, 0.0), factor);
+                    store_part::<S>(x.add(start), n, y);
+                }
             }
         }
     }

@@ -80,6 +80,24 @@ pub(crate) fn norm_row(isa: Isa, norm: &CpuNorm, x: &[f32], out: &mut [f32]) {
     isa.run(NormRow { args, x: x.as_ptr(), out: out.as_mut_ptr(), add_scaled: None });
 }
 
+/// `x = norm(x)` for the first `tokens` rows; the norm must fit their width.
+pub(crate) fn norm_rows_in_place(
+    isa: Isa,
+    pool: &Pool,
+    tokens: usize,
+    norm: &CpuNorm,
+    x: &mut Tensor,
+) -> Result<(), BackendError> {
+    let width = x.width;
+    let shares = Shares::new(&mut x.data);
+    pool.run(tokens, &|i| {
+        // SAFETY: every task has its own row.
+        let row = unsafe { shares.part(i * width..(i + 1) * width) };
+        let (x, out) = (row.as_ptr(), row.as_mut_ptr());
+        isa.run(NormRow { args: norm.head(0, width), x, out, add_scaled: None });
+    })
+}
+
 /// `residual += scale · norm(x)` for the first `tokens` rows.
 pub(crate) fn norm_add(
     isa: Isa,

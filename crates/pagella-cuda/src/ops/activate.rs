@@ -49,6 +49,14 @@ pub(crate) fn activate(
         Activation::GeluErf => 2,
         Activation::QuickGelu => 3,
         Activation::Relu2 => 4,
+        // Refused with its experts, before anything was laid out.
+        Activation::ClampedSwiglu { .. } => {
+            return Err(BackendError::Unsupported {
+                backend: "cuda",
+                what: "clamped SwiGLU".to_owned(),
+                hint: "use --device cpu".to_owned(),
+            });
+        }
     };
     let args = ActivateArgs { gate: gate.ptr(), up: up.map_or(0, Tensor::ptr), n, act, pad: 0 };
     device.launch("pg_activate", elementwise(device, n.div_ceil(4)), &args)

@@ -25,7 +25,7 @@ pub(crate) fn read_bias<'a>(
         (None, BiasRule::Required) => return checkpoint.require(&name).map(|_| None),
         (None, _) => return Ok(None),
     };
-    let values = tensor.to_f32()?;
+    let mut values = tensor.to_f32()?;
     if request.bias == BiasRule::Forbidden {
         if values.iter().all(|value| *value == 0.0) {
             return Ok(None);
@@ -33,7 +33,17 @@ pub(crate) fn read_bias<'a>(
         let path = tensor.file.to_owned();
         return Err(FormatError::UnexpectedBias { path, tensor: name });
     }
-    let len = tensor.vector_len()?;
+    let len = match found.slab {
+        None => tensor.vector_len()?,
+        Some((index, count)) => match *tensor.shape {
+            [matrices, len] if matrices == count => {
+                values = values.split_off(index * len);
+                values.truncate(len);
+                len
+            }
+            _ => return Err(tensor.wrong_shape(format!("[{count}, {declared}]"))),
+        },
+    };
     if len != declared && len != stored {
         return Err(tensor.wrong_shape(format!("[{declared}]")));
     }

@@ -21,6 +21,8 @@ pub(crate) struct Found<'a> {
     pub weight: TensorView<'a>,
     /// Whether this is the fused tensor of the request.
     pub fused: bool,
+    /// Index and count of the matrix that is meant, if the tensor stacks several.
+    pub slab: Option<(usize, usize)>,
 }
 
 /// The kind and base name under which a linear is stored; `None` when it is not there.
@@ -39,7 +41,8 @@ pub(super) fn locate<'a>(
     candidates(request).find_map(|(base, fused)| {
         SUFFIXES.iter().find_map(|(suffix, kind)| {
             let weight = checkpoint.tensor(&format!("{base}{suffix}"))?;
-            Some(Found { kind: *kind, base: base.to_owned(), weight, fused })
+            let slab = request.fused.filter(|_| fused).and_then(|part| part.slab);
+            Some(Found { kind: *kind, base: base.to_owned(), weight, fused, slab })
         })
     })
 }

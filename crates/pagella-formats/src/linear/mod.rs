@@ -19,7 +19,7 @@ pub(crate) use find::Found;
 pub(crate) use split::Cut;
 
 use crate::checkpoint::Checkpoint;
-use crate::error::Result;
+use crate::error::{FormatError, Result};
 use crate::exl2::Exl2Linear;
 use crate::gptq::GptqLinear;
 use crate::plain::PlainLinear;
@@ -55,6 +55,15 @@ pub fn load_linear<'a>(
 ) -> Result<Linear<'a>> {
     let found =
         find::locate(checkpoint, request).ok_or_else(|| find::missing(checkpoint, request))?;
+    if let (Some((index, count)), true) = (found.slab, found.kind != LinearKind::Plain) {
+        return Err(FormatError::FusedSplit {
+            path: found.weight.file.to_owned(),
+            tensor: found.weight.name.to_owned(),
+            begin: index,
+            end: count,
+            reason: "stacked experts can only be read unquantised",
+        });
+    }
     match found.kind {
         LinearKind::Exl2 => exl2::layout::read(checkpoint, request, &found).map(Linear::Exl2),
         LinearKind::Gptq => gptq::layout::read(checkpoint, request, &found).map(Linear::Gptq),

@@ -15,7 +15,7 @@ pub struct LinearRequest<'a> {
     pub out_features: usize,
     /// Whether there must be a bias.
     pub bias: BiasRule,
-    /// Plain weights are stored `[in, out]`.
+    /// Plain weights are stored `[in, out]`; of a linear that may be fused, only in the fused tensor.
     pub transposed: bool,
     /// GPTQ zero points are stored as they are, not less one.
     pub gptq_v2: bool,
@@ -33,6 +33,11 @@ pub struct FusedPart<'a> {
     /// They add up to `out_features`. The one other case is a `transposed` plain tensor stacked
     /// along its inputs, `[total_out, out_features]`, where one range of `in_features` is taken.
     pub rows: &'a [Range<usize>],
+    /// Of each range every so many indices are taken, from its first on; 1 for all.
+    pub step: usize,
+    /// A plain tensor that stacks matrices, `[count, …]`: index of the one that is meant, and
+    /// count. Everything else is said of that matrix. Its bias is stacked like it.
+    pub slab: Option<(usize, usize)>,
 }
 
 /// Whether a linear has a bias.

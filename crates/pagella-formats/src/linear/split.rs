@@ -27,7 +27,7 @@ impl Cut {
         features: usize,
     ) -> Result<Self> {
         let (declared, ranges) = match (found.fused, request.fused) {
-            (true, Some(part)) => (part.total_out, part.rows.to_vec()),
+            (true, Some(part)) => (part.total_out, stepped(part.rows, part.step)),
             _ => (features, vec![Range { start: 0, end: features }]),
         };
         let mut taken = 0usize;
@@ -68,6 +68,15 @@ impl Cut {
             || refused(found, &Range { start: 0, end: self.declared }, "it leaves the tensor");
         Columns::new(stored, self.ranges.clone()).ok_or_else(whole)
     }
+}
+
+/// Every `step`-th index of each range, as ranges.
+fn stepped(rows: &[Range<usize>], step: usize) -> Vec<Range<usize>> {
+    if step <= 1 {
+        return rows.to_vec();
+    }
+    let single = |index| Range { start: index, end: index + 1 };
+    rows.iter().flat_map(|range| range.clone().step_by(step).map(single)).collect()
 }
 
 /// The error for a range that cannot be taken.

@@ -84,7 +84,7 @@ fn a_fused_tensor_beats_split_ones_and_is_cut_by_rows() {
         checkpoint(&[("qkv.weight", &[6, 2]), ("qkv.bias", &[6]), ("q.weight", &[3, 2])]);
     let names = ["q".to_owned()];
     let ranges = [0..1, 4..6];
-    let fused = Some(FusedPart { base: "qkv", total_out: 6, rows: &ranges });
+    let fused = Some(FusedPart { base: "qkv", total_out: 6, rows: &ranges, step: 1, slab: None });
     let linear = plain(&checkpoint, &LinearRequest { fused, ..request(&names, 2, 3) });
     assert_eq!(rows(&linear), [0.0, 1.0, 8.0, 9.0, 10.0, 11.0]);
     assert_eq!(linear.bias, Some(vec![0.0, 4.0, 5.0]));
@@ -96,11 +96,11 @@ fn a_fused_tensor_beats_split_ones_and_is_cut_by_rows() {
 fn transposed_fused_tensors_are_cut_by_columns_and_stacked_ones_by_rows() {
     let (_dir, checkpoint) = checkpoint(&[("c_attn.weight", &[2, 6]), ("w2", &[6, 3])]);
     let part = std::slice::from_ref(&(2..4));
-    let fused = Some(FusedPart { base: "c_attn", total_out: 6, rows: part });
+    let fused = Some(FusedPart { base: "c_attn", total_out: 6, rows: part, step: 1, slab: None });
     let request = LinearRequest { fused, transposed: true, ..request(&[], 2, 2) };
     assert_eq!(rows(&plain(&checkpoint, &request)), [2.0, 8.0, 3.0, 9.0]);
     // Three experts of [2 inputs, 3 outputs] on top of each other; this is the second.
-    let fused = Some(FusedPart { base: "w2", total_out: 6, rows: part });
+    let fused = Some(FusedPart { base: "w2", total_out: 6, rows: part, step: 1, slab: None });
     let request = LinearRequest { fused, out_features: 3, ..request };
     assert_eq!(rows(&plain(&checkpoint, &request)), [6.0, 9.0, 7.0, 10.0, 8.0, 11.0]);
 }
@@ -111,14 +111,15 @@ fn impossible_cuts_are_refused() {
     for ranges in
         [vec![0..2, 5..7], vec![0..1, 1..2], vec![0..4, 4..4], vec![], vec![0..1, 0..usize::MAX]]
     {
-        let fused = Some(FusedPart { base: "qkv", total_out: 6, rows: &ranges });
+        let fused =
+            Some(FusedPart { base: "qkv", total_out: 6, rows: &ranges, step: 1, slab: None });
         let error =
             load_linear(&checkpoint, &LinearRequest { fused, ..request(&[], 2, 4) }).unwrap_err();
         assert_eq!(error.code(), "fused_split", "{ranges:?}");
         assert!(error.to_string().contains("qkv.weight"), "{error}");
     }
     let whole = std::slice::from_ref(&(0..4));
-    let fused = Some(FusedPart { base: "qkv", total_out: 8, rows: whole });
+    let fused = Some(FusedPart { base: "qkv", total_out: 8, rows: whole, step: 1, slab: None });
     let error =
         load_linear(&checkpoint, &LinearRequest { fused, ..request(&[], 2, 4) }).unwrap_err();
     assert_eq!(error.code(), "wrong_shape");
@@ -149,4 +150,45 @@ fn biases_follow_the_rule_of_the_family() {
     let error = load("none", 2, BiasRule::Required).unwrap_err();
     assert!(error.to_string().contains("`none.bias`"), "{error}");
     assert_eq!(load("odd", 2, BiasRule::IfPresent).unwrap_err().code(), "wrong_shape");
+}
+
+#[test]
+fn a_matrix_of_a_stack_is_read_with_its_bias_in_either_orientation() {
+    // Three matrices [2, 4], counting up; biases [3, 2] and [3, 4].
+    let tensors: &[(&str, &[usize])] = &[
+        ("rows", &[3, 2, 4]),
+        ("rows.bias", &[3, 2]),
+        ("columns", &[3, 2, 4]),
+        ("columns.bias", &[3, 4]),
+    ];
+    let (_dir, checkpoint) = checkpoint(tensors);
+    let part = |base, total_out, rows, step| {
+        Some(FusedPart { base, total_out, rows, step, slab: Some((1, 3)) })
+    };
+    let second = std::slice::from_ref(&(1..2));
+    let fused = part("rows", 2, second, 1);
+    let linear = plain(&checkpoint, &LinearRequest { fused, ..request(&[], 4, 1) });
+    assert_eq!(rows(&linear), [12.0, 13.0, 14.0, 15.0]);
+    assert_eq!(linear.bias, Some(vec![3.0]));
+    // Columns 1 and 3 of [in, out].
+    let odd = std::slice::from_ref(&(1..4));
+    let fused = part("columns", 4, odd, 2);
+    let linear =
+        plain(&checkpoint, &LinearRequest { fused, transposed: true, ..request(&[], 2, 2) });
+    assert_eq!(rows(&linear), [9.0, 13.0, 11.0, 15.0]);
+    assert_eq!(linear.bias, Some(vec![5.0, 7.0]));
+    let wrong = Some(FusedPart { slab: Some((1, 4)), ..part("rows", 2, second, 1).unwrap() });
+    let error = load_linear(&checkpoint, &LinearRequest { fused: wrong, ..request(&[], 4, 1) });
+    assert!(matches!(error, Err(FormatError::WrongShape { .. })));
+}
+
+#[test]
+fn a_split_part_lies_in_the_usual_order_even_where_the_fused_tensor_does_not() {
+    let (_dir, checkpoint) = checkpoint(&[("q", &[2, 3])]);
+    let bases = ["q".to_owned()];
+    let whole = std::slice::from_ref(&(0..2));
+    let fused = Some(FusedPart { base: "qkv", total_out: 6, rows: whole, step: 1, slab: None });
+    let linear =
+        plain(&checkpoint, &LinearRequest { fused, transposed: true, ..request(&bases, 3, 2) });
+    assert_eq!(rows(&linear), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
 }

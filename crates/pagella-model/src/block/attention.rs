@@ -17,6 +17,7 @@ pub(crate) struct AttentionBlock<B: Backend> {
     k: B::Linear,
     v: B::Linear,
     qk_norm: Option<(B::Norm, B::Norm)>,
+    sinks: Option<B::Vector>,
     /// Index of the rotary table.
     rope: Option<usize>,
     out: Output<B>,
@@ -36,16 +37,19 @@ impl<B: Backend> AttentionBlock<B> {
         let (q, k, v) = (q?, k?, v?);
         let qk_norm = match &spec.qk_norm {
             Some(norms) => {
-                Some((loader.norm(&norms.q, spec.heads)?, loader.norm(&norms.k, spec.kv_heads)?))
+                let [q_heads, k_heads] = norms.heads(spec);
+                Some((loader.norm(&norms.q, q_heads)?, loader.norm(&norms.k, k_heads)?))
             }
             None => None,
         };
+        let sinks = spec.sinks.as_ref().map(|base| loader.vector(base, spec.heads)).transpose()?;
         let out = Output {
             linear: loader.linear(&spec.o, LinearUse::Layer)?,
             post_norm: loader.optional_norm(layer.attn_post_norm.as_ref())?,
             scale: layer.branch_scale,
         };
-        Ok(Self { pre_norm, op: op(index, spec), q, k, v, qk_norm, rope: spec.rope, out })
+        let (op, rope) = (op(index, spec), spec.rope);
+        Ok(Self { pre_norm, op, q, k, v, qk_norm, sinks, rope, out })
     }
 
     /// The projections of the layer's input.
@@ -80,12 +84,15 @@ impl<B: Backend> AttentionBlock<B> {
         kv: &B::Kv,
         stream: &mut Stream<'_, B>,
     ) -> Result<(), ModelError> {
-        pass.backend.attend(pass.step, &self.op, &scratch.q, kv, &mut scratch.attended)?;
+        let Scratch { q, attended, .. } = scratch;
+        pass.backend.attend(pass.step, &self.op, self.sinks.as_ref(), q, kv, attended)?;
         self.out.add(pass, &scratch.attended, stream)
     }
 }
 
-fn op(layer: usize, spec: &AttentionSpec) -> AttentionOp {
+/// The op of a layer's attention.
+pub(super) fn op(layer: usize, spec: &AttentionSpec) -> AttentionOp {
+    let norm = spec.qk_norm.as_ref();
     AttentionOp {
         layer,
         heads: spec.heads,
@@ -94,6 +101,10 @@ fn op(layer: usize, spec: &AttentionSpec) -> AttentionOp {
         scale: spec.scale,
         softcap: spec.softcap,
         window: spec.window,
+        chunk: spec.chunk,
         clip_qkv: spec.clip_qkv,
+        qk_norm_span: norm.map(|norm| norm.span).unwrap_or_default(),
+        qk_norm_order: norm.map(|norm| norm.order).unwrap_or_default(),
+        query_growth: spec.query_growth,
     }
 }

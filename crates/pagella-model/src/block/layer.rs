@@ -11,7 +11,7 @@ use crate::error::ModelError;
 use crate::load::Loader;
 use crate::progress::Progress;
 use crate::weights::WeightSource;
-use crate::workspace::Scratch;
+use crate::workspace::{MlpScratch, Scratch};
 
 /// How much of a layer is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +92,16 @@ impl<B: Backend> Layer<B> {
         }
         self.attn.attend(pass, scratch, kv, stream)?;
         match (&self.mlp, &mut scratch.mlp) {
-            (Mlp::Experts(experts), _) => experts.run(pass, stream),
+            (Mlp::Experts(experts), room) => experts.run(pass, room.as_mut(), stream),
             (Mlp::Dense(mlp), Some(room)) => {
+                let MlpScratch { gate, up, .. } = room;
                 if !side_by_side {
-                    let mut projections: Vec<_> = mlp.projections(room).collect();
+                    let mut projections: Vec<_> = mlp.projections(gate, up.as_mut()).collect();
                     let (norm, residual) = (mlp.pre_norm.as_ref(), &*stream.residual);
                     pass.backend.project(pass.step, residual, norm, &mut projections)?;
                 }
-                mlp.activate(pass, room, stream)
+                mlp.activate(pass, gate, up.as_ref())?;
+                mlp.add(pass, gate, stream)
             }
             // The workspace has room for every dense layer: it was made from the same spec.
             (Mlp::Dense(_), None) => Ok(()),
@@ -118,7 +120,7 @@ impl<B: Backend> Layer<B> {
         let Scratch { q, k, v, mlp: room, .. } = scratch;
         let mut projections = Vec::from(self.attn.projections(q, k, v));
         if let (true, Mlp::Dense(mlp), Some(room)) = (with_mlp, &self.mlp, room) {
-            projections.extend(mlp.projections(room));
+            projections.extend(mlp.projections(&mut room.gate, room.up.as_mut()));
         }
         let norm = self.attn.pre_norm.as_ref();
         Ok(pass.backend.project(pass.step, residual, norm, &mut projections)?)

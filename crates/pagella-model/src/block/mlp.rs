@@ -7,7 +7,6 @@ use super::{Output, Pass, Stream};
 use crate::error::ModelError;
 use crate::load::Loader;
 use crate::weights::{LinearUse, WeightSource};
-use crate::workspace::MlpScratch;
 
 /// The MLP of one layer in the backend's layout.
 pub(crate) struct MlpBlock<B: Backend> {
@@ -52,22 +51,31 @@ impl<B: Backend> MlpBlock<B> {
     /// The projections of the layer's input.
     pub(crate) fn projections<'a>(
         &'a self,
-        room: &'a mut MlpScratch<B>,
+        gate: &'a mut B::Tensor,
+        up: Option<&'a mut B::Tensor>,
     ) -> impl Iterator<Item = Projection<'a, B>> {
-        let MlpScratch { gate, up } = room;
-        let up = self.up.as_ref().zip(up.as_mut());
+        let up = self.up.as_ref().zip(up);
         [(&self.gate, gate)].into_iter().chain(up).map(|(linear, out)| Projection { linear, out })
     }
 
-    /// Activates what was projected and adds the result to the residual.
+    /// Activates what was projected, in the place of the gate.
     pub(crate) fn activate(
         &self,
         pass: &Pass<'_, B>,
-        room: &mut MlpScratch<B>,
+        gate: &mut B::Tensor,
+        up: Option<&B::Tensor>,
+    ) -> Result<(), ModelError> {
+        let up = up.filter(|_| self.up.is_some());
+        Ok(pass.backend.activate(pass.step, self.act, gate, up)?)
+    }
+
+    /// Adds what becomes of activated rows to the residual.
+    pub(crate) fn add(
+        &self,
+        pass: &Pass<'_, B>,
+        activated: &B::Tensor,
         stream: &mut Stream<'_, B>,
     ) -> Result<(), ModelError> {
-        let up = room.up.as_ref().filter(|_| self.up.is_some());
-        pass.backend.activate(pass.step, self.act, &mut room.gate, up)?;
-        self.out.add(pass, &room.gate, stream)
+        self.out.add(pass, activated, stream)
     }
 }

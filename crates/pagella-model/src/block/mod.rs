@@ -1,11 +1,13 @@
 //! The pieces of a layer, and the order in which they read and write the residual stream.
 
+mod accept;
 mod attention;
 mod embedding;
 mod experts;
 mod layer;
 mod mlp;
 
+pub(crate) use accept::check_backend;
 pub(crate) use embedding::Embedding;
 pub(crate) use layer::{Layer, Until};
 

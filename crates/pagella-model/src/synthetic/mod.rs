@@ -18,6 +18,7 @@ use pagella_arch::{BiasRule, LinearSpec, ModelSpec, NormSpec};
 use pagella_backend::{Backend, NormWeights, TableDtype, TableSource};
 use pagella_formats::{Linear, OwnedLinear, synthetic as random};
 
+use crate::block::check_backend;
 use crate::error::ModelError;
 use crate::load::{LoadOptions, assemble};
 use crate::model::Model;
@@ -59,6 +60,7 @@ impl<B: Backend> Model<B> {
         options.check()?;
         check_blocks(&spec)?;
         check_shapes(&spec, weights)?;
+        check_backend(&spec, &backend)?;
         let layers: Vec<LayerBytes> = spec.layers.iter().map(|l| layer_bytes(l, weights)).collect();
         let head = stored_bytes(&spec.head.linear, weights.average_bits(LinearUse::Head));
         let embed = (spec.vocab * spec.hidden * 2) as u64;
@@ -191,6 +193,10 @@ impl WeightSource for RandomSource {
     fn norm(&mut self, spec: &NormSpec, _heads: usize) -> Result<NormWeights, ModelError> {
         let weight = vec![1.0; spec.width];
         Ok(NormWeights { kind: spec.kind, eps: spec.eps, weight, bias: None })
+    }
+
+    fn vector(&mut self, _base: &str, len: usize) -> Result<Vec<f32>, ModelError> {
+        Ok(vec![0.0; len])
     }
 
     fn table(&mut self, _base: &str, rows: usize, width: usize) -> Result<TableSource, ModelError> {

@@ -149,8 +149,13 @@ fn a_single_expert_is_a_dense_mlp() {
             experts: vec![[gate, up, down]],
             experts_per_token: 1,
             score: pagella_arch::RouterScore::Softmax,
+            selection_bias: None,
+            groups: None,
             renormalize: false,
+            weight_scale: 1.0,
+            weigh: pagella_arch::Weigh::Output,
             act,
+            shared: None,
         }));
     }
     for index in 0..sparse.spec.layers.len() {

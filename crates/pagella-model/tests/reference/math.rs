@@ -1,6 +1,8 @@
 //! The formulas of the reference backend, in f64.
 
-use pagella_arch::{Activation, NormKind, RopeSpec, RopeStyle, RouterScore};
+use pagella_arch::{
+    Activation, GroupRank, NormKind, QueryGrowth, RopeSpec, RopeStyle, RouterScore,
+};
 use pagella_backend::{MoeOp, NormWeights};
 
 /// Sum of products in f64; four sums side by side, because one alone is slow.
@@ -32,19 +34,47 @@ pub fn softmax(scores: Vec<f64>) -> Vec<f64> {
 }
 
 /// The experts of a row with these logits, by id, and their weights.
-pub fn route(op: &MoeOp, logits: &[f32]) -> Vec<(usize, f64)> {
-    let mut ids: Vec<usize> = (0..logits.len()).collect();
-    // Stable: equal logits keep the order of their ids.
-    ids.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
-    ids.truncate(op.experts_per_token);
-    ids.sort_unstable();
+pub fn route(op: &MoeOp, bias: Option<&[f32]>, logits: &[f32]) -> Vec<(usize, f64)> {
+    let logits: Vec<f64> = logits.iter().map(|l| f64::from(*l)).collect();
     let scores = match op.score {
-        RouterScore::Softmax => softmax(logits.iter().map(|l| f64::from(*l)).collect()),
-        RouterScore::Sigmoid => logits.iter().map(|l| 1.0 / (1.0 + f64::from(-l).exp())).collect(),
+        RouterScore::Softmax => softmax(logits.clone()),
+        RouterScore::Sigmoid => logits.iter().map(|l| 1.0 / (1.0 + (-l).exp())).collect(),
     };
+    let mut ranks = logits;
+    if bias.is_some() || op.routing.groups.is_some() {
+        let bias = |e: usize| bias.map_or(0.0, |bias| f64::from(bias[e]));
+        ranks = scores.iter().enumerate().map(|(e, score)| score + bias(e)).collect();
+    }
+    if let Some(groups) = &op.routing.groups {
+        let size = ranks.len() / groups.count;
+        let of_group = |group: &[f64]| {
+            let best = largest(group, group.len());
+            let counted = if groups.rank == GroupRank::Best { 1 } else { 2 };
+            best.iter().take(counted).map(|e| group[*e]).sum::<f64>()
+        };
+        let of_groups: Vec<f64> = ranks.chunks(size).map(of_group).collect();
+        let taken = largest(&of_groups, groups.taken);
+        for (e, rank) in ranks.iter_mut().enumerate() {
+            if !taken.contains(&(e / size)) {
+                *rank = f64::NEG_INFINITY;
+            }
+        }
+    }
+    let mut ids = largest(&ranks, op.experts_per_token);
+    ids.sort_unstable();
     let sum: f64 = ids.iter().map(|id| scores[*id]).sum();
     let divisor = if op.renormalize { sum } else { 1.0 };
-    ids.into_iter().map(|id| (id, scores[id] / divisor)).collect()
+    let factor = f64::from(op.routing.weight_scale) / divisor;
+    ids.into_iter().map(|id| (id, scores[id] * factor)).collect()
+}
+
+/// Indices of the `n` largest, the best first; of equal ones the lower first.
+fn largest(values: &[f64], n: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    // Stable: equals keep their order.
+    order.sort_by(|a, b| values[*b].total_cmp(&values[*a]));
+    order.truncate(n);
+    order
 }
 
 /// Norms one row, or one head of a row.
@@ -83,6 +113,21 @@ pub fn rotate(head: &mut [f32], rope: &RopeSpec, position: usize) {
     }
 }
 
+/// The activated gate times what becomes of `up`.
+pub fn gated(act: Activation, gate: f32, up: f32) -> f32 {
+    let factor = match act {
+        Activation::ClampedSwiglu { limit } => f64::from(up.clamp(-limit, limit)) + 1.0,
+        _ => f64::from(up),
+    };
+    (activate(act, f64::from(gate)) * factor) as f32
+}
+
+/// What the query at `position` is multiplied by.
+pub fn growth(growth: &QueryGrowth, position: usize) -> f32 {
+    let steps = (position + growth.offset) / growth.length;
+    1.0 + growth.weight * (steps as f32).ln_1p()
+}
+
 /// The activation functions.
 pub fn activate(act: Activation, x: f64) -> f64 {
     match act {
@@ -94,6 +139,10 @@ pub fn activate(act: Activation, x: f64) -> f64 {
         Activation::GeluErf => 0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2)),
         Activation::QuickGelu => x / (1.0 + (-1.702 * x).exp()),
         Activation::Relu2 => x.max(0.0).powi(2),
+        Activation::ClampedSwiglu { limit } => {
+            let x = x.min(f64::from(limit));
+            x / (1.0 + (-1.702 * x).exp())
+        }
     }
 }
 

@@ -6,8 +6,8 @@
 mod math;
 
 use half::f16;
-use math::{activate, cap, dot, norm_row, rotate, route, softmax};
-use pagella_arch::{Activation, RopeSpec};
+use math::{activate, cap, dot, gated, growth, norm_row, rotate, route, softmax};
+use pagella_arch::{Activation, QkNormOrder, QkNormSpan, RopeSpec, Weigh};
 use pagella_backend::{
     AttentionOp, Backend, BackendError, KvFormat, KvSpec, MoeOp, NarrowAsk, NarrowRow, NormWeights,
     PAGE_TOKENS, Projection, StepPlan, TableDtype, TableSource, narrow_plain,
@@ -69,6 +69,7 @@ impl Dense {
 pub struct Experts {
     op: MoeOp,
     experts: Vec<[Dense; 3]>,
+    selection_bias: Option<Vec<f32>>,
 }
 
 /// Keys and values of all layers.
@@ -115,6 +116,7 @@ impl Backend for ReferenceBackend {
     type Norm = NormWeights;
     type Table = TableSource;
     type Rope = RopeSpec;
+    type Vector = Vec<f32>;
     type Kv = Kv;
     type Step = StepPlan;
     type Recordings = ();
@@ -146,7 +148,24 @@ impl Backend for ReferenceBackend {
     }
 
     fn experts(&self, op: &MoeOp, _rows: usize) -> Result<Experts, BackendError> {
-        Ok(Experts { op: *op, experts: Vec::new() })
+        Ok(Experts { op: *op, experts: Vec::new(), selection_bias: None })
+    }
+
+    fn accept_attention(&self, _op: &AttentionOp, _has_sinks: bool) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn accept_experts(&self, _op: &MoeOp, _weighed: bool) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn bias_selection(&self, experts: &mut Experts, bias: Vec<f32>) -> Result<(), BackendError> {
+        experts.selection_bias = Some(bias);
+        Ok(())
+    }
+
+    fn vector(&self, values: &[f32]) -> Result<Vec<f32>, BackendError> {
+        Ok(values.to_vec())
     }
 
     fn add_expert(
@@ -297,17 +316,30 @@ impl Backend for ReferenceBackend {
             let all = [&mut *q, &mut *k, &mut *v].into_iter().flat_map(|m| m.rows_mut(t).flatten());
             all.for_each(|value| *value = value.clamp(-clip, clip));
         }
+        let queries = &mut *q;
         let norms = [qk_norm.map(|(q, _)| q), qk_norm.map(|(_, k)| k)];
-        for (matrix, norm) in [q, &mut *k].into_iter().zip(norms) {
+        for (matrix, norm) in [queries, &mut *k].into_iter().zip(norms) {
             for (row, (_, position)) in matrix.rows_mut(t).zip(positions(step)) {
+                if let (Some(norm), QkNormSpan::Token) = (norm, op.qk_norm_span) {
+                    norm_row(row, norm, 0);
+                }
+                let norm = norm.filter(|_| op.qk_norm_span == QkNormSpan::Head);
                 for (head, part) in row.chunks_exact_mut(op.head_dim).enumerate() {
-                    if let Some(norm) = norm {
+                    if let (Some(norm), QkNormOrder::BeforeRope) = (norm, op.qk_norm_order) {
                         norm_row(part, norm, head);
                     }
                     if let Some(rope) = rope {
                         rotate(part, rope, position);
                     }
+                    if let (Some(norm), QkNormOrder::AfterRope) = (norm, op.qk_norm_order) {
+                        norm_row(part, norm, head);
+                    }
                 }
+            }
+        }
+        if let Some(of) = &op.query_growth {
+            for (row, (_, position)) in q.rows_mut(t).zip(positions(step)) {
+                row.iter_mut().for_each(|value| *value *= growth(of, position));
             }
         }
         let pages = kv.pages;
@@ -335,6 +367,7 @@ impl Backend for ReferenceBackend {
         &self,
         step: &StepPlan,
         op: &AttentionOp,
+        sinks: Option<&Vec<f32>>,
         q: &Matrix,
         kv: &Kv,
         out: &mut Matrix,
@@ -347,13 +380,16 @@ impl Backend for ReferenceBackend {
         };
         for ((q, out), (row, position)) in q.rows(t).zip(out.rows_mut(t)).zip(positions(step)) {
             let first = op.window.map_or(0, |window| (position + 1).saturating_sub(window));
+            let first = first.max(op.chunk.map_or(0, |chunk| position / chunk * chunk));
             let slots: Vec<usize> = (first..=position).map(|p| slot(step, row, p)).collect();
             for (head, (q, out)) in q.chunks_exact(d).zip(out.chunks_exact_mut(d)).enumerate() {
                 let kv_head = head / (op.heads / op.kv_heads);
                 let score = |at: &usize| {
                     cap(dot(q, &part(keys, *at, kv_head)) * f64::from(op.scale), op.softcap)
                 };
-                let weights = softmax(slots.iter().map(score).collect());
+                // A sink is one more score, which brings no value.
+                let sink = sinks.map(|sinks| f64::from(sinks[head]));
+                let weights = softmax(slots.iter().map(score).chain(sink).collect());
                 let mut sum = vec![0.0f64; d];
                 for (weight, at) in weights.iter().zip(&slots) {
                     let value = part(values, *at, kv_head);
@@ -378,8 +414,20 @@ impl Backend for ReferenceBackend {
         }
         let n = t * gate.width;
         for (i, value) in gate.data[..n].iter_mut().enumerate() {
-            let factor = up.map_or(1.0, |up| f64::from(up.data[i]));
-            *value = (activate(act, f64::from(*value)) * factor) as f32;
+            *value = match up {
+                Some(up) => gated(act, *value, up.data[i]),
+                None => activate(act, f64::from(*value)) as f32,
+            };
+        }
+        Ok(())
+    }
+
+    fn gate(&self, step: &StepPlan, gate: &Matrix, x: &mut Matrix) -> Result<(), BackendError> {
+        let part = x.width / gate.width;
+        for (gate, row) in gate.rows(step.tokens()).zip(x.rows_mut(step.tokens())) {
+            for (j, value) in row.iter_mut().enumerate() {
+                *value = (f64::from(*value) / (1.0 + f64::from(-gate[j / part]).exp())) as f32;
+            }
         }
         Ok(())
     }
@@ -401,11 +449,15 @@ impl Backend for ReferenceBackend {
                 norm_row(&mut x, norm, 0);
             }
             let mut sum = vec![0.0f64; op.hidden];
-            for (id, weight) in route(op, &router.apply(&x)) {
+            let bias = layer.selection_bias.as_deref();
+            for (id, weight) in route(op, bias, &router.apply(&x)) {
                 let [gate, up, down] = &layer.experts[id];
+                let (x, weight) = match op.routing.weigh {
+                    Weigh::Output => (x.clone(), weight),
+                    Weigh::Input => (x.iter().map(|x| x * weight as f32).collect(), 1.0),
+                };
                 let pairs = gate.apply(&x).into_iter().zip(up.apply(&x));
-                let act = |(gate, up)| activate(op.act, f64::from(gate)) * f64::from(up);
-                let inner: Vec<f32> = pairs.map(|pair| act(pair) as f32).collect();
+                let inner: Vec<f32> = pairs.map(|(gate, up)| gated(op.act, gate, up)).collect();
                 let out = down.apply(&inner);
                 sum.iter_mut().zip(out).for_each(|(sum, y)| *sum += weight * f64::from(y));
             }

@@ -8,12 +8,13 @@ mod scene;
 pub(super) use reference::attention as reference;
 pub(super) use scene::{Row, Scene, Sequence};
 
-use pagella_arch::{NormKind, RopeSpec, RopeStyle};
+use pagella_arch::{NormKind, QkNormOrder, QkNormSpan, QueryGrowth, RopeSpec, RopeStyle};
 
 use super::compare::rows_close;
+use super::fixture::text;
 use super::norm_add::weights;
 use super::{Case, Tolerances};
-use crate::{Backend, NormWeights};
+use crate::{Backend, BackendError, NormWeights};
 
 pub(super) fn cases<B: Backend>() -> Vec<Case<B>> {
     let mut cases = vec![
@@ -34,7 +35,39 @@ pub(super) fn cases<B: Backend>() -> Vec<Case<B>> {
         Case { name: "attend/window_beyond_a_page", run: |b, t| check(b, t, &window(263)) },
     ];
     cases.extend(append_cases());
+    cases.extend(special_cases());
     cases
+}
+
+/// What not every backend has: it does it right, or refuses it before anything is laid out.
+fn special_cases<B: Backend>() -> Vec<Case<B>> {
+    vec![
+        Case { name: "attend/sinks", run: |b, t| check_special(b, t, &sinks(&page_borders())) },
+        Case {
+            name: "attend/sinks_and_window",
+            run: |b, t| check_special(b, t, &sinks(&window(5))),
+        },
+        Case { name: "attend/chunks_of_7", run: |b, t| check_special(b, t, &chunks(7)) },
+        Case { name: "attend/chunks_beyond_a_page", run: |b, t| check_special(b, t, &chunks(300)) },
+        Case { name: "append/norm_of_all_heads", run: |b, t| check_special(b, t, &token_normed()) },
+        Case { name: "append/rope_then_norm", run: |b, t| check_special(b, t, &rope_then_norm()) },
+        Case { name: "append/growing_queries", run: |b, t| check_special(b, t, &growing()) },
+    ]
+}
+
+/// [`check`], unless the backend refuses the scene.
+fn check_special<B: Backend>(
+    backend: &B,
+    tolerances: &Tolerances,
+    scene: &Scene,
+) -> Result<(), String> {
+    match backend.accept_attention(&scene.op, scene.sinks.is_some()) {
+        Err(BackendError::Unsupported { .. }) => Ok(()),
+        other => {
+            other.map_err(text)?;
+            check(backend, tolerances, scene)
+        }
+    }
 }
 
 fn append_cases<B: Backend>() -> Vec<Case<B>> {
@@ -72,6 +105,40 @@ fn check<B: Backend>(backend: &B, tolerances: &Tolerances, scene: &Scene) -> Res
         rows_close(&what("attention"), &found.out, &expected.out, width, limit)?;
     }
     Ok(())
+}
+
+/// A logit per head that takes its share: below, among and above the scores.
+fn sinks(scene: &Scene) -> Scene {
+    let sink = |head: usize| [-3.0, 0.5, 2.0, 9.0][head % 4];
+    Scene { sinks: Some((0..scene.op.heads).map(sink).collect()), ..scene.clone() }
+}
+
+/// Chunks while they fill, and when whole pages are behind them.
+fn chunks(positions: usize) -> Scene {
+    let mut scene = window(1);
+    (scene.op.window, scene.op.chunk) = (None, Some(positions));
+    scene
+}
+
+fn token_normed() -> Scene {
+    let mut scene = rotated(RopeStyle::Neox, 40, 40);
+    scene.op.qk_norm_span = QkNormSpan::Token;
+    scene.qk_norm = Some(norms(NormKind::Rms, 4, 2, 40));
+    scene
+}
+
+fn rope_then_norm() -> Scene {
+    let mut scene = rotated(RopeStyle::Neox, 64, 32);
+    scene.op.qk_norm_order = QkNormOrder::AfterRope;
+    scene.qk_norm = Some(norms(NormKind::Rms, 1, 1, 64));
+    scene
+}
+
+/// Several steps of growth within a page.
+fn growing() -> Scene {
+    let mut scene = two_steps(4, 2, 64);
+    scene.op.query_growth = Some(QueryGrowth { length: 50, offset: 1, weight: 0.1 });
+    scene
 }
 
 /// One prompt in one page.

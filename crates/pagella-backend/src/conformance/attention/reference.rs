@@ -1,6 +1,6 @@
 //! Attention by the textbook, in f64.
 
-use pagella_arch::{RopeSpec, RopeStyle};
+use pagella_arch::{QkNormOrder, QkNormSpan, RopeSpec, RopeStyle};
 
 use super::super::reference::{norm_head, softcap, widen};
 use super::Scene;
@@ -21,7 +21,14 @@ pub(in super::super) fn attention(
     let tokens = q.len() / (op.heads * dim);
     let q_norm = scene.qk_norm.as_ref().map(|(q, _)| q);
     let k_norm = scene.qk_norm.as_ref().map(|(_, k)| k);
-    let q = prepare(scene, op.heads, q, q_norm, scene.rope.as_ref());
+    let mut q = prepare(scene, op.heads, q, q_norm, scene.rope.as_ref());
+    if let Some(growth) = &op.query_growth {
+        for (position, row) in q.chunks_mut(op.heads * dim).enumerate() {
+            let steps = (position + growth.offset) / growth.length;
+            let factor = 1.0 + f64::from(growth.weight) * (steps as f64).ln_1p();
+            row.iter_mut().for_each(|x| *x *= factor);
+        }
+    }
     let k = prepare(scene, op.kv_heads, k, k_norm, scene.rope.as_ref());
     let v = prepare(scene, op.kv_heads, v, None, None);
     let k: Vec<f64> = k.into_iter().map(&store).collect();
@@ -30,6 +37,7 @@ pub(in super::super) fn attention(
     let mut out = Vec::with_capacity(q.len());
     for token in 0..tokens {
         let first = op.window.map_or(0, |window| (token + 1).saturating_sub(window));
+        let first = first.max(op.chunk.map_or(0, |chunk| token / chunk * chunk));
         for head in 0..op.heads {
             let kv_head = head / (op.heads / op.kv_heads);
             let of = |key: usize| (key * op.kv_heads + kv_head) * dim;
@@ -39,8 +47,10 @@ pub(in super::super) fn attention(
                 softcap(f64::from(op.scale) * dot, op.softcap)
             };
             let scores: Vec<f64> = (first..=token).map(score).collect();
-            let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 = scores.iter().map(|s| (s - top).exp()).sum();
+            let sink = scene.sinks.as_ref().map(|sinks| f64::from(sinks[head]));
+            let all = || scores.iter().copied().chain(sink);
+            let top = all().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = all().map(|s| (s - top).exp()).sum();
             let mut average = vec![0.0; dim];
             for (key, score) in (first..=token).zip(&scores) {
                 let weight = (score - top).exp() / sum;
@@ -62,17 +72,29 @@ fn prepare(
     rope: Option<&RopeSpec>,
 ) -> Vec<f64> {
     let mut x = widen(x);
+    let (span, order) = (scene.op.qk_norm_span, scene.op.qk_norm_order);
+    if let (Some(norm), QkNormSpan::Token) = (norm, span) {
+        for row in x.chunks_mut(heads * scene.op.head_dim) {
+            let normed = norm_head(norm, 0, row);
+            row.copy_from_slice(&normed);
+        }
+    }
+    let norm = norm.filter(|_| span == QkNormSpan::Head);
     for (index, head) in x.chunks_mut(scene.op.head_dim).enumerate() {
         if let Some(limit) = scene.op.clip_qkv.map(f64::from) {
             head.iter_mut().for_each(|x| *x = x.clamp(-limit, limit));
         }
-        if let Some(norm) = norm {
-            let normed = norm_head(norm, index % heads, head);
-            head.copy_from_slice(&normed);
-        }
+        let normed = |head: &mut [f64], when: QkNormOrder| {
+            if let Some(norm) = norm.filter(|_| order == when) {
+                let normed = norm_head(norm, index % heads, head);
+                head.copy_from_slice(&normed);
+            }
+        };
+        normed(head, QkNormOrder::BeforeRope);
         if let Some(rope) = rope {
             rotate(rope, index / heads, head);
         }
+        normed(head, QkNormOrder::AfterRope);
     }
     x
 }

@@ -21,6 +21,8 @@ pub(in super::super) struct Scene {
     pub(in super::super) op: AttentionOp,
     /// Norms of query and key heads.
     pub(in super::super) qk_norm: Option<(NormWeights, NormWeights)>,
+    /// One more logit per query head.
+    pub(in super::super) sinks: Option<Vec<f32>>,
     pub(in super::super) rope: Option<RopeSpec>,
     pub(in super::super) format: KvFormat,
     pub(in super::super) sequences: Vec<Sequence>,
@@ -66,19 +68,11 @@ impl Scene {
         pages: Vec<Vec<u32>>,
         steps: Vec<Vec<(usize, usize)>>,
     ) -> Self {
-        let op = AttentionOp {
-            layer: 2,
-            heads,
-            kv_heads,
-            head_dim,
-            scale: 1.0 / (head_dim as f32).sqrt(),
-            softcap: None,
-            window: None,
-            clip_qkv: None,
-        };
+        let op = AttentionOp::plain(2, heads, kv_heads, head_dim);
         let sequence = |(seed, pages)| Sequence { seed, pages };
         let sequences = (100..).step_by(10).zip(pages).map(sequence).collect();
-        Scene { op, qk_norm: None, rope: None, format: KvFormat::F16, sequences, steps }
+        let (qk_norm, sinks, rope, format) = (None, None, None, KvFormat::F16);
+        Scene { op, qk_norm, sinks, rope, format, sequences, steps }
     }
 
     /// A cache whose pages are full of NaN, as memory that was used before may be. Layers 0 and 2
@@ -86,7 +80,8 @@ impl Scene {
     pub(in super::super) fn cache<B: Backend>(&self, backend: &B) -> Result<B::Kv, String> {
         let mut kv = self.undefined_cache(backend).map_err(text)?;
         for layer in [0, 2] {
-            let op = AttentionOp { layer, clip_qkv: None, ..self.op.clone() };
+            let AttentionOp { heads, kv_heads, head_dim, .. } = self.op;
+            let op = AttentionOp::plain(layer, heads, kv_heads, head_dim);
             fill_with_nan(backend, &op, &mut kv)?;
         }
         Ok(kv)
@@ -108,7 +103,13 @@ impl Scene {
         let norm = |weights: &NormWeights| backend.norm(weights.clone()).map_err(text);
         let norms = self.qk_norm.as_ref().map(|(q, k)| Ok::<_, String>((norm(q)?, norm(k)?)));
         let rope = self.rope.as_ref().map(|rope| backend.rope(rope, CONTEXT).map_err(text));
-        Ok(Layer { op: &self.op, qk_norm: norms.transpose()?, rope: rope.transpose()? })
+        let sinks = self.sinks.as_ref().map(|sinks| backend.vector(sinks).map_err(text));
+        Ok(Layer {
+            op: &self.op,
+            qk_norm: norms.transpose()?,
+            rope: rope.transpose()?,
+            sinks: sinks.transpose()?,
+        })
     }
 
     /// Queries, keys and values of a sequence over all steps. Keys and values have more digits
@@ -166,6 +167,7 @@ pub(in super::super) struct Layer<'a, B: Backend> {
     op: &'a AttentionOp,
     qk_norm: Option<(B::Norm, B::Norm)>,
     rope: Option<B::Rope>,
+    sinks: Option<B::Vector>,
 }
 
 impl<B: Backend> Layer<'_, B> {
@@ -205,7 +207,7 @@ impl<B: Backend> Layer<'_, B> {
         let (norms, rope) = (self.qk_norm.as_ref().map(|(q, k)| (q, k)), self.rope.as_ref());
         backend.append(&step, op, norms, rope, &mut q, &mut k, &mut v, kv).map_err(text)?;
         let mut out = poisoned(backend, tokens, q_width)?;
-        backend.attend(&step, op, &q, kv, &mut out).map_err(text)?;
+        backend.attend(&step, op, self.sinks.as_ref(), &q, kv, &mut out).map_err(text)?;
 
         let mut q = download(backend, &q, tokens)?.into_iter();
         let mut out = download(backend, &out, tokens)?.into_iter();

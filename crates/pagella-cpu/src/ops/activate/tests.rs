@@ -30,6 +30,7 @@ fn exact(act: Activation, x: f64) -> f64 {
             0.5 * x * (1.0 + u.tanh())
         }
         Activation::Relu2 => x.max(0.0).powi(2),
+        Activation::ClampedSwiglu { .. } => unreachable!("checked by the conformance cases"),
     }
 }
 

@@ -28,10 +28,10 @@ pub(super) fn absorb(isa: Isa, state: &mut [f32], part: &[f32]) {
     isa.run(Absorb { state, part });
 }
 
-/// Divides the values of `state` by its sum.
-pub(super) fn finish(isa: Isa, state: &[f32], out: &mut [f32]) {
+/// Divides the values of `state` by its sum, to which `sink` is one more logit.
+pub(super) fn finish(isa: Isa, state: &[f32], sink: Option<f32>, out: &mut [f32]) {
     assert!(out.len() + STATE_TAIL <= state.len(), "a state holds the output");
-    isa.run(Finish { state, out });
+    isa.run(Finish { state, sink, out });
 }
 
 struct Absorb<'a> {
@@ -67,6 +67,7 @@ impl Kernel for Absorb<'_> {
 
 struct Finish<'a> {
     state: &'a [f32],
+    sink: Option<f32>,
     /// Shorter than `state` by at least [`STATE_TAIL`].
     out: &'a mut [f32],
 }
@@ -75,13 +76,19 @@ impl Kernel for Finish<'_> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Finish { state, out } = self;
-        let (len, sum) = (out.len(), state[state.len() - STATE_TAIL + 1]);
-        for d in (0..len).step_by(LANES) {
-            // SAFETY: `d + min(len − d, 16)` is inside both slices.
-            unsafe {
+        let Finish { state, sink, out } = self;
+        let tail = state.len() - STATE_TAIL;
+        let (len, top, sum) = (out.len(), state[tail], state[tail + 1]);
+        // SAFETY: `d + min(len − d, 16)` is inside both slices.
+        unsafe {
+            // A sink far above all scores makes the sum infinite and the result 0, as it should be.
+            let sum = match sink {
+                Some(sink) => S::add(S::splat(sum), math::exp::<S>(S::splat(sink - top))),
+                None => S::splat(sum),
+            };
+            for d in (0..len).step_by(LANES) {
                 let x = load_part::<S>(state.as_ptr().add(d), len - d, 0.0);
-                store_part::<S>(out.as_mut_ptr().add(d), len - d, S::div(x, S::splat(sum)));
+                store_part::<S>(out.as_mut_ptr().add(d), len - d, S::div(x, sum));
             }
         }
     }

@@ -67,22 +67,30 @@ struct Piece {
 }
 
 /// See [`pagella_backend::Backend::attend`].
+#[allow(clippy::too_many_arguments)]
 pub(crate) fn attend(
     isa: Isa,
     pool: &Pool,
     plan: &StepPlan,
     op: &AttentionOp,
+    sinks: Option<&[f32]>,
     q: &Tensor,
     kv: &KvPages,
     out: &mut Tensor,
 ) -> Result<(), BackendError> {
+    if let Some(sinks) = sinks
+        && sinks.len() != op.heads
+    {
+        let (expected, found) = (op.heads, sinks.len());
+        return Err(BackendError::Size { what: "attention sinks", expected, found });
+    }
     let width = op.heads * op.head_dim;
     q.expect("queries", plan.tokens(), width)?;
     out.expect("attention output", plan.tokens(), width)?;
     let layer = kv.layer(op.layer, op.kv_heads, op.head_dim)?;
     expect_groups(op)?;
     kv.expect_pages(plan)?;
-    let job = Job { spans: Spans::new(isa, op, layer), plan, q };
+    let job = Job { spans: Spans::new(isa, op, layer), plan, sinks, q };
     LISTS.with_borrow_mut(|lists| {
         cut(plan, op, job.spans.tile_tokens(), &mut lists.tiles);
         let single_pages = lists.tiles.iter().all(|t| t.pages == 1);
@@ -101,6 +109,8 @@ pub(crate) fn attend(
 struct Job<'a> {
     spans: Spans<'a>,
     plan: &'a StepPlan,
+    /// One more logit per head.
+    sinks: Option<&'a [f32]>,
     q: &'a Tensor,
 }
 
@@ -203,7 +213,7 @@ impl Job<'_> {
             let start = ((tile.token + row / group) * op.heads + head) * op.head_dim;
             // SAFETY: every query belongs to one tile.
             let out = unsafe { out.part(start..start + op.head_dim) };
-            finish(spans.isa, state, out);
+            finish(spans.isa, state, self.sinks.map(|sinks| sinks[head]), out);
             if spans.is_rotated() {
                 rotate_row(spans.isa, out, UNROTATE);
             }

@@ -17,16 +17,7 @@ struct Case {
 }
 
 fn case(head_dim: usize, kv_heads: usize, group: usize, tokens: usize) -> Case {
-    let op = AttentionOp {
-        layer: 0,
-        heads: kv_heads * group,
-        kv_heads,
-        head_dim,
-        scale: 1.0 / (head_dim as f32).sqrt(),
-        softcap: None,
-        window: None,
-        clip_qkv: None,
-    };
+    let op = AttentionOp::plain(0, kv_heads * group, kv_heads, head_dim);
     Case { op, format: KvFormat::F16, tokens, seed: (head_dim * 100 + group) as u64 }
 }
 
@@ -113,7 +104,7 @@ impl Way {
             append(self.isa, &pool, &plan, op, None, None, &mut q, &mut k, &mut v, &mut kv)
                 .unwrap();
             let mut out = Tensor::new(new, op.heads * op.head_dim).unwrap();
-            attend(self.isa, &pool, &plan, op, &q, &kv, &mut out).unwrap();
+            attend(self.isa, &pool, &plan, op, None, &q, &kv, &mut out).unwrap();
             result.extend_from_slice(&out.data);
         }
         result
@@ -361,7 +352,7 @@ fn rows_of_a_batch_do_not_see_each_other() {
             let (isa, op) = (Isa::best(), &cases[0].op);
             append(isa, &pool, &plan, op, None, None, &mut q, &mut k, &mut v, &mut kv).unwrap();
             let mut out = Tensor::new(plan.tokens(), op.heads * op.head_dim).unwrap();
-            attend(isa, &pool, &plan, op, &q, &kv, &mut out).unwrap();
+            attend(isa, &pool, &plan, op, None, &q, &kv, &mut out).unwrap();
             let expected: Vec<f32> =
                 chosen.iter().flat_map(|&i| part(alone[i].clone(), &cases[i])).collect();
             assert_same_bits("batch", &expected, &out.data);
@@ -379,8 +370,9 @@ fn wrong_sizes_are_errors() {
     };
     let q = Tensor::new(1, 256).unwrap();
     let mut out = Tensor::new(1, 256).unwrap();
-    let mut run =
-        |plan: &StepPlan, op: &AttentionOp| attend(Isa::best(), &pool, plan, op, &q, &kv, &mut out);
+    let mut run = |plan: &StepPlan, op: &AttentionOp| {
+        attend(Isa::best(), &pool, plan, op, None, &q, &kv, &mut out)
+    };
     assert!(run(&plan(0), &case.op).is_ok());
     assert!(matches!(run(&plan(1), &case.op), Err(BackendError::Size { what: "cache pages", .. })));
     let op = AttentionOp { layer: 1, ..case.op.clone() };

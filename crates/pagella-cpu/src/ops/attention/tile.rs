@@ -27,7 +27,8 @@ pub(super) struct Tile {
 /// Keys that the query at `position` sees, as positions.
 pub(super) fn seen(op: &AttentionOp, position: usize) -> Range<usize> {
     let end = position + 1;
-    end - op.window.unwrap_or(end).min(end)..end
+    let chunk = op.chunk.map_or(0, |chunk| position / chunk.max(1) * chunk);
+    (end - op.window.unwrap_or(end).min(end)).max(chunk)..end
 }
 
 /// Keys of page `page` (counted within the sequence) that the query sees, as places in the page.

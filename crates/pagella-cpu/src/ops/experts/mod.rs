@@ -12,6 +12,7 @@ mod combine;
 mod route;
 mod shares;
 
+use pagella_arch::Weigh;
 use pagella_backend::{BackendError, MoeOp};
 
 use super::activate::activate_rows;
@@ -32,6 +33,8 @@ pub struct CpuExperts {
     op: MoeOp,
     /// In order of id; the layer is ready when there are `op.experts`.
     experts: Vec<Expert>,
+    /// Added to scores for the choice, `[experts]`.
+    selection_bias: Option<Vec<f32>>,
 }
 
 struct Expert {
@@ -86,7 +89,16 @@ impl CpuExperts {
             let (expected, found) = (op.experts, op.experts_per_token);
             return Err(BackendError::Size { what: "experts per token", expected, found });
         }
-        Ok(CpuExperts { op, experts: Vec::with_capacity(op.experts) })
+        if let Some(groups) = &op.routing.groups {
+            let reachable = op.experts / groups.count.max(1) * groups.taken;
+            let fits = groups.count > 0
+                && groups.taken <= groups.count
+                && op.experts.is_multiple_of(groups.count)
+                && op.experts_per_token <= reachable;
+            expect("experts in groups", op.experts, if fits { op.experts } else { reachable })?;
+        }
+        let experts = Vec::with_capacity(op.experts);
+        Ok(CpuExperts { op, experts, selection_bias: None })
     }
 
     /// Adds the next expert.
@@ -101,7 +113,22 @@ impl CpuExperts {
         expect_shape("expert up", &up, hidden, inner)?;
         expect_shape("expert down", &down, inner, hidden)?;
         expect("experts", self.op.experts, self.op.experts.max(self.experts.len() + 1))?;
+        // `w · (W x)` is `W (w · x)`, but a bias would be weighed with it.
+        if self.op.routing.weigh == Weigh::Input && (gate.bias.is_some() || up.bias.is_some()) {
+            return Err(BackendError::Unsupported {
+                backend: "cpu",
+                what: "experts with weighed inputs and biases".to_owned(),
+                hint: "no known model has them".to_owned(),
+            });
+        }
         self.experts.push(Expert { gate, up, down });
+        Ok(())
+    }
+
+    /// Takes what is added to scores for the choice.
+    pub(crate) fn bias_selection(&mut self, bias: Vec<f32>) -> Result<(), BackendError> {
+        expect("selection bias", self.op.experts, bias.len())?;
+        self.selection_bias = Some(bias);
         Ok(())
     }
 
@@ -141,6 +168,8 @@ pub(crate) fn mix(
     }
     expect_shape("router", router, op.hidden, op.experts)?;
     expect("experts", op.experts, layer.experts.len())?;
+    let biases = layer.selection_bias.as_ref().map_or(0, Vec::len);
+    expect("selection bias", if op.routing.selection_bias { op.experts } else { 0 }, biases)?;
     expect("rows of experts", tokens.max(buffers.rows), buffers.rows)?;
     let ExpertBuffers { normed, scores, gate, up, out, choices, shares, .. } = buffers;
 
@@ -152,7 +181,7 @@ pub(crate) fn mix(
     let logits = &mut scores[..tokens * op.experts];
     let target = Target { linear: router, rows: Rows::First(tokens), out: logits, add: None };
     run_all(machine, &input, &mut [target])?;
-    route(machine, op, tokens, scores, choices)?;
+    route(machine, op, layer.selection_bias.as_deref(), tokens, scores, choices)?;
     shares.deal(op, tokens, choices);
 
     let mut targets = Vec::with_capacity(2 * shares.all().len());
@@ -168,6 +197,9 @@ pub(crate) fn mix(
     }
     run_all(machine, &input, &mut targets)?;
 
+    if op.routing.weigh == Weigh::Input {
+        weigh_inputs(machine, op, tokens, choices, shares, [&mut *gate, &mut *up])?;
+    }
     let pairs = tokens * op.experts_per_token;
     activate_rows(machine.isa, machine.pool, pairs, op.inner, op.act, gate, Some(up))?;
     let input = |pair: usize, to: &mut [f32]| copy(gate, op.inner, pair, to);
@@ -181,6 +213,31 @@ pub(crate) fn mix(
     }
     run_all(machine, &input, &mut targets)?;
     combine(machine, op, tokens, choices, shares, out, residual)
+}
+
+/// Multiplies gates and ups by their weights, which are spent with that: they become 1.
+fn weigh_inputs(
+    machine: &Machine<'_>,
+    op: &MoeOp,
+    tokens: usize,
+    choices: &mut Choices,
+    shares: &Shares,
+    parts: [&mut [f32]; 2],
+) -> Result<(), BackendError> {
+    let (k, weights) = (op.experts_per_token, &choices.weights);
+    for part in parts {
+        let part = Parts::new(part);
+        machine.pool.run(tokens, &|row| {
+            for (pair, weight) in shares.of_row(op, row).iter().zip(&weights[row * k..]) {
+                let first = *pair as usize * op.inner;
+                // SAFETY: every pair belongs to one row.
+                let values = unsafe { part.part(first..first + op.inner) };
+                values.iter_mut().for_each(|value| *value *= weight);
+            }
+        })?;
+    }
+    choices.weights.fill(1.0);
+    Ok(())
 }
 
 fn norm_rows(

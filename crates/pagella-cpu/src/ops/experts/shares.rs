@@ -96,13 +96,14 @@ mod tests {
             renormalize: true,
             act: Activation::Silu,
             scale: 1.0,
+            routing: pagella_backend::Routing::default(),
         };
         let mut shares = Shares::default();
         // Twice, the second time with fewer rows: nothing of the first may be left.
         for ids in [vec![1, 4, 0, 1, 1, 4, 0, 4], vec![3, 4, 1, 3]] {
             let weights = vec![0.5; ids.len()];
             let tokens = ids.len() / 2;
-            let choices = Choices { ids, weights };
+            let choices = Choices { ids, weights, ..Choices::default() };
             shares.deal(&op, tokens, &choices);
             let mut pairs = 0;
             for share in shares.all() {

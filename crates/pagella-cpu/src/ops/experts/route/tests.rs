@@ -7,7 +7,8 @@ use crate::simd::Isa;
 
 fn op(experts: usize, experts_per_token: usize, score: RouterScore, renormalize: bool) -> MoeOp {
     let (hidden, inner, act, scale) = (32, 32, Activation::Silu, 1.0);
-    MoeOp { hidden, inner, experts, experts_per_token, score, renormalize, act, scale }
+    let routing = pagella_backend::Routing::default();
+    MoeOp { hidden, inner, experts, experts_per_token, score, renormalize, act, scale, routing }
 }
 
 fn chosen(logits: &[f32], k: usize) -> Vec<u32> {

@@ -1,0 +1,32 @@
+//! InternLM 2 and 2.5: queries, keys and values in one tensor, ordered by key/value head.
+
+use super::rename::INTERNLM2;
+use super::{FamilyInfo, accept};
+use crate::record::{BiasKey, Defaults, FusedLayout, FusedQkv, LayerNorms, MlpRecord, Record};
+
+pub(super) const FAMILY: FamilyInfo = FamilyInfo {
+    name: "internlm2",
+    architectures: &["InternLM2ForCausalLM"],
+    notes: "InternLM 2 and 2.5: interleaved fused projection",
+    record: Record {
+        layer_norms: LayerNorms {
+            pre_attn: Some(&[".attention_norm"]),
+            pre_mlp: Some(&[".ffn_norm"]),
+            ..LayerNorms::LLAMA
+        },
+        fused_qkv: Some(FusedQkv { name: ".self_attn.wqkv", layout: FusedLayout::KvHeads }),
+        qkv_bias: BiasKey::config("bias"),
+        o_bias: BiasKey::config("bias"),
+        mlp: MlpRecord {
+            gate: Some(".feed_forward.w1"),
+            up: ".feed_forward.w3",
+            down: ".feed_forward.w2",
+            ..MlpRecord::LLAMA
+        },
+        renames: INTERNLM2,
+        defaults: Defaults { context: 32_768, ..Defaults::LLAMA },
+        ..Record::LLAMA
+    },
+    check: accept,
+    exl2_caution: None,
+};

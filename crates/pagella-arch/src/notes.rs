@@ -1,0 +1,61 @@
+//! What a user should know about a model: odd choices, and files that were calibrated with a forward
+//! pass other than the model's own.
+
+use crate::config::Config;
+use crate::error::excerpt;
+use crate::family::FamilyInfo;
+use crate::geometry::Geometry;
+use crate::record::WindowRule;
+use crate::spec::{LayerSpec, QuantFacts, SpecOptions};
+
+/// The notes of a spec.
+pub(crate) fn notes(
+    family: &FamilyInfo,
+    architecture: &str,
+    quant: &QuantFacts,
+    options: &SpecOptions,
+    sizes: &Geometry,
+    layers: &[LayerSpec],
+    config: &Config,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !family.architectures.contains(&architecture) {
+        let name = excerpt(&architecture.into());
+        notes.push(format!("unknown architecture {name} is loaded as if it were Llama"));
+    }
+    if let Some(context) = options.context.filter(|context| *context > sizes.context) {
+        let own = sizes.context;
+        notes.push(format!(
+            "context {context} is longer than the {own} tokens of the model's config"
+        ));
+    }
+    if quant.method.as_deref() == Some("exl2") {
+        let wrong = family.exl2_caution.into_iter();
+        let wrong = wrong.chain(ignored_window(family, layers)).chain(misplaced_ramp(config));
+        notes.extend(wrong.map(|what| {
+            format!(
+                "EXL2 files of this model were calibrated by ExLlamaV2 {what}; this engine runs \
+                 the model as it was trained, so output differs from ExLlamaV2"
+            )
+        }));
+    }
+    notes
+}
+
+/// ExLlamaV2 read the windows of these families and did not use them.
+fn ignored_window(family: &FamilyInfo, layers: &[LayerSpec]) -> Option<&'static str> {
+    let ignored = matches!(
+        family.record.window,
+        WindowRule::Every | WindowRule::FromLayer | WindowRule::EveryIfUsed
+    );
+    let windowed = layers.iter().any(|layer| layer.attn.window.is_some());
+    (ignored && windowed).then_some("without the sliding window of its layers (A2)")
+}
+
+/// ExLlamaV2 placed the ramp of YaRN by the context in use.
+fn misplaced_ramp(config: &Config) -> Option<&'static str> {
+    let kind =
+        config.find(&["rope_scaling.rope_type", "rope_scaling.type", "rope_parameters.rope_type"]);
+    (kind?.1.as_str() == Some("yarn"))
+        .then_some("with the YaRN ramp placed by its context instead of the original length (A15)")
+}
