@@ -1,4 +1,4 @@
-// Arguments of `pg_activate` and `pg_finish_logits`. Mirrored by `src/ops/activate.rs`.
+// Arguments of `pg_activate`, `pg_gate` and `pg_finish_logits`. Mirrored by `src/ops/activate.rs`.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +6,15 @@ struct ActivateArgs {
     float* gate;      // [rows][width], changed in place
     const float* up;  // [rows][width], or null
     uint64_t n;       // rows * width
-    uint32_t act;     // order of `Activation`: silu, gelu tanh, gelu erf, quick gelu, relu squared
+    uint32_t act;     // see activation.cuh
+    float limit;      // of kClampedSwiglu
+};
+
+struct GateArgs {
+    const float* gate;  // [rows][gates]
+    float* x;           // [rows][width], changed in place
+    uint64_t n;         // rows * width
+    uint32_t run;       // elements that share a gate: width / gates
     uint32_t pad;
 };
 

@@ -9,7 +9,7 @@ __device__ __forceinline__ float sigmoid(float x) {
     return __fdiv_rn(1.0f, __fadd_rn(1.0f, exp2f(__fmul_rn(-x, kLog2E))));
 }
 
-// `act`: order of `Activation`: silu, gelu tanh, gelu erf, quick gelu, relu squared.
+// `act`: order of `Activation`: silu, gelu tanh, gelu erf, quick gelu, relu squared; see below for the next.
 __device__ __forceinline__ float activation(uint32_t act, float x) {
     switch (act) {
         case 0: return __fmul_rn(x, sigmoid(x));
@@ -26,4 +26,20 @@ __device__ __forceinline__ float activation(uint32_t act, float x) {
             return isnan(x) ? x : __fmul_rn(positive, positive);
         }
     }
+}
+
+constexpr uint32_t kClampedSwiglu = 5;
+
+// act(gate) * up. `limit` is that of kClampedSwiglu, g * sigmoid(1.702 g) * (u + 1) with g and u clamped before; NaN
+// passes.
+__device__ __forceinline__ float activated(uint32_t act, float limit, float gate, float up) {
+    if (act != kClampedSwiglu) return __fmul_rn(activation(act, gate), up);
+    gate = gate > limit ? limit : gate;
+    up = up > limit ? limit : up < -limit ? -limit : up;
+    return __fmul_rn(__fmul_rn(gate, sigmoid(__fmul_rn(1.702f, gate))), __fadd_rn(up, 1.0f));
+}
+
+// The same without `up`: act(gate), with 0 for what kClampedSwiglu needs besides.
+__device__ __forceinline__ float activated(uint32_t act, float limit, float gate) {
+    return act == kClampedSwiglu ? activated(act, limit, gate, 0.0f) : activation(act, gate);
 }

@@ -1,4 +1,5 @@
-// Appending the new tokens of a step: clip, per-head norm and rotation, then keys and values into pages.
+// Appending the new tokens of a step: clip, per-head norm and rotation (or the other way round), growth of queries,
+// then keys and values into pages.
 //
 // Launch: grid (tokens, ceil(append_tasks / 4)), 128 threads, no dynamic shared memory. One warp does one head of
 // one token (two key or value heads where rotation blocks reach across their border); nothing depends on other
@@ -94,6 +95,12 @@ __device__ __forceinline__ void append_rotate(Head& head, uint32_t lane, const f
     }
 }
 
+// 1 + weight * ln(1 + floor((position + offset) / length)): what a query is multiplied by.
+__device__ __forceinline__ float append_growth(const AppendArgs& a, uint32_t position) {
+    const uint32_t steps = (position + a.grow_offset) / a.grow_length;
+    return __fadd_rn(1.0f, __fmul_rn(a.grow_weight, log1pf(static_cast<float>(steps))));
+}
+
 // Clips, norms and rotates one head; the result is in registers and in `buffer`, zeros not included.
 struct Prepared {
     const float* source;
@@ -128,7 +135,7 @@ __device__ __forceinline__ Head append_prepare(const AppendArgs& a, const Prepar
             head.x[i] = append_clip(head.x[i], a.clip);
         }
     }
-    if (p.norm != kNoNorm) {
+    if (p.norm != kNoNorm && !a.norm_last) {
         append_norm(head, lane, width, p.norm, p.eps, p.weight, p.bias);
     }
     if (p.rope) {
@@ -142,6 +149,9 @@ __device__ __forceinline__ Head append_prepare(const AppendArgs& a, const Prepar
         __syncwarp();
         append_rotate(head, lane, p.rope, a.rotary_dim, a.rope_style, buffer);
         __syncwarp();
+    }
+    if (p.norm != kNoNorm && a.norm_last) {
+        append_norm(head, lane, width, p.norm, p.eps, p.weight, p.bias);
     }
     return head;
 }
@@ -274,7 +284,14 @@ extern "C" __global__ void __launch_bounds__(32 * kAppendWarps) pg_append(const 
     float* q = a.q + (uint64_t(token) * a.heads + task) * a.head_dim;
     const Prepared p = {q, rope, a.q_norm, a.q_eps, a.q_weight + task * a.q_weight_step,
                         a.q_bias ? a.q_bias + task * a.q_weight_step : nullptr};
-    const Head x = append_prepare(a, p, lane, buffer);
+    Head x = append_prepare(a, p, lane, buffer);
+    if (a.grow_length != 0) {
+        const float factor = append_growth(a, a.positions[token]);
+#pragma unroll
+        for (int i = 0; i < 2 * int(kPairs); i++) {
+            x.x[i] = __fmul_rn(x.x[i], factor);
+        }
+    }
 #pragma unroll
     for (int j = 0; j < int(kPairs); j++) {
         const uint32_t element = append_element(lane, 2 * j);

@@ -11,6 +11,7 @@ struct AppendArgs {
     const float* v;  // [tokens][kv_heads * D]
     const uint32_t* rope_rows;  // [tokens] row of `rope`; null: the token's own number
     const uint32_t* slots;      // [tokens] page * 256 + place in it; kNoSlot: the token is padding
+    const uint32_t* positions;  // [tokens] in their sequences
     const float2* rope;         // [..][rotary_dim / 2] (cos, sin); null: no rotation
     const float* q_weight;      // [D] or [heads][D]
     const float* q_bias;        // the same shape, or null
@@ -27,8 +28,11 @@ struct AppendArgs {
     uint32_t q_weight_step, k_weight_step;  // D for weights per head, 0 for one weight of all heads
     uint32_t key_code, value_code;          // KvCode
     float q_eps, k_eps;
-    float clip;  // 0: none
-    uint32_t pad;
+    float clip;            // 0: none
+    uint32_t norm_last;    // 1: heads are normed after the rotation, not before
+    uint32_t grow_length;  // 0: queries do not grow; see append_growth
+    uint32_t grow_offset;
+    float grow_weight;
 };
 
 // Heads whose elements are coded together.

@@ -6,8 +6,8 @@
 //   and its sums over the keys (values, and ones for the sum of weights) are chains of 4 steps from 0;
 // - a span is 512 keys at a multiple of 512: its blocks are absorbed one after the other, ascending, into an
 //   empty state;
-// - the spans of a query are absorbed ascending into an empty state; then the division by the sum of weights,
-//   and for Q kinds the rotation back.
+// - the spans of a query are absorbed ascending into an empty state; then the sink joins the sum of weights, the
+//   division by it, and for Q kinds the rotation back.
 // A block or span of which a query sees nothing leaves its state as it is (but for the sign of zeros, which the
 // last addition of 0 settles), so it does not matter who skips it.
 //
@@ -54,16 +54,17 @@ struct AttendArgs {
     const PrefillTile* tiles;  // prefill only
     const uint32_t* pages;     // prefill only: pages of all sequences
     float* totals;             // prefill only: [tokens * heads][totals_step]; `out` where width is D
+    const float* sinks;        // [heads]: logits that count in the sums and bring no value; or null
     uint32_t heads, kv_heads, group, head_dim;
     uint32_t width;     // elements of a row as attended, see `attend_width`
     uint32_t key_code, value_code;  // KvCode
     uint32_t window;                // keys a query sees at most, itself included; 0: all
+    uint32_t chunk;                 // a query sees no key before its chunk of this many positions; 0: no chunks
     uint32_t tile_rows;             // decode only: most rows of any unit, rounded up to a multiple of 2
     uint32_t totals_step;           // prefill only: `width`, at least
     float exponent_scale;  // of a score in an exponent of 2: scale * log2(e) [/ 4 for Q kinds]; 1 with soft-cap
     float cap_in;          // 2 * log2(e) * scale / cap [/ 4 for Q kinds]
     float cap_out;         // cap * log2(e); 0: no soft-cap
-    uint32_t pad;
 };
 
 // Elements that scores and outputs run over. Q-coded heads of an odd multiple of 32 share their last (or first)
@@ -141,6 +142,14 @@ __device__ __forceinline__ Absorb attend_absorb(float maximum, float part_maximu
     return {top, attend_exp2(__fsub_rn(maximum, reference)), attend_exp2(__fsub_rn(part_maximum, reference))};
 }
 
+// The sum of weights of a query head with its sink, if it has one. A sink far above all scores makes it infinite and
+// the output 0, as it should be.
+__device__ __forceinline__ float attend_sum_with_sink(const AttendArgs& a, uint32_t query_head, float maximum,
+                                                      float sum) {
+    constexpr float kLog2E = 1.4426950408889634f;
+    return a.sinks ? __fadd_rn(sum, attend_exp2(__fmaf_rn(a.sinks[query_head], kLog2E, -maximum))) : sum;
+}
+
 // An output before the rotation back.
 __device__ __forceinline__ float attend_divide(float value, float inverse_sum) {
     return __fmul_rn(value, inverse_sum);
@@ -185,7 +194,8 @@ __device__ __forceinline__ AttendArgs attend_known(const AttendArgs& a) {
 
 __device__ __forceinline__ int attend_first_key(const AttendArgs& a, int position) {
     const int window = static_cast<int>(a.window);
-    return window > 0 && position + 1 > window ? position + 1 - window : 0;
+    const int first = window > 0 && position + 1 > window ? position + 1 - window : 0;
+    return a.chunk > 0 ? max(first, position - position % static_cast<int>(a.chunk)) : first;
 }
 
 __device__ __forceinline__ bool attend_sees(const AttendArgs& a, int position, int key) {

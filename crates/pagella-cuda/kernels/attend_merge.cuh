@@ -153,15 +153,15 @@ __device__ __forceinline__ void state_merge(const StateShape& s, const SharedSta
 
 // Divides, rotates back and writes elements `element`, `element + 1` of a packed query row; a warp does 64 of them.
 __device__ __forceinline__ void state_finish_piece(const AttendArgs& a, const Divider& group, uint32_t packed,
-                                                   uint32_t head, uint32_t element, float2 x, float sum,
-                                                   uint32_t lane) {
-    const float inverse = __frcp_rn(sum);
+                                                   uint32_t head, uint32_t element, float2 x, float maximum,
+                                                   float sum, uint32_t lane) {
+    const uint32_t query_head = head * a.group + group.rest(packed);
+    const float inverse = __frcp_rn(attend_sum_with_sink(a, query_head, maximum, sum));
     x = make_float2(attend_divide(x.x, inverse), attend_divide(x.y, inverse));
     if (kv_is_rotated(a.key_code)) {
         x = kv_rotate_single(x, lane);
         x = make_float2(attend_unscale(x.x), attend_unscale(x.y));
     }
-    const uint32_t query_head = head * a.group + group.rest(packed);
     float* out = a.out + (uint64_t(group.quotient(packed)) * a.heads + query_head) * a.head_dim;
     const uint32_t own = element - attend_lead(a, head);  // wraps below the own elements
     if (own < a.head_dim) {
@@ -185,6 +185,7 @@ __device__ __forceinline__ void state_finish(const AttendArgs& a, const StateSha
         if (element < s.padded) {
             x = *reinterpret_cast<const float2*>(state.values + row * s.padded + element);
         }
-        state_finish_piece(a, group, first_row + row, head, element, x, state.sum[row], lane);
+        state_finish_piece(a, group, first_row + row, head, element, x, state.maximum[row], state.sum[row],
+                           lane);
     }
 }

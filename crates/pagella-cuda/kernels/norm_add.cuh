@@ -1,4 +1,4 @@
-// Arguments of `pg_norm_add`. Mirrored by `src/ops/norm.rs`.
+// Arguments of `pg_norm_add` and `pg_norm_rows`. Mirrored by `src/ops/norm.rs`.
 #pragma once
 #include <cstdint>
 
@@ -10,4 +10,11 @@ struct NormAddArgs {
     float* residual;  // [rows][width]
     uint32_t width;
     float scale;
+};
+
+struct NormRowsArgs {
+    Norm norm;
+    float* x;  // [rows][width], changed in place
+    uint32_t width;
+    uint32_t pad;
 };

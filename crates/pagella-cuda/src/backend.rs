@@ -1,9 +1,8 @@
 //! `CudaBackend`: the trait, wired to the kernels.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pagella_arch::{Activation, RopeSpec};
+use pagella_arch::{Activation, QkNormOrder, QkNormSpan, RopeSpec};
 use pagella_backend::{
     AttentionOp, Backend, BackendError, KvSpec, MoeOp, NarrowAsk, NarrowRow, NormWeights,
     PAGE_TOKENS, Projection, StepPlan, TableSource,
@@ -17,16 +16,17 @@ use crate::graph::{Capture, Key, Recordings};
 use crate::kv::{CudaKv, LayerPages};
 use crate::linear::args::NormArgs;
 use crate::linear::{self, CudaLinear, Input, Loader, Product, Runner};
-use crate::ops::activate::{activate, finish_logits};
+use crate::ops::activate::{self, activate, finish_logits};
 use crate::ops::append::{Heads, Rotation, append};
-use crate::ops::attend::attend;
+use crate::ops::attend::{Rows, attend};
 use crate::ops::embed::{CudaTable, embed};
 use crate::ops::narrow::{NarrowBuffers, narrow};
-use crate::ops::norm::{CudaNorm, norm_add};
+use crate::ops::norm::{CudaNorm, norm_add, norm_rows};
 use crate::ops::rope::CudaRope;
 use crate::scratch::Scratch;
 use crate::step::{BUCKETS, CudaStep, StepBuffers};
 use crate::tensor::Tensor;
+use crate::vector::CudaVector;
 
 /// Most elements of weights dequantised at once when nobody says how many: 1 GiB.
 pub const DEFAULT_DEQUANTISED_MAX: usize = 512 << 20;
@@ -115,7 +115,7 @@ impl Backend for CudaBackend {
     type Norm = CudaNorm;
     type Table = CudaTable;
     type Rope = CudaRope;
-    type Vector = Infallible;
+    type Vector = CudaVector;
     type Kv = CudaKv;
     type Step = CudaStep;
     type Experts = CudaExperts;
@@ -129,6 +129,14 @@ impl Backend for CudaBackend {
         let Device { name, capability: (major, minor), sms, .. } = self.device();
         let index = self.shared.options.device;
         format!("cuda:{index}, {name}, compute capability {major}.{minor}, {sms} multiprocessors")
+    }
+
+    fn accept_attention(&self, _op: &AttentionOp, _has_sinks: bool) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn vector(&self, values: &[f32]) -> Result<CudaVector, BackendError> {
+        CudaVector::new(self.device(), values)
     }
 
     fn tensor(&self, rows: usize, width: usize) -> Result<Tensor, BackendError> {
@@ -324,15 +332,21 @@ impl Backend for CudaBackend {
                 Some(Rotation { rows, dim: rope.rotary_dim, style: rope.style })
             }
         };
+        let of_heads = qk_norm.filter(|_| op.qk_norm_span == QkNormSpan::Head);
+        if let (Some((q_norm, k_norm)), None) = (qk_norm, of_heads) {
+            expect_norm_first(op)?;
+            norm_rows(self.device(), step.tokens, q_norm, q)?;
+            norm_rows(self.device(), step.tokens, k_norm, k)?;
+        }
         let heads = Heads { q: q.ptr(), k: k.ptr(), v: v.ptr() };
-        append(self.device(), step, op, qk_norm, rotation, &heads, pages)
+        append(self.device(), step, op, of_heads, rotation, &heads, pages)
     }
 
     fn attend(
         &self,
         step: &CudaStep,
         op: &AttentionOp,
-        _sinks: Option<&Infallible>,
+        sinks: Option<&CudaVector>,
         q: &Tensor,
         kv: &CudaKv,
         out: &mut Tensor,
@@ -341,7 +355,16 @@ impl Backend for CudaBackend {
         let (tokens, width) = (step.plan.tokens(), op.heads * op.head_dim);
         q.expect("queries", tokens, width)?;
         out.expect("attention output", tokens, width)?;
-        attend(self.device(), &self.shared.scratch, step, op, q.ptr(), pages, out.ptr())
+        let sinks = sinks.map(|sinks| sinks.expect("attention sinks", op.heads)).transpose()?;
+        let rows = Rows { q: q.ptr(), out: out.ptr(), sinks: sinks.unwrap_or(0) };
+        attend(self.device(), &self.shared.scratch, step, op, pages, rows)
+    }
+
+    fn gate(&self, step: &CudaStep, gate: &Tensor, x: &mut Tensor) -> Result<(), BackendError> {
+        let tokens = step.plan.tokens();
+        gate.expect("gates", tokens, gate.width)?;
+        x.expect("gated rows", tokens, x.width)?;
+        activate::gate(self.device(), step.tokens, gate, x)
     }
 
     fn activate(
@@ -472,6 +495,18 @@ impl Backend for CudaBackend {
         let mut buffers = narrowed.lock().unwrap_or_else(PoisonError::into_inner);
         narrow(device, scratch, &mut buffers, logits, asks, out)
     }
+}
+
+/// Checks that a norm over all heads is the first thing that happens to them.
+fn expect_norm_first(op: &AttentionOp) -> Result<(), BackendError> {
+    if op.clip_qkv.is_none() && op.qk_norm_order == QkNormOrder::BeforeRope {
+        return Ok(());
+    }
+    Err(BackendError::Unsupported {
+        backend: "cuda",
+        what: "a norm over all heads after a clamp or a rotation".to_owned(),
+        hint: "no known model has it".to_owned(),
+    })
 }
 
 /// The pages of an op's layer; everything the step names lies inside.

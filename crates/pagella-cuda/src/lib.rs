@@ -32,6 +32,7 @@ mod scratch;
 mod step;
 mod tensor;
 mod upload;
+mod vector;
 mod work;
 
 pub use backend::{CudaBackend, CudaOptions, DEFAULT_DEQUANTISED_MAX};
@@ -47,3 +48,4 @@ pub use ops::norm::CudaNorm;
 pub use ops::rope::CudaRope;
 pub use step::CudaStep;
 pub use tensor::Tensor;
+pub use vector::CudaVector;

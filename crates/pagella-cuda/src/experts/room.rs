@@ -90,6 +90,7 @@ pub(super) fn tiles_max(choices: usize, experts: usize, tile_tokens: usize) -> u
 #[cfg(test)]
 mod tests {
     use pagella_arch::{Activation, RouterScore};
+    use pagella_backend::Routing;
 
     use super::*;
 
@@ -141,6 +142,7 @@ mod tests {
             score: RouterScore::Softmax,
             renormalize: true,
             act: Activation::Silu,
+            routing: Routing::default(),
             scale: 1.0,
         };
         let shape = |k: u32| StackShape { slot_bytes: 2112, chunks: 8, k, segments: 4 };

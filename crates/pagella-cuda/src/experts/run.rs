@@ -1,6 +1,6 @@
 //! From the residual to the residual: router, then the kernels for one row or for many.
 
-use pagella_arch::{Activation, RouterScore};
+use pagella_arch::RouterScore;
 use pagella_backend::BackendError;
 
 use super::args::RouteArgs;
@@ -9,6 +9,7 @@ use super::table::Table;
 use super::{CudaExperts, expect_shape, many, one};
 use crate::linear::args::NormArgs;
 use crate::linear::{self, CudaLinear, Input, Product, Runner};
+use crate::ops::activate;
 use crate::ops::norm::CudaNorm;
 use crate::scratch::Use;
 use crate::step::CudaStep;
@@ -37,13 +38,7 @@ impl Mix<'_> {
 
     /// The activation as kernels count them.
     pub(super) fn act(&self) -> u32 {
-        match self.layer.op.act {
-            Activation::Silu => 0,
-            Activation::GeluTanh => 1,
-            Activation::GeluErf => 2,
-            Activation::QuickGelu => 3,
-            Activation::Relu2 => 4,
-        }
+        activate::numbered(self.layer.op.act).0
     }
 }
 

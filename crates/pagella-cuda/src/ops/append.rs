@@ -1,6 +1,6 @@
-//! New tokens on their way into the cache: clip, per-head norm, rotation, encoding.
+//! New tokens on their way into the cache: clip, norm, rotation, growth, encoding.
 
-use pagella_arch::RopeStyle;
+use pagella_arch::{QkNormOrder, RopeStyle};
 use pagella_backend::{AttentionOp, BackendError};
 
 use super::norm::CudaNorm;
@@ -23,6 +23,7 @@ struct AppendArgs {
     v: u64,
     rope_rows: u64,
     slots: u64,
+    positions: u64,
     rope: u64,
     q_weight: u64,
     q_bias: u64,
@@ -46,7 +47,10 @@ struct AppendArgs {
     q_eps: f32,
     k_eps: f32,
     clip: f32,
-    pad: u32,
+    norm_last: u32,
+    grow_length: u32,
+    grow_offset: u32,
+    grow_weight: f32,
 }
 
 // SAFETY: field for field the struct of the same name in `kernels/append.cuh`.
@@ -92,6 +96,9 @@ pub(crate) fn append(
         q_step = head_step(q, op.heads, op.head_dim)?;
         k_step = head_step(k, op.kv_heads, op.head_dim)?;
     }
+    let growth = op.query_growth.as_ref();
+    // Positions and what is added to them stay below 2^31.
+    let positions = |n: usize| n.min(i32::MAX as usize) as u32;
     let [keys, values, key_scales, value_scales] = pages.pointers();
     let args = AppendArgs {
         q: heads.q,
@@ -99,6 +106,7 @@ pub(crate) fn append(
         v: heads.v,
         rope_rows: 0,
         slots: step.pointers.slots,
+        positions: step.pointers.positions,
         rope: rotation.as_ref().map_or(0, |rotation| rotation.rows),
         q_weight: q_norm.weight,
         q_bias: q_norm.bias,
@@ -125,7 +133,10 @@ pub(crate) fn append(
         q_eps: q_norm.eps,
         k_eps: k_norm.eps,
         clip: op.clip_qkv.unwrap_or(0.0),
-        pad: 0,
+        norm_last: u32::from(op.qk_norm_order == QkNormOrder::AfterRope),
+        grow_length: growth.map_or(0, |growth| positions(growth.length.max(1))),
+        grow_offset: growth.map_or(0, |growth| positions(growth.offset)),
+        grow_weight: growth.map_or(0.0, |growth| growth.weight),
     };
     let paired =
         matches!(pages.key_code, Code::Q8 | Code::Q4) && !op.head_dim.is_multiple_of(ROTATION);

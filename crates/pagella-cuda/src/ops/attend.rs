@@ -37,6 +37,7 @@ struct AttendArgs {
     tiles: u64,
     pages: u64,
     totals: u64,
+    sinks: u64,
     heads: u32,
     kv_heads: u32,
     group: u32,
@@ -45,12 +46,12 @@ struct AttendArgs {
     key_code: u32,
     value_code: u32,
     window: u32,
+    chunk: u32,
     tile_rows: u32,
     totals_step: u32,
     exponent_scale: f32,
     cap_in: f32,
     cap_out: f32,
-    pad: u32,
 }
 
 // SAFETY: field for field the struct of the same name in `kernels/attend.cuh`.
@@ -183,21 +184,29 @@ pub(crate) fn slot_bytes(shape: HeadShape, width: usize) -> usize {
     4 * shape.kv_heads * slot_floats(shape.tile_rows() as u32, width as u32)
 }
 
+/// What is attended, as addresses.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) q: u64,
+    pub(crate) out: u64,
+    /// One logit per query head, or 0.
+    pub(crate) sinks: u64,
+}
+
 /// Causal attention of every new token over its row's pages.
 pub(crate) fn attend(
     device: &Device,
     scratch: &Scratch,
     step: &CudaStep,
     op: &AttentionOp,
-    q: u64,
     pages: &LayerPages,
-    out: u64,
+    rows: Rows,
 ) -> Result<(), BackendError> {
     let shape = HeadShape { heads: op.heads, kv_heads: op.kv_heads };
     let work = step.work(device, shape)?;
     let geometry = Geometry::of(pages);
     let [unit_kernel, tile_kernel] = geometry.kernels();
-    let mut args = arguments(op, pages, &geometry, &work, (q, out));
+    let mut args = arguments(op, pages, &geometry, &work, rows);
     args.tile_rows = shape.tile_rows() as u32;
     if work.room.units > 0 {
         let kv_heads = op.kv_heads;
@@ -229,13 +238,14 @@ fn arguments(
     pages: &LayerPages,
     geometry: &Geometry,
     work: &WorkPointers,
-    (q, out): (u64, u64),
+    Rows { q, out, sinks }: Rows,
 ) -> AttendArgs {
     let [keys, values, key_scales, value_scales] = pages.pointers();
     // Queries of rotated keys were divided by 8 of the 32 that rotating twice multiplies by.
     let rest = if geometry.key_code.is_scaled() { 4.0 } else { 1.0 };
     let scale = f64::from(op.scale) * LOG2_E / rest;
     let cap = op.softcap.map(f64::from);
+    let positions = |n: Option<usize>| n.map_or(0, |n| n.min(i32::MAX as usize) as u32);
     AttendArgs {
         q,
         out,
@@ -250,6 +260,7 @@ fn arguments(
         tiles: work.tiles,
         pages: work.pages,
         totals: out,
+        sinks,
         heads: op.heads as u32,
         kv_heads: op.kv_heads as u32,
         group: (op.heads / op.kv_heads) as u32,
@@ -257,12 +268,12 @@ fn arguments(
         width: geometry.width,
         key_code: geometry.key_code as u32,
         value_code: geometry.value_code as u32,
-        window: op.window.map_or(0, |window| window.min(u32::MAX as usize / 2) as u32),
+        window: positions(op.window),
+        chunk: positions(op.chunk),
         tile_rows: 0,
         totals_step: geometry.width,
         exponent_scale: if cap.is_some() { 1.0 } else { scale as f32 },
         cap_in: cap.map_or(0.0, |cap| (2.0 * scale / cap) as f32),
         cap_out: cap.map_or(0.0, |cap| (cap * LOG2_E) as f32),
-        pad: 0,
     }
 }

@@ -36,6 +36,19 @@ struct NormAddArgs {
 // SAFETY: field for field the struct of the same name in `kernels/norm_add.cuh`.
 unsafe impl KernelArgs for NormAddArgs {}
 
+/// `kernels/norm_add.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct NormRowsArgs {
+    norm: NormArgs,
+    x: u64,
+    width: u32,
+    pad: u32,
+}
+
+// SAFETY: field for field the struct of the same name in `kernels/norm_add.cuh`.
+unsafe impl KernelArgs for NormRowsArgs {}
+
 impl CudaNorm {
     pub(crate) fn new(
         device: &Device,
@@ -95,4 +108,16 @@ pub(crate) fn norm_add(
         scale,
     };
     device.launch("pg_norm_add", Launch::linear(tokens as u32, THREADS), &args)
+}
+
+/// `x = norm(x)` on the first `tokens` rows.
+pub(crate) fn norm_rows(
+    device: &Device,
+    tokens: usize,
+    norm: &CudaNorm,
+    x: &mut Tensor,
+) -> Result<(), BackendError> {
+    norm.expect(x.width)?;
+    let args = NormRowsArgs { norm: norm.args(), x: x.ptr(), width: x.width as u32, pad: 0 };
+    device.launch("pg_norm_rows", Launch::linear(tokens as u32, THREADS), &args)
 }
