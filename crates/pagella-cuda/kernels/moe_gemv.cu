@@ -1,7 +1,7 @@
 // The experts of a single row: memory-bound, and only the weights of the chosen experts are read, once.
 //
-// Gate and up: a block has some strips of one expert. It finds out which by routing the row itself, which is cheaper
-// than a kernel for it; norms the row, multiplies gate and up strip by strip and writes act(gate) * up in f16, as down
+// Gate and up: a block has some strips of one expert. It finds out which by choosing for itself, which is cheaper than
+// a kernel for it (one more block writes choices and their weights for the next kernel); norms the row, multiplies gate and up strip by strip and writes act(gate) * up in f16, as down
 // would round it. Down: a block has some strips of all experts of the row, so that it can also sum over them and add
 // the residual.
 #include "moe_gemv.cuh"
@@ -13,11 +13,12 @@
 
 namespace {
 
-static_assert(32 * kStackWarps == kNormThreads, "norms are by 256 threads");
+using GateUpStack = Stack<8, 4>;
+static_assert(GateUpStack::kThreads == kNormThreads, "norms are by 256 threads");
 
 // Rows of features on their way into the packed order of the matrices that read them, `k` packed rows each, unit by
 // unit. The order of a thread's first COUNT units is asked for at once, by the constructor.
-template <int COUNT>
+template <int COUNT, uint32_t THREADS>
 struct Packing {
     const ExpertMatrix* matrices;
     uint32_t units, total;
@@ -27,7 +28,7 @@ struct Packing {
         : matrices(matrices), units(k / 8), total(n * (k / 8)) {
 #pragma unroll
         for (uint32_t i = 0; i < COUNT; i++) {
-            const uint32_t at = threadIdx.x + kNormThreads * i;
+            const uint32_t at = threadIdx.x + THREADS * i;
             if (at < total) order[i] = load(at);
         }
     }
@@ -46,11 +47,11 @@ struct Packing {
         };
 #pragma unroll
         for (uint32_t i = 0; i < COUNT; i++) {
-            const uint32_t at = threadIdx.x + kNormThreads * i;
+            const uint32_t at = threadIdx.x + THREADS * i;
             if (at < total) put_one(at, order[i]);
         }
 #pragma unroll 1
-        for (uint32_t at = threadIdx.x + kNormThreads * COUNT; at < total; at += kNormThreads) put_one(at, load(at));
+        for (uint32_t at = threadIdx.x + THREADS * COUNT; at < total; at += THREADS) put_one(at, load(at));
     }
 };
 
@@ -66,8 +67,8 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2)
     pg_moe_gate_up_1(const __grid_constant__ MoeGateUpArgs a) {
     extern __shared__ uint4 dynamic_shared[];
     __shared__ float scratch[kNormScratch];
-    __shared__ uint32_t chosen;
-    const StackMemory memory(dynamic_shared, a.shape, 2, a.inputs, a.features_bytes);
+    const StackMemory memory(dynamic_shared, GateUpStack::kWarps * GateUpStack::kDepth, a.shape, 2, a.inputs,
+                             a.features_bytes);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t choice = blockIdx.x / a.blocks_per_expert, index = blockIdx.x % a.blocks_per_expert;
     // All that is known of experts before one is chosen: where the table lies.
@@ -79,25 +80,24 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2)
     rows.load_weights();
     let_next_kernel_start();
     wait_for_earlier_kernels();
-    if (warp == 0) {
-        route_row(a.route, a.route.logits, lane, [&](uint32_t place, uint32_t id, float weight) {
-            if (place == choice) chosen = id;
-            if (blockIdx.x == 0) {
+    if (choice == a.route.experts_per_token) {  // the last block
+        if (warp == 0) {
+            route_row(a.route, a.route.logits, lane, [&](uint32_t place, uint32_t id, float weight) {
                 a.ids[place] = id;
                 a.weights[place] = weight;
-            }
-        });
+            });
+        }
+        return;
     }
     rows.find(a.x, nullptr, 0);
     rows.load();
-    __syncthreads();
-    const uint32_t expert = chosen;
+    const uint32_t expert = expert_at(a.route, a.route.logits, choice);
     if (warp < 2) fetch_matrix(memory.matrices + warp, a.table + warp * a.route.experts + expert, lane);
     rows.measure(scratch);
     rows.put(memory.features, 0);
     __syncthreads();
 
-    const Packing<2> packing(memory.matrices, a.inputs, a.shape.k);
+    const Packing<2, kNormThreads> packing(memory.matrices, a.inputs, a.shape.k);
     auto stage = [&] {
         packing.put(reinterpret_cast<uint4*>(memory.x), [&](uint32_t) { return memory.features; });
     };
@@ -109,27 +109,30 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2)
         a.act[choice * a.inner + column] = __float2half_rn(__fmul_rn(gate, memory.sums[T32_COLUMNS + lane]));
     };
     const uint2 part = part_of(a.strips, index, a.blocks_per_expert);
-    stack_multiply(a.shape, memory, 2, part.x, part.y, stage, x_of, last);
+    stack_multiply<GateUpStack>(a.shape, memory, 2, part.x, part.y, stage, x_of, last);
 }
 
-extern "C" __global__ void __launch_bounds__(kNormThreads, 2) pg_moe_down_1(const __grid_constant__ MoeDownArgs a) {
+namespace {
+
+template <class S>
+__device__ __forceinline__ void down(const MoeDownArgs& a) {
     extern __shared__ uint4 dynamic_shared[];
     __shared__ float weights[kExpertsMax];
     const uint32_t k = a.experts_per_token;
-    const StackMemory memory(dynamic_shared, a.shape, k, k, a.features_bytes);
+    const StackMemory memory(dynamic_shared, S::kWarps * S::kDepth, a.shape, k, k, a.features_bytes);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     let_next_kernel_start();
     wait_for_earlier_kernels();
-    for (uint32_t m = warp; m < k; m += kStackWarps) {
+    for (uint32_t m = warp; m < k; m += S::kWarps) {
         fetch_matrix(memory.matrices + m, a.table + a.ids[m], lane);
     }
-    for (uint32_t m = threadIdx.x; m < k; m += kNormThreads) weights[m] = a.weights[m];
+    for (uint32_t m = threadIdx.x; m < k; m += S::kThreads) weights[m] = a.weights[m];
     // Rows first .. first + count of the activated gates to shared memory.
     auto load_features = [&](uint32_t first) {
         const uint32_t units = a.inner / 8, total = min(a.staged, k - first) * units;
         const uint4* const from = reinterpret_cast<const uint4*>(a.act) + static_cast<size_t>(first) * units;
 #pragma unroll 4
-        for (uint32_t i = threadIdx.x; i < total; i += kNormThreads) {
+        for (uint32_t i = threadIdx.x; i < total; i += S::kThreads) {
             reinterpret_cast<uint4*>(memory.features)[i] = from[i];
         }
     };
@@ -145,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2) pg_moe_down_1(cons
     load_before(part.x);
     __syncthreads();
 
-    const Packing<3> packing(memory.matrices, min(a.staged, k), a.shape.k);
+    const Packing<3, S::kThreads> packing(memory.matrices, min(a.staged, k), a.shape.k);
     auto stage = [&] {
         auto put = [&](const auto& some, uint32_t first) {
             some.put(reinterpret_cast<uint4*>(memory.x + first * 2 * a.shape.k),
@@ -157,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2) pg_moe_down_1(cons
             __syncthreads();
             load_features(first);
             __syncthreads();
-            put(Packing<1>(memory.matrices + first, min(a.staged, k - first), a.shape.k), first);
+            put(Packing<1, S::kThreads>(memory.matrices + first, min(a.staged, k - first), a.shape.k), first);
         }
     };
     auto x_of = [&](uint32_t m) { return m * 2 * a.shape.k; };
@@ -169,5 +172,16 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2) pg_moe_down_1(cons
         a.residual[column] = __fmaf_rn(a.scale, sum, before);
         if (strip + 1 < part.x + part.y) load_before(strip + 1);
     };
-    stack_multiply(a.shape, memory, k, part.x, part.y, stage, x_of, last);
+    stack_multiply<S>(a.shape, memory, k, part.x, part.y, stage, x_of, last);
 }
+
+}  // namespace
+
+#define PG_MOE_DOWN(name, warps, depth, blocks)                           \
+    extern "C" __global__ void __launch_bounds__(32 * warps, blocks)      \
+        name(const __grid_constant__ MoeDownArgs a) {                     \
+        down<Stack<warps, depth>>(a);                                     \
+    }
+
+PG_MOE_DOWN(pg_moe_down_1, 16, 3, 1)
+PG_MOE_DOWN(pg_moe_down_1_small, 8, 2, 2)  // for chips with little shared memory

@@ -8,9 +8,9 @@
 #include "moe_stack.cuh"
 #include "norm.cuh"
 
-// Shared memory of both: StackMemory. 256 threads.
+// Shared memory of both: StackMemory.
 
-// Grid: experts_per_token * blocks_per_expert. Stack: gate and up of one expert; inputs: 1 if all experts have one
+// 256 threads, rings of 8 * 4 chunks. Grid: experts_per_token * blocks_per_expert + 1. Stack: gate and up of one expert; inputs: 1 if all experts have one
 // order for both, else 2; features_bytes: 2 * hidden rounded up to 16.
 struct MoeGateUpArgs {
     MoeRoute route;
@@ -30,7 +30,7 @@ struct MoeGateUpArgs {
     uint32_t pad;
 };
 
-// Grid: at most strips. Stack: the downs of all experts of the row; inputs: experts_per_token; features_bytes: 2 *
+// 512 threads and rings of 16 * 3 chunks, or `small`: 256 and 8 * 2. Grid: at most strips. Stack: the downs of all experts of the row; inputs: experts_per_token; features_bytes: 2 *
 // inner rounded up to 16, times `staged`.
 struct MoeDownArgs {
     const ExpertMatrix* table;  // [experts]

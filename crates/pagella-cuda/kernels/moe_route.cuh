@@ -24,6 +24,35 @@ __device__ __forceinline__ float logit_of_rank(uint32_t rank) {
     return __uint_as_float(rank & 0x80000000u ? rank & 0x7FFFFFFFu : ~rank);
 }
 
+// The expert at a place of a row's choices, for all threads of a block: counts for every expert how many come before
+// it, which is sooner done than the warp's way. All threads; `logits`: [experts].
+__device__ __forceinline__ uint32_t expert_at(const MoeRoute& r, const float* logits, uint32_t place) {
+    __shared__ alignas(16) uint32_t rank[kExpertsMax];
+    __shared__ uint32_t chosen[kExpertsMax / 32];  // bit i of word w: expert 32 * w + i
+    const uint32_t padded = (r.experts + 31) / 32 * 32;
+    for (uint32_t e = threadIdx.x; e < padded; e += blockDim.x) rank[e] = e < r.experts ? logit_rank(logits[e]) : 0;
+    __syncthreads();
+    for (uint32_t e = threadIdx.x; e < padded; e += blockDim.x) {
+        const uint32_t mine = rank[e];
+        uint32_t before = 0;
+#pragma unroll 4
+        for (uint32_t i = 0; i < padded; i += 4) {
+            const uint4 other = *reinterpret_cast<const uint4*>(rank + i);
+            // Of equal ones the lower id comes before.
+            before += other.x + (i < e) > mine;
+            before += other.y + (i + 1 < e) > mine;
+            before += other.z + (i + 2 < e) > mine;
+            before += other.w + (i + 3 < e) > mine;
+        }
+        const uint32_t word = __ballot_sync(0xFFFFFFFFu, e < r.experts && before < r.experts_per_token);
+        if (e % 32 == 0) chosen[e / 32] = word;
+    }
+    __syncthreads();
+    uint32_t w = 0;
+    while (place >= __popc(chosen[w])) place -= __popc(chosen[w++]);
+    return 32 * w + __fns(chosen[w], 0, place + 1);
+}
+
 // Calls take(place, id, weight) for every expert of the row, in the lane that has it; places count ids ascending. All
 // lanes of the warp. `logits`: [experts].
 template <class Take>

@@ -1,7 +1,7 @@
 // Several matrices on one row each, strip by strip: what a block of the experts' one-row kernels does.
 //
-// For every strip of its range the block multiplies all matrices: the units (matrix, segment) are dealt to its 8 warps
-// in turn, each warp has a ring of weight chunks that is kept full across units and strips, partial sums meet in
+// For every strip of its range the block multiplies all matrices: the units (matrix, segment) are dealt to its warps in
+// turn, each warp has a ring of weight chunks that is kept full across units and strips, partial sums meet in
 // shared memory and are added in their fixed order.
 #pragma once
 #include <cuda_fp16.h>
@@ -12,9 +12,13 @@
 #include "ptx.cuh"
 #include "ring.cuh"
 
-constexpr uint32_t kStackWarps = 8;
-constexpr int kStackDepth = 4;  // chunks in flight per warp
-static_assert(kStackDepth <= kStartChunks, "the first round is fetched without the directory");
+// Warps of a block, and chunks in flight per warp.
+template <uint32_t WARPS, int DEPTH>
+struct Stack {
+    static constexpr uint32_t kWarps = WARPS, kThreads = 32 * WARPS;
+    static constexpr int kDepth = DEPTH;
+    static_assert(DEPTH <= kStartChunks, "the first round is fetched without the directory");
+};
 
 // The largest values of any matrix that may be in the stack; all multiples of what alignment needs.
 struct StackShape {
@@ -25,7 +29,7 @@ struct StackShape {
 };
 
 // Dynamic shared memory, in this order.
-//   rings      8 warps * 4 * slot_bytes
+//   rings      warps * depth * slot_bytes
 //   x          inputs * 2 * k: rows in packed order, f16
 //   features   features_bytes: for rows in their own order
 //   matrices   n * sizeof(ExpertMatrix)
@@ -41,10 +45,11 @@ struct StackMemory {
     float* parts;
     float* sums;
 
-    __device__ __forceinline__ StackMemory(uint4* start, const StackShape& s, uint32_t n, uint32_t inputs,
-                                           uint32_t features_bytes) {
+    // `slots`: warps * depth.
+    __device__ __forceinline__ StackMemory(uint4* start, uint32_t slots, const StackShape& s, uint32_t n,
+                                           uint32_t inputs, uint32_t features_bytes) {
         rings = reinterpret_cast<uint8_t*>(start);
-        x = rings + kStackWarps * kStackDepth * s.slot_bytes;
+        x = rings + slots * s.slot_bytes;
         uint8_t* const after_x = x + inputs * 2 * s.k;
         features = reinterpret_cast<half*>(after_x);
         matrices = reinterpret_cast<ExpertMatrix*>(after_x + features_bytes);
@@ -62,6 +67,7 @@ __device__ __forceinline__ void fetch_matrix(ExpertMatrix* to, const ExpertMatri
 }
 
 // The chunks that a warp asks for: unit after unit, strip after strip.
+template <class S>
 struct StackFeed {
     const StackShape& shape;
     const StackMemory& memory;
@@ -82,7 +88,7 @@ struct StackFeed {
     // Goes to the first segment with chunks from `unit` on.
     __device__ __forceinline__ void enter() {
 #pragma unroll 1
-        for (;; unit += kStackWarps) {
+        for (;; unit += S::kWarps) {
             if (unit >= units) {
                 unit = warp;
                 strip++;
@@ -103,7 +109,7 @@ struct StackFeed {
         }
     }
 
-    __device__ __forceinline__ void ask(Ring<kStackDepth>& ring) {
+    __device__ __forceinline__ void ask(Ring<S::kDepth>& ring) {
         if (strips_left == 0) {
             ring.ask_nothing();
             return;
@@ -112,7 +118,7 @@ struct StackFeed {
         ring.ask(from, bytes16);
         from += 16 * bytes16;
         if (++chunk < start->count) return;
-        unit += kStackWarps;
+        unit += S::kWarps;
         enter();
     }
 };
@@ -121,11 +127,11 @@ struct StackFeed {
 // threads. stage() puts inputs into memory.x while the first weights travel, but what it loads should be on its way
 // before: it would wait behind these weights. x_of(m) is where in memory.x, in bytes, matrix m finds its input. last(strip), after a barrier, finds the results of matrix m and column c of the strip at
 // memory.sums[32 * m + c] and may be called by threads that are not yet there for the next strip.
-template <class Stage, class XOf, class Last>
+template <class S, class Stage, class XOf, class Last>
 __device__ __forceinline__ void stack_multiply(const StackShape& shape, const StackMemory& memory, uint32_t n,
                                                uint32_t first_strip, uint32_t strips, Stage stage, XOf x_of,
                                                Last last) {
-    __shared__ uint64_t barriers[kStackWarps][kStackDepth];
+    __shared__ uint64_t barriers[S::kWarps][S::kDepth];
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 32, 0);
     const uint32_t units = n * shape.segments;
@@ -133,18 +139,18 @@ __device__ __forceinline__ void stack_multiply(const StackShape& shape, const St
     for (uint32_t m = 0; m < n; m++) {
         const Matrix& mat = memory.matrices[m].matrix;
         const uint32_t to = shared_address(memory.directory + m * shape.chunks);
-        for (uint32_t i = threadIdx.x; i < mat.n_chunks; i += 32 * kStackWarps) {
+        for (uint32_t i = threadIdx.x; i < mat.n_chunks; i += S::kThreads) {
             cp_async_16(to + 16 * i, mat.chunks + i);
         }
     }
     cp_async_commit();
-    const uint32_t ring_bytes = kStackDepth * shape.slot_bytes;
-    Ring<kStackDepth> ring(memory.rings + warp * ring_bytes, barriers[warp], shape.slot_bytes, lane);
-    StackFeed feed(shape, memory, units, warp, first_strip, strips);
+    const uint32_t ring_bytes = S::kDepth * shape.slot_bytes;
+    Ring<S::kDepth> ring(memory.rings + warp * ring_bytes, barriers[warp], shape.slot_bytes, lane);
+    StackFeed<S> feed(shape, memory, units, warp, first_strip, strips);
 #pragma unroll 1
-    for (int d = 0; d < kStackDepth; d++) feed.ask(ring);
+    for (int d = 0; d < S::kDepth; d++) feed.ask(ring);
     stage();
-    cp_async_wait<kBulkCopies ? 0 : kStackDepth>();  // the directory
+    cp_async_wait<kBulkCopies ? 0 : S::kDepth>();  // the directory
     __syncthreads();
 
     // ldmatrix: all rows of a tile are the one row there is.
@@ -152,7 +158,7 @@ __device__ __forceinline__ void stack_multiply(const StackShape& shape, const St
 #pragma unroll 1
     for (uint32_t s = 0; s < strips; s++) {
 #pragma unroll 1
-        for (uint32_t unit = warp; unit < units; unit += kStackWarps) {
+        for (uint32_t unit = warp; unit < units; unit += S::kWarps) {
             const uint32_t m = unit / shape.segments;
             const ExpertMatrix& e = memory.matrices[m];
             const SegmentStart& start = e.segment[unit % shape.segments];
@@ -188,7 +194,7 @@ __device__ __forceinline__ void stack_multiply(const StackShape& shape, const St
             }
         }
         __syncthreads();
-        for (uint32_t m = warp; m < n; m += kStackWarps) {
+        for (uint32_t m = warp; m < n; m += S::kWarps) {
             const ExpertMatrix& e = memory.matrices[m];
             const float* const parts = memory.parts + T32_COLUMNS * m * shape.segments + lane;
             float sum = parts[0];

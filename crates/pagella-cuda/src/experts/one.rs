@@ -6,22 +6,39 @@ use super::args::{DownArgs, ExpertMatrixArgs, GateUpArgs, StackShape};
 use super::run::Mix;
 use crate::device::Launch;
 
-/// Warps of a block: `kStackWarps`.
-const WARPS: u32 = 8;
-/// Chunks in flight per warp: `kStackDepth`.
-const DEPTH: u32 = 4;
+/// An instance of a kernel: `Stack`.
+struct Kernel {
+    name: &'static str,
+    /// Warps of a block.
+    warps: u32,
+    /// Chunks in flight per warp.
+    depth: u32,
+    /// Blocks that its registers allow on a multiprocessor.
+    blocks_per_sm: u32,
+}
+
+const GATE_UP: Kernel = Kernel { name: "pg_moe_gate_up_1", warps: 8, depth: 4, blocks_per_sm: 2 };
+/// Faster first.
+const DOWN: [Kernel; 2] = [
+    Kernel { name: "pg_moe_down_1", warps: 16, depth: 3, blocks_per_sm: 1 },
+    Kernel { name: "pg_moe_down_1_small", warps: 8, depth: 2, blocks_per_sm: 2 },
+];
 /// Columns of a strip.
 const STRIP_COLUMNS: u32 = 32;
-/// Blocks that the kernels' registers allow on a multiprocessor.
-const BLOCKS_PER_SM: u32 = 2;
 /// Shared memory that a kernel declares for itself, at most.
 const SHARED_STATIC: u32 = 2560;
 /// The same with what the system keeps for every block.
 const SHARED_RESERVED: u32 = SHARED_STATIC + 1024;
 
 /// Bytes of `StackMemory` in `kernels/moe_stack.cuh`.
-fn stack_bytes(shape: &StackShape, n: u32, inputs: u32, features_bytes: u32) -> u64 {
-    let rings = u64::from(WARPS * DEPTH) * u64::from(shape.slot_bytes);
+fn stack_bytes(
+    kernel: &Kernel,
+    shape: &StackShape,
+    n: u32,
+    inputs: u32,
+    features_bytes: u32,
+) -> u64 {
+    let rings = u64::from(kernel.warps * kernel.depth) * u64::from(shape.slot_bytes);
     let x = u64::from(inputs) * 2 * u64::from(shape.k);
     let sums = 4 * u64::from(STRIP_COLUMNS) * u64::from(shape.segments + 1);
     let of_matrix = size_of::<ExpertMatrixArgs>() as u64 + 16 * u64::from(shape.chunks) + sums;
@@ -32,6 +49,7 @@ fn stack_bytes(shape: &StackShape, n: u32, inputs: u32, features_bytes: u32) -> 
 struct Plan {
     gate_up_bytes: u32,
     gate_up_features: u32,
+    down: &'static Kernel,
     down_bytes: u32,
     down_features: u32,
     /// Rows of activated gates that a block of the second kernel holds besides the packed ones.
@@ -46,13 +64,17 @@ fn plan(mix: &Mix<'_>) -> Option<Plan> {
     let k = op.experts_per_token as u32;
     let gate_up_features = (2 * hidden).next_multiple_of(16);
     let inputs = mix.table.orders as u32;
-    let gate_up = stack_bytes(&mix.table.gate_up, 2, inputs, gate_up_features);
-    let down = |staged: u32| stack_bytes(&mix.table.down, k, k, 2 * inner * staged);
-    let staged = [k, 1].into_iter().find(|staged| fitting(down(*staged)).is_some())?;
+    let gate_up = stack_bytes(&GATE_UP, &mix.table.gate_up, 2, inputs, gate_up_features);
+    let mut ways = DOWN.iter().flat_map(|kernel| [(kernel, k), (kernel, 1)]);
+    let (down, staged, down_bytes) = ways.find_map(|(kernel, staged)| {
+        let bytes = stack_bytes(kernel, &mix.table.down, k, k, 2 * inner * staged);
+        Some((kernel, staged, fitting(bytes)?))
+    })?;
     Some(Plan {
         gate_up_bytes: fitting(gate_up)?,
         gate_up_features,
-        down_bytes: fitting(down(staged))?,
+        down,
+        down_bytes,
         down_features: 2 * inner * staged,
         staged,
     })
@@ -69,11 +91,17 @@ pub(super) fn run(mix: &Mix<'_>) -> Result<(), BackendError> {
     let Some(plan) = plan(mix) else { return Ok(()) };
     let (op, table, room, device) = (&mix.layer.op, mix.table, &mix.room, mix.runner.device);
     let k = mix.route.experts_per_token;
-    let at_once = |shared_bytes: u32| {
+    let at_once = |kernel: &Kernel, shared_bytes: u32| {
         let fitting = device.shared_bytes_max / (shared_bytes + SHARED_RESERVED);
-        device.sms * fitting.clamp(1, BLOCKS_PER_SM)
+        device.sms * fitting.clamp(1, kernel.blocks_per_sm)
     };
-    let blocks_per_expert = (at_once(plan.gate_up_bytes) / k).clamp(1, table.inner_strips);
+    let launch = |kernel: &Kernel, blocks: u32, shared_bytes: u32| Launch {
+        grid: [blocks, 1, 1],
+        threads: 32 * kernel.warps,
+        shared_bytes,
+    };
+    let blocks_per_expert = at_once(&GATE_UP, plan.gate_up_bytes) / k;
+    let blocks_per_expert = blocks_per_expert.clamp(1, table.inner_strips);
     let args = GateUpArgs {
         route: mix.route,
         norm: mix.norm,
@@ -92,11 +120,9 @@ pub(super) fn run(mix: &Mix<'_>) -> Result<(), BackendError> {
         activation: mix.act(),
         pad: 0,
     };
-    let threads = 32 * WARPS;
-    let launch =
-        |blocks: u32, shared_bytes: u32| Launch { grid: [blocks, 1, 1], threads, shared_bytes };
-    let gate_up = launch(k * blocks_per_expert, plan.gate_up_bytes);
-    device.launch("pg_moe_gate_up_1", gate_up, &args)?;
+    // One block more writes the choices for the next kernel.
+    let gate_up = launch(&GATE_UP, k * blocks_per_expert + 1, plan.gate_up_bytes);
+    device.launch(GATE_UP.name, gate_up, &args)?;
     let args = DownArgs {
         table: table.downs(),
         ids: mix.at(room.ids),
@@ -113,8 +139,8 @@ pub(super) fn run(mix: &Mix<'_>) -> Result<(), BackendError> {
         scale: op.scale,
         pad: 0,
     };
-    let blocks = table.hidden_strips.min(at_once(plan.down_bytes));
-    device.launch("pg_moe_down_1", launch(blocks, plan.down_bytes), &args)
+    let blocks = table.hidden_strips.min(at_once(plan.down, plan.down_bytes));
+    device.launch(plan.down.name, launch(plan.down, blocks, plan.down_bytes), &args)
 }
 
 #[cfg(test)]
@@ -126,6 +152,6 @@ mod tests {
         let shape = StackShape { slot_bytes: 2112, chunks: 16, k: 2048, segments: 8 };
         let entry = size_of::<ExpertMatrixArgs>() as u64;
         let expected = 8 * 4 * 2112 + 2 * 4096 + 4096 + 2 * (entry + 256 + 8 * 128 + 128);
-        assert_eq!(stack_bytes(&shape, 2, 2, 4096), expected);
+        assert_eq!(stack_bytes(&GATE_UP, &shape, 2, 2, 4096), expected);
     }
 }
