@@ -151,6 +151,8 @@ programs() { find "$here/$1" -maxdepth 1 -type f -name "${2:-*}" 2>/dev/null | s
 
 run_tests() {
     local program found=
+    # Suites that run on either device take this one.
+    export PAGELLA_TEST_DEVICE=cuda
     while read -r program; do
         found=1
         attempt "$(basename "$program")" "$program" --show-output

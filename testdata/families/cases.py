@@ -189,7 +189,7 @@ GPT2 = {
     "n_head": 6,
     "n_layer": 3,
     "n_inner": None,
-    "n_positions": 128,
+    "n_positions": 512,
     "vocab_size": 160,
     "activation_function": "gelu_new",
     "layer_norm_epsilon": 1e-05,
@@ -340,6 +340,38 @@ ERNIE_MOE = LLAMA | {
     "tie_word_embeddings": True,
     "rope_theta": 500000.0,
 }
+MINISTRAL3 = without(MISTRAL, "rope_theta") | HEADS_OF_32 | {
+    **of("Ministral3ForCausalLM", "ministral3"),
+    "rope_parameters": {
+        "rope_type": "yarn",
+        "rope_theta": 1000000.0,
+        "factor": 16.0,
+        "original_max_position_embeddings": 16,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "llama_4_scaling_beta": 0.1,
+    },
+}
+OLMOE = OLMO2 | {
+    **of("OlmoeForCausalLM", "olmoe"),
+    "num_hidden_layers": 2,
+    "intermediate_size": 64,
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "norm_topk_prob": False,
+}
+MINIMAX_M2 = LLAMA | HEADS_OF_32 | {
+    **of("MiniMaxM2ForCausalLM", "minimax_m2"),
+    "num_hidden_layers": 2,
+    "intermediate_size": 64,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "partial_rotary_factor": 0.5,
+    "rotary_dim": 16,
+}
+DOTS1 = without(GLM4_MOE, "use_qk_norm", "partial_rotary_factor") | of("Dots1ForCausalLM", "dots1")
 ARCEE = LLAMA | {**of("ArceeForCausalLM", "arcee"), "hidden_act": "relu2"}
 
 # Text models inside vision models, which have the smallest of towers.
@@ -802,6 +834,22 @@ CASES = {
     "arcee-gqa": ARCEE,
     "arcee-yarn-biases": ARCEE | YARN | BIASES | {"mlp_bias": True},
     "arcee-mqa-tied": ARCEE | MQA | TIED,
+    "olmoe-gqa": OLMOE,
+    "olmoe-renormalised-tied": OLMOE | TIED | MHA | {"norm_topk_prob": True, "num_experts_per_tok": 3},
+    "olmoe-biases-mqa": OLMOE | MQA | BIASES | {"num_experts": 5},
+    "minimaxm2-half-rotation": MINIMAX_M2,
+    "minimaxm2-full-rotation-tied": without(MINIMAX_M2, "partial_rotary_factor", "rotary_dim") | MHA | TIED,
+    "minimaxm2-mqa-top3": MINIMAX_M2 | MQA | {"num_experts_per_tok": 3},
+    "dots1-one-group": DOTS1,
+    "dots1-groups-biases": DOTS1
+    | BIASES
+    | {"n_routed_experts": 12, "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2},
+    "dots1-mqa-as-they-are": DOTS1 | MQA | TIED | {"norm_topk_prob": False, "first_k_dense_replace": 0},
+    "ministral3-gqa": MINISTRAL3,
+    "ministral3-strong-growth-tied": MINISTRAL3
+    | TIED
+    | {"rope_parameters": MINISTRAL3["rope_parameters"] | {"llama_4_scaling_beta": 0.7}},
+    "ministral3-window-mqa": MINISTRAL3 | MQA | {"sliding_window": 8},
 }
 
 # Context to load the case with, where it is not the config's own.

@@ -84,6 +84,9 @@ GRANITE_MOE = renamed(
 )
 NAMINGS: dict[str, Naming] = {
     "mixtral": MIXTRAL,
+    "minimax_m2": MIXTRAL,
+    "olmoe": split_experts(),
+    "dots1": split_experts(),
     "qwen3_moe": split_experts(),
     "qwen2_moe": split_experts(),
     "glm4_moe": split_experts(),

@@ -10,7 +10,7 @@ use crate::limits;
 use crate::multiplier;
 use crate::names::{self, in_layer};
 use crate::notes;
-use crate::record::{BiasKey, QkNormRecord, Record};
+use crate::record::{BiasKey, GrowthRule, QkNormRecord, Record};
 use crate::rope::{self, RopeRequest, RopeTables};
 use crate::spec::*;
 use crate::tokens::{quant_facts, token_ids};
@@ -119,10 +119,7 @@ impl<'a> Shared<'a> {
                 record.defaults.attn_softcap,
             )?,
             clip_qkv: clip_qkv.map(|clip| clip as f32),
-            query_growth: match record.query_growth {
-                true => multiplier::query_growth(config)?,
-                false => None,
-            },
+            query_growth: multiplier::query_growth(config, record)?,
             branch_scale: multiplier::branch_scale(config, sizes)?,
             act: feature::activation(family, config)?,
             experts: record
@@ -200,7 +197,9 @@ impl<'a> Shared<'a> {
                 .qk_norm
                 .filter(|norm| rope.is_some() || !norm.only_rotated)
                 .map(|norm| self.qk_norm_spec(i, &norm)),
-            query_growth: self.query_growth.filter(|_| rope.is_none()),
+            query_growth: self
+                .query_growth
+                .filter(|_| rope.is_none() || record.query_growth == GrowthRule::Scaled),
             sinks: record.sinks.map(|name| in_layer(i, name)),
             rope,
             clip_qkv: self.clip_qkv,

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::error::ArchError;
 use crate::geometry::Geometry;
 use crate::limits;
-use crate::record::Record;
+use crate::record::{GrowthRule, Record};
 use crate::spec::QueryGrowth;
 
 /// The stated cap; null switches it off, absence means the family's default.
@@ -77,12 +77,39 @@ pub(crate) fn logit_scale(
     Ok((scale * base as f64 / sizes.hidden as f64) as f32)
 }
 
-/// Growth of queries with their position, as Llama 4 has it in layers that do not rotate.
-pub(crate) fn query_growth(config: &Config) -> Result<Option<QueryGrowth>, ArchError> {
+/// Growth of queries with their position.
+pub(crate) fn query_growth(
+    config: &Config,
+    record: &Record,
+) -> Result<Option<QueryGrowth>, ArchError> {
+    match record.query_growth {
+        GrowthRule::Never => Ok(None),
+        GrowthRule::Unrotated => unrotated_growth(config),
+        GrowthRule::Scaled => scaled_growth(config),
+    }
+}
+
+/// As Llama 4 has it in layers that do not rotate.
+fn unrotated_growth(config: &Config) -> Result<Option<QueryGrowth>, ArchError> {
     if !config.flag(&["attn_temperature_tuning"])?.unwrap_or(true) {
         return Ok(None);
     }
     let length = config.count(&["floor_scale"], limits::CONTEXT)?.unwrap_or(8192);
     let weight = config.float(&["attn_scale"], limits::MULTIPLIER)?.unwrap_or(0.1) as f32;
     Ok(Some(QueryGrowth { length, offset: 1, weight }))
+}
+
+/// As Ministral 3 has it beyond the original length.
+fn scaled_growth(config: &Config) -> Result<Option<QueryGrowth>, ArchError> {
+    const BETA: &[&str] =
+        &["rope_parameters.llama_4_scaling_beta", "rope_scaling.llama_4_scaling_beta"];
+    const LENGTH: &[&str] = &[
+        "rope_parameters.original_max_position_embeddings",
+        "rope_scaling.original_max_position_embeddings",
+    ];
+    let Some(weight) = config.float(BETA, limits::GROWTH)? else {
+        return Ok(None);
+    };
+    let length = config.required_count(LENGTH, limits::CONTEXT)?;
+    Ok(Some(QueryGrowth { length, offset: 0, weight: weight as f32 }))
 }

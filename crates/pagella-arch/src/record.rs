@@ -39,8 +39,8 @@ pub(crate) struct Record {
     pub clip_qkv: Option<&'static str>,
     /// Name of learned logits that join every softmax.
     pub sinks: Option<&'static str>,
-    /// Queries of layers without rotation grow with their position.
-    pub query_growth: bool,
+    /// Whether queries grow with their position.
+    pub query_growth: GrowthRule,
     /// The dense MLP.
     pub mlp: MlpRecord,
     /// Experts in place of the MLP; `None` for dense families.
@@ -262,6 +262,17 @@ pub(crate) enum Renormalize {
     Config(bool),
 }
 
+/// Which queries grow with their position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GrowthRule {
+    /// None.
+    Never,
+    /// Those of layers that do not rotate, as `attn_temperature_tuning` says.
+    Unrotated,
+    /// All, where the rotary scaling has a `llama_4_scaling_beta`.
+    Scaled,
+}
+
 /// Which layers have a sliding window when the config has no `layer_types`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WindowRule {
@@ -367,7 +378,7 @@ impl Record {
         o_bias: BiasKey::config("attention_bias"),
         clip_qkv: None,
         sinks: None,
-        query_growth: false,
+        query_growth: GrowthRule::Never,
         mlp: MlpRecord::LLAMA,
         experts: None,
         activation: ("hidden_act", Activation::Silu),

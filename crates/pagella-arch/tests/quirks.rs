@@ -1,5 +1,5 @@
-//! One test per quirk of ExLlamaV2 that concerns the families here, named after it.
-//! Those of rotary scaling (A6, A7, A12, A14, A15) are in `rope.rs`.
+//! One test per quirk of ExLlamaV2 that concerns configs, named after it. Those of rotary scaling (A6,
+//! A7, A12, A14, A15) are in `rope.rs`, those that need weights in the tests of the model crate.
 
 #[path = "support/config.rs"]
 mod config;
@@ -243,4 +243,153 @@ fn a_longer_context_than_the_models_own_is_noted() {
     let spec = spec_from_json(text.as_bytes(), None, &options).unwrap();
     assert_eq!(spec.context, 4096);
     assert!(spec.notes[0].contains("4096") && spec.notes[0].contains("2048"), "{:?}", spec.notes);
+}
+
+#[test]
+fn a04_global_layers_of_cohere2_have_no_rotary_table() {
+    let changes = json!({ "layer_norm_eps": 1e-5, "sliding_window": 8 });
+    let spec = parse("Cohere2ForCausalLM", changes).unwrap();
+    let ropes: Vec<_> = spec.layers.iter().map(|layer| layer.attn.rope).collect();
+    assert_eq!(ropes, [Some(0), Some(0), Some(0), None]);
+    assert_eq!(windows(&spec), [Some(8), Some(8), Some(8), None]);
+}
+
+#[test]
+fn a05_the_clamp_of_dbrx_is_read() {
+    let changes = json!({ "attn_config": { "clip_qkv": 8, "kv_n_heads": 2 } });
+    let spec = parse("DbrxForCausalLM", changes).unwrap();
+    assert_eq!((spec.layers[0].attn.clip_qkv, spec.layers[0].attn.kv_heads), (Some(8.0), 2));
+}
+
+#[test]
+fn a17_small_gemma_3_configs_get_their_sizes_and_length() {
+    let config = json!({
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "text_config": { "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34,
+            "model_type": "gemma3_text", "sliding_window": 1024,
+            "rope_scaling": { "factor": 8.0, "rope_type": "linear" } }
+    });
+    let spec =
+        spec_from_json(config.to_string().as_bytes(), None, &SpecOptions::default()).unwrap();
+    let attn = &spec.layers[0].attn;
+    assert_eq!((spec.context, spec.vocab), (131_072, 262_208));
+    assert_eq!((attn.heads, attn.kv_heads, attn.head_dim), (8, 4, 256));
+    // One global layer in six, whose table alone is stretched.
+    assert_eq!(
+        windows(&spec)[..6],
+        [Some(1024), Some(1024), Some(1024), Some(1024), Some(1024), None]
+    );
+    assert_eq!((spec.ropes[0].inv_freq[0], spec.ropes[1].inv_freq[0]), (0.125, 1.0));
+}
+
+#[test]
+fn a33_either_name_of_starcoder2s_epsilon_is_read() {
+    for key in ["layer_norm_epsilon", "norm_epsilon"] {
+        let spec = parse("Starcoder2ForCausalLM", json!({ key: 0.25 })).unwrap();
+        assert_eq!(spec.final_norm.eps, 0.25, "{key}");
+    }
+}
+
+#[test]
+fn exl2_files_that_were_calibrated_with_a_wrong_pass_get_a_note() {
+    let quant = json!({ "quant_method": "exl2", "bits": 4 });
+    for (architecture, changes, words) in [
+        ("MistralForCausalLM", json!({}), "(A2)"),
+        ("Qwen3MoeForCausalLM", json!({}), "(A3)"),
+        ("Cohere2ForCausalLM", json!({ "layer_norm_eps": 1e-5 }), "(A4)"),
+        ("DbrxForCausalLM", json!({}), "(A5)"),
+        ("Qwen2VLForConditionalGeneration", json!({}), "(A13)"),
+        ("LlamaForCausalLM", json!({ "rope_scaling": { "type": "yarn", "factor": 4.0 } }), "(A15)"),
+    ] {
+        let plain = parse(architecture, changes.clone()).unwrap();
+        assert!(plain.notes.is_empty(), "{:?}", plain.notes);
+        let mut changes = changes;
+        changes["quantization_config"] = quant.clone();
+        let notes = parse(architecture, changes).unwrap().notes;
+        assert!(matches!(&notes[..], [note] if note.contains(words)), "{architecture}: {notes:?}");
+    }
+    let changes = json!({ "sliding_window": null, "quantization_config": quant });
+    assert!(parse("MistralForCausalLM", changes).unwrap().notes.is_empty());
+}
+
+#[test]
+fn what_needs_a_missing_block_is_refused_by_its_name_from_the_config_alone() {
+    for (architecture, block) in [
+        ("Qwen3NextForCausalLM", "gated delta-net"),
+        ("NemotronHForCausalLM", "Mamba"),
+        ("DeepseekV3ForCausalLM", "latent attention"),
+        ("Lfm2MoeForCausalLM", "short convolutions"),
+        ("MllamaForConditionalGeneration", "cross-attention"),
+    ] {
+        let error = parse(architecture, json!({})).unwrap_err();
+        assert!(matches!(error, ArchError::MissingBlock { .. }), "{error}");
+        let message = error.to_string();
+        assert!(message.contains(architecture) && message.contains(block), "{message}");
+        // Not even on request: it is known not to be a Llama.
+        let text = config(architecture, json!({})).to_string();
+        let options = SpecOptions { assume_llama: true, ..SpecOptions::default() };
+        assert!(spec_from_json(text.as_bytes(), None, &options).is_err());
+    }
+}
+
+#[test]
+fn a_known_family_with_a_missing_feature_is_refused_by_its_name() {
+    let mamba = json!({ "layer_types": ["mamba", "attention", "mamba", "attention"] });
+    for (architecture, changes, words) in [
+        ("GraniteMoeHybridForCausalLM", mamba, "Mamba 2 layers"),
+        ("HunYuanDenseV1ForCausalLM", json!({ "use_cla": true }), "use_cla"),
+        ("GptOssForCausalLM", json!({ "swiglu_alpha": 2.0 }), "swiglu_alpha"),
+        ("GPT2LMHeadModel", json!({ "scale_attn_by_inverse_layer_idx": true }), "inverse_layer"),
+        (
+            "LlavaForConditionalGeneration",
+            json!({ "vision_config": { "model_type": "clip_vision_model" } }),
+            "clip",
+        ),
+        (
+            "DbrxForCausalLM",
+            json!({ "ffn_config": { "moe_normalize_expert_weights": 2.0 } }),
+            "normalize",
+        ),
+    ] {
+        let error = parse(architecture, changes).unwrap_err();
+        assert!(matches!(error, ArchError::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn experts_follow_the_config_in_every_way_it_can_say_so() {
+    let moe = |architecture: &str, changes| {
+        let spec = parse(architecture, changes).unwrap();
+        let of = |layer: &LayerSpec| match &layer.mlp {
+            MlpSpec::Moe(moe) => Some((**moe).clone()),
+            _ => None,
+        };
+        spec.layers.iter().map(of).collect::<Vec<_>>()
+    };
+    let layers = moe(
+        "Glm4MoeForCausalLM",
+        json!({ "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2,
+            "routed_scaling_factor": 2.5, "n_shared_experts": 2, "moe_intermediate_size": 32,
+            "first_k_dense_replace": 2 }),
+    );
+    assert!(layers[..2].iter().all(Option::is_none));
+    let glm = layers[2].as_ref().unwrap();
+    assert_eq!(glm.groups, Some(ExpertGroups { count: 4, taken: 2, rank: GroupRank::TwoBest }));
+    assert_eq!((glm.score, glm.weight_scale, glm.renormalize), (RouterScore::Sigmoid, 2.5, true));
+    assert_eq!(glm.shared.as_ref().unwrap().up.out_features, 64);
+    assert!(glm.selection_bias.as_ref().unwrap().ends_with("2.mlp.gate.e_score_correction_bias"));
+    let layers = moe(
+        "HunYuanMoEV1ForCausalLM",
+        json!({ "num_experts": 4, "moe_topk": [2, 2, 2, 2], "moe_intermediate_size": [96] }),
+    );
+    assert_eq!(layers[0].as_ref().unwrap().experts_per_token, 2);
+    let error =
+        parse("HunYuanMoEV1ForCausalLM", json!({ "num_experts": 4, "moe_topk": [1, 2, 2, 2] }));
+    assert!(error.unwrap_err().to_string().contains("differs from layer to layer"));
+    let error = parse(
+        "Glm4MoeForCausalLM",
+        json!({ "n_routed_experts": 8, "n_group": 4, "topk_group": 1, "num_experts_per_tok": 3 }),
+    );
+    assert!(error.unwrap_err().to_string().contains("3 experts per token of 2"));
 }

@@ -24,8 +24,12 @@ use crate::Verdict;
 use crate::workspace::Workspace;
 
 /// Packages and the test targets of them that use a GPU; no target means all of the package.
-const SUITES: &[(&str, Option<&str>)] =
-    &[("pagella-cuda", None), ("pagella-engine", Some("demo")), ("pagella", Some("device"))];
+const SUITES: &[(&str, Option<&str>)] = &[
+    ("pagella-cuda", None),
+    ("pagella-model", Some("model")),
+    ("pagella-engine", Some("demo")),
+    ("pagella", Some("device")),
+];
 
 /// Packages and the bench targets of them that use a GPU.
 const BENCHES: &[(&str, &str)] = &[];

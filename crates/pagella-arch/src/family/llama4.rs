@@ -3,8 +3,8 @@
 use super::rename::LANGUAGE_MODEL;
 use super::{FamilyInfo, accept};
 use crate::record::{
-    Defaults, ExpertLayers, ExpertRecord, MlpRecord, QkNormRecord, Record, Renormalize, RopeLayers,
-    SharedInner, SharedRecord, StackedExperts, WindowRule,
+    Defaults, ExpertLayers, ExpertRecord, GrowthRule, MlpRecord, QkNormRecord, Record, Renormalize,
+    RopeLayers, SharedInner, SharedRecord, StackedExperts, WindowRule,
 };
 use crate::spec::{QkNormOrder, RopeStyle, RouterScore, Weigh};
 
@@ -19,7 +19,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
             only_rotated: true,
             ..QkNormRecord::RMS
         }),
-        query_growth: true,
+        query_growth: GrowthRule::Unrotated,
         mlp: MlpRecord {
             gate: Some(".feed_forward.gate_proj"),
             up: ".feed_forward.up_proj",

@@ -7,6 +7,7 @@ mod arcee;
 mod cohere;
 mod cohere2;
 mod dbrx;
+mod dots1;
 mod ernie;
 mod ernie_moe;
 mod exaone4;
@@ -30,10 +31,13 @@ mod internlm2;
 mod llama;
 mod llama4;
 mod minicpm;
+mod minimax_m2;
+mod ministral3;
 mod mistral;
 mod mixtral;
 mod olmo2;
 mod olmo3;
+mod olmoe;
 mod orion;
 mod phi3;
 mod pixtral;
@@ -59,6 +63,7 @@ use crate::record::Record;
 static FAMILIES: &[FamilyInfo] = &[
     llama::FAMILY,
     mistral::FAMILY,
+    ministral3::FAMILY,
     mixtral::FAMILY,
     pixtral::FAMILY,
     yi::FAMILY,
@@ -88,11 +93,14 @@ static FAMILIES: &[FamilyInfo] = &[
     glm::FAMILY,
     glm4::FAMILY,
     glm4_moe::FAMILY,
+    dots1::FAMILY,
     olmo2::FAMILY,
     olmo3::FAMILY,
+    olmoe::FAMILY,
     smollm3::FAMILY,
     gpt_oss::FAMILY,
     llama4::FAMILY,
+    minimax_m2::FAMILY,
     exaone4::FAMILY,
     hunyuan::FAMILY,
     hunyuan_moe::FAMILY,

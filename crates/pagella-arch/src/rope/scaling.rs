@@ -150,6 +150,13 @@ impl RopeRequest<'_> {
                 .unwrap_or(self.record.defaults.partial_rotary),
         };
         let head_dim = self.sizes.head_dim;
+        // MiniMax states the width itself, and may state the share as well.
+        if let Some(dim) = self.config.count(&["rotary_dim"], limits::HEAD_DIM)?
+            && dim <= head_dim
+            && dim.is_multiple_of(2)
+        {
+            return Ok(dim);
+        }
         // Truncates like transformers; `part` is at most 1.
         let dim = (head_dim as f64 * part) as usize;
         if dim == 0 || !dim.is_multiple_of(2) {

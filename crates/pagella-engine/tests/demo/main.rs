@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Support code of tests.
 
+mod families;
 mod invariance;
 mod schema;
 #[path = "../support/schemas.rs"]

@@ -31,7 +31,7 @@ pub struct Case {
     pub spec: ModelSpec,
     pub tensors: Vec<Tensor>,
     config: String,
-    input_ids: Vec<u32>,
+    pub input_ids: Vec<u32>,
     /// Positions whose logits are stored.
     rows: Vec<usize>,
     /// Shape `[rows, vocab]`.

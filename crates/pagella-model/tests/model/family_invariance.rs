@@ -1,0 +1,110 @@
+//! For one model of every family: same row, same bits, however a text is cut, whatever else runs, on
+//! any pages, with any number of threads, in every kind of cache.
+
+use pagella_arch::families;
+use pagella_backend::{BackendError, KvFormat, PAGE_TOKENS, StepPlan, StepRow};
+use pagella_cpu::{CpuBackend, MathMode};
+use pagella_model::{Model, ModelError};
+
+use crate::cpu::cpu;
+use crate::directory::load_with;
+use crate::families::{Case, cases};
+
+/// The first case of every family.
+fn one_of_each() -> Vec<Case> {
+    let mut first: Vec<Case> = Vec::new();
+    for case in cases() {
+        if first.iter().all(|known| known.spec.family != case.spec.family) {
+            first.push(case);
+        }
+    }
+    assert_eq!(first.len(), families().len());
+    first
+}
+
+fn load(case: &Case, threads: usize) -> Model<CpuBackend> {
+    let dir = tempfile::tempdir().unwrap();
+    case.write(dir.path());
+    load_with(dir.path(), case.spec.clone(), cpu(MathMode::Exact, threads), 128).unwrap()
+}
+
+/// Logits of all ids of one text, fed in chunks on the given pages; `None` where the heads do not
+/// fit the format.
+fn in_chunks(
+    model: &mut Model<CpuBackend>,
+    format: KvFormat,
+    ids: &[u32],
+    chunk: usize,
+    page: u32,
+) -> Option<Vec<f32>> {
+    let mut kv = match model.new_kv(format, 4 * PAGE_TOKENS) {
+        Err(ModelError::Backend(BackendError::Unsupported { .. })) => return None,
+        other => other.unwrap(),
+    };
+    let (mut logits, mut part) = (Vec::new(), Vec::new());
+    for (i, ids) in ids.chunks(chunk).enumerate() {
+        let row = StepRow { ids, past: i * chunk, pages: &[page], logits_last: ids.len() };
+        model.forward(&StepPlan::new(&[row]).unwrap(), &mut kv).unwrap();
+        model.read_logits(&mut part).unwrap();
+        logits.extend_from_slice(&part);
+    }
+    Some(logits)
+}
+
+#[test]
+fn chunks_threads_and_pages_do_not_change_a_bit_in_any_cache() {
+    let mut refused = Vec::new();
+    for case in one_of_each() {
+        let ids = &case.input_ids[..40];
+        let (mut one, mut three) = (load(&case, 1), load(&case, 3));
+        for format in KvFormat::ALL {
+            let Some(whole) = in_chunks(&mut one, format, ids, 40, 0) else {
+                refused.push(format!("{} {}", case.name, format.name()));
+                continue;
+            };
+            assert!(whole.iter().all(|logit| logit.is_finite()), "{}", case.name);
+            for (chunk, page) in [(1, 3), (7, 1)] {
+                let cut = in_chunks(&mut three, format, ids, chunk, page).unwrap();
+                assert!(cut == whole, "{} {}: chunks of {chunk}", case.name, format.name());
+            }
+        }
+    }
+    // Quantised caches want heads of 32; most cases have them.
+    println!("heads do not fit: {}", refused.join(", "));
+    assert!(refused.iter().all(|case| !case.contains("fp16") && !case.contains("fp32")));
+}
+
+#[test]
+fn a_row_of_a_ragged_batch_equals_the_row_alone() {
+    for case in one_of_each() {
+        let mut model = load(&case, 2);
+        let vocab = case.spec.vocab;
+        // Past and new tokens of each row.
+        let rows = [(0, 5), (20, 1), (10, 30), (0, 1), (33, 2)];
+        let own = |r: usize| &case.input_ids[r..];
+        let mut kv = model.new_kv(KvFormat::F16, rows.len() * PAGE_TOKENS).unwrap();
+        let pages: Vec<[u32; 1]> = (0..rows.len() as u32).rev().map(|page| [page]).collect();
+        for (r, (past, _)) in rows.iter().enumerate().filter(|(_, (past, _))| *past > 0) {
+            let ids = &own(r)[..*past];
+            let row = StepRow { ids, past: 0, pages: &pages[r], logits_last: 0 };
+            model.forward(&StepPlan::new(&[row]).unwrap(), &mut kv).unwrap();
+        }
+        let batch: Vec<StepRow<'_>> = rows
+            .iter()
+            .enumerate()
+            .map(|(r, (past, new))| {
+                let ids = &own(r)[*past..past + new];
+                StepRow { ids, past: *past, pages: &pages[r], logits_last: 1 }
+            })
+            .collect();
+        let mut together = Vec::new();
+        model.forward(&StepPlan::new(&batch).unwrap(), &mut kv).unwrap();
+        model.read_logits(&mut together).unwrap();
+        for (r, (past, new)) in rows.iter().enumerate() {
+            let alone =
+                in_chunks(&mut model, KvFormat::F16, &own(r)[..past + new], 128, 2).unwrap();
+            let wanted = &alone[alone.len() - vocab..];
+            assert!(&together[r * vocab..(r + 1) * vocab] == wanted, "{}: row {r}", case.name);
+        }
+    }
+}
