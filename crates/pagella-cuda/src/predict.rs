@@ -6,9 +6,11 @@
 
 use pagella_formats::Linear;
 
+use crate::experts::{DEQUANTISE_EXPERT_ROWS_MIN, room_bytes};
 use crate::layout::{Chunk, LayoutError, TILE_COLUMNS, TILE_ROWS, plan};
 use crate::linear::{DEQUANTISE_ROWS_MIN, SLICE_ROWS};
 use crate::ops::attend::slot_bytes;
+use crate::step::bucket_rows;
 use crate::work::{HeadShape, SPAN_KEYS};
 
 /// The driver hands out memory in pieces of this.
@@ -18,7 +20,7 @@ const SHARED_BELOW: usize = 1 << 20;
 /// Their alignment.
 const SHARED_ALIGN: usize = 512;
 /// Kernels, plans of steps, rotary tables, sums of narrow linears, recorded steps. Measured.
-const FIXED_BYTES: usize = 48 << 20;
+const FIXED_BYTES: usize = 24 << 20;
 /// Fewest slots of attention that steps make room for.
 const SLOTS_MIN: usize = 256;
 
@@ -39,6 +41,21 @@ pub struct StepExtent {
     pub kv_heads: usize,
     /// Elements of a head.
     pub head_dim: usize,
+    /// The layer with the largest experts, if there are any.
+    pub experts: Option<ExpertExtent>,
+}
+
+/// Experts of one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertExtent {
+    /// Inputs and outputs of each.
+    pub hidden: usize,
+    /// Inner width of each.
+    pub inner: usize,
+    /// How many there are.
+    pub experts: usize,
+    /// How many a token takes.
+    pub per_token: usize,
 }
 
 /// What an allocation of so many bytes takes.
@@ -69,7 +86,11 @@ impl StepExtent {
             true => 2 * weights.min(dequantised_max.max(tile)),
             false => 0,
         };
-        FIXED_BYTES + allocation_bytes(inputs) + allocation_bytes(dequantised)
+        let of_experts = self.experts.map_or(0, |e| e.dequantised_bytes(tokens, dequantised_max));
+        FIXED_BYTES
+            + allocation_bytes(inputs)
+            + allocation_bytes(dequantised.max(of_experts))
+            + self.experts.map_or(0, |experts| allocation_bytes(experts.room_bytes(tokens)))
     }
 
     /// Scratch memory of attention over a cache of so many tokens.
@@ -78,6 +99,30 @@ impl StepExtent {
         let slots = (cache_tokens.div_ceil(SPAN_KEYS) + 1).next_power_of_two().max(SLOTS_MIN);
         let tiles = shape.group().div_ceil(shape.tile_rows());
         allocation_bytes(slots * tiles * slot_bytes(shape, self.head_dim))
+    }
+}
+
+impl ExpertExtent {
+    /// Memory between router and sum.
+    fn room_bytes(&self, tokens: usize) -> usize {
+        let ExpertExtent { hidden, inner, experts, per_token } = *self;
+        room_bytes(hidden, inner, (experts, per_token), bucket_rows(tokens))
+    }
+
+    /// Weights of experts that are dequantised at once, where a step brings them enough rows.
+    fn dequantised_bytes(&self, tokens: usize, dequantised_max: usize) -> usize {
+        let ExpertExtent { hidden, inner, experts, per_token } = *self;
+        if experts == 0 || tokens * per_token / experts < DEQUANTISE_EXPERT_ROWS_MIN {
+            return 0;
+        }
+        let of_one = |inputs: usize, outputs: usize, linears: usize| {
+            let tiled = inputs.next_multiple_of(TILE_ROWS) * outputs.next_multiple_of(TILE_COLUMNS);
+            let bytes = 2 * linears * tiled;
+            bytes * (2 * dequantised_max / bytes.max(1)).clamp(1, experts)
+        };
+        let bytes = of_one(hidden, inner, 2).max(of_one(inner, hidden, 1));
+        // Larger ones are multiplied as they are.
+        if bytes <= 2 * dequantised_max { bytes } else { 0 }
     }
 }
 
@@ -110,6 +155,7 @@ mod tests {
             heads: 32,
             kv_heads: 8,
             head_dim: 128,
+            experts: None,
         };
         let inputs = 2 * 2048 * 14336;
         let whole = extent.scratch_bytes() - FIXED_BYTES;
@@ -121,5 +167,22 @@ mod tests {
         // Few rows are never dequantised for.
         assert!(StepExtent { tokens: 128, ..extent }.scratch_bytes() < FIXED_BYTES + (6 << 20));
         assert!(extent.attention_bytes(1 << 20) > extent.attention_bytes(1 << 10));
+    }
+
+    #[test]
+    fn experts_add_their_room_and_may_need_more_dequantised_weights() {
+        // Mixtral 8x7B: 512 rows for an expert, of which four are dequantised at once.
+        let large = ExpertExtent { hidden: 4096, inner: 14336, experts: 8, per_token: 2 };
+        let expert = 2 * 2 * 4096 * 14336;
+        assert_eq!(large.dequantised_bytes(2048, 512 << 20), 4 * expert);
+        assert_eq!(large.dequantised_bytes(256, 512 << 20), 0);
+        assert_eq!(large.dequantised_bytes(2048, 16 << 20), 0);
+        // 4096 choices in 4096 slots and up to 7 more for each expert: inputs, gates and ups.
+        let slots = 4096 + 7 * 8;
+        let room = 2 * slots * 14336 + 2 * 4 * slots * 14336;
+        assert!((room..room + (1 << 20)).contains(&large.room_bytes(2048)));
+        let dense = StepExtent { tokens: 2048, inputs: 4096, ..StepExtent::default() };
+        let mixed = StepExtent { experts: Some(large), dequantised_max: 512 << 20, ..dense };
+        assert!(mixed.scratch_bytes() > dense.scratch_bytes() + room + 4 * expert - (4 << 20));
     }
 }

@@ -8,7 +8,9 @@ mod on_device;
 mod predict;
 mod tally;
 
-pub use on_device::{DeviceLayout, DevicePrediction, StepExtent, predict_device_memory};
+pub use on_device::{
+    DeviceLayout, DevicePrediction, ExpertExtent, StepExtent, predict_device_memory,
+};
 pub use predict::{MemoryPrediction, predict_memory};
 pub(crate) use tally::{Tally, idle_bytes};
 

@@ -127,11 +127,16 @@ fn has_post_norms(spec: &ModelSpec) -> bool {
 
 /// Bytes of all activations but the logits, those inside experts included.
 pub(crate) fn workspace_bytes(spec: &ModelSpec, step_tokens: usize) -> u64 {
+    let experts = ELEMENT_BYTES * (step_tokens * expert_elements(spec)) as u64;
+    tensor_bytes(spec, step_tokens) + experts
+}
+
+/// Bytes of all activations but the logits and those inside experts.
+pub(crate) fn tensor_bytes(spec: &ModelSpec, step_tokens: usize) -> u64 {
     let (distinct, _) = widths(spec);
     let streams = if has_post_norms(spec) { 2 } else { 1 };
     let layers: usize = distinct.iter().map(Widths::elements).sum();
-    let elements = streams * spec.hidden + layers + expert_elements(spec);
-    ELEMENT_BYTES * step_tokens as u64 * elements as u64
+    ELEMENT_BYTES * (step_tokens * (streams * spec.hidden + layers)) as u64
 }
 
 impl<B: Backend> Workspace<B> {

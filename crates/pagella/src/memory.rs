@@ -7,8 +7,8 @@ use pagella_backend::KvFormat;
 use pagella_cuda::predict;
 use pagella_formats::Linear;
 use pagella_model::{
-    DeviceLayout, DevicePrediction, LoadOptions, MemoryPrediction, MemoryReport, StepExtent,
-    predict_device_memory, predict_memory,
+    DeviceLayout, DevicePrediction, ExpertExtent, LoadOptions, MemoryPrediction, MemoryReport,
+    StepExtent, predict_device_memory, predict_memory,
 };
 
 use crate::{Error, Place};
@@ -86,7 +86,10 @@ impl DeviceLayout for CudaLayout {
     }
 
     fn scratch_bytes(&self, extent: &StepExtent, cache_tokens: usize) -> u64 {
-        let StepExtent { tokens, inputs, weights, heads, kv_heads, head_dim } = *extent;
+        let StepExtent { tokens, inputs, weights, heads, kv_heads, head_dim, experts } = *extent;
+        let experts = experts.map(|ExpertExtent { hidden, inner, experts, per_token }| {
+            predict::ExpertExtent { hidden, inner, experts, per_token }
+        });
         let extent = predict::StepExtent {
             tokens,
             inputs,
@@ -95,6 +98,7 @@ impl DeviceLayout for CudaLayout {
             heads,
             kv_heads,
             head_dim,
+            experts,
         };
         (extent.scratch_bytes() + extent.attention_bytes(cache_tokens)) as u64
     }

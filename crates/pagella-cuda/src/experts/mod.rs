@@ -17,6 +17,8 @@ mod room;
 mod run;
 mod table;
 
+pub(crate) use prefill::ROWS_MIN as DEQUANTISE_EXPERT_ROWS_MIN;
+pub(crate) use room::room_bytes;
 pub(crate) use run::mix;
 
 use pagella_backend::{BackendError, MoeOp};

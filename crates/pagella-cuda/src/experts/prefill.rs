@@ -16,7 +16,7 @@ use crate::scratch::Use;
 /// Tokens of a tile.
 pub(super) const TILE_TOKENS: u32 = 128;
 /// Fewest rows of an expert, on average, for which dequantising pays.
-const ROWS_MIN: usize = 160;
+pub(crate) const ROWS_MIN: usize = 160;
 
 /// Whether this path is the faster one, and possible.
 pub(super) fn pays(mix: &Mix<'_>) -> bool {

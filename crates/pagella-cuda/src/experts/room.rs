@@ -7,6 +7,7 @@ use pagella_backend::MoeOp;
 
 use super::args::{SLOT_ALIGN, StackShape, TILE_BYTES};
 use super::table::Table;
+use crate::layout::BLOCK_ROWS;
 
 /// Parts begin at multiples of this.
 const PART_ALIGN: usize = 256;
@@ -45,34 +46,58 @@ impl Room {
     }
 
     fn of(op: &MoeOp, [gate_up, down]: [&StackShape; 2], orders: usize, rows: usize) -> Self {
+        let extent = (op.hidden, op.inner, op.experts, op.experts_per_token);
+        Self::with(extent, [gate_up.k, down.k], orders, rows)
+    }
+
+    /// As [`Room::of`], from `(hidden, inner, experts, experts per token)` and packed heights.
+    fn with(
+        (hidden, inner, experts, per_token): (usize, usize, usize, usize),
+        [gate_up_k, down_k]: [u32; 2],
+        orders: usize,
+        rows: usize,
+    ) -> Self {
         let mut bytes = 0;
         let mut take = |part: usize| {
             let start = bytes;
             bytes += part.next_multiple_of(PART_ALIGN);
             start
         };
-        let choices = rows * op.experts_per_token;
-        let x_rows = slots_max(choices, op.experts);
+        let choices = rows * per_token;
+        let x_rows = slots_max(choices, experts);
         let tiled = |k: u32| (k as usize).div_ceil(SLICE_ROWS) * SLICE_ROWS * x_rows * 2;
-        let input = tiled(gate_up.k);
+        let input = tiled(gate_up_k);
         let mut room = Room {
-            logits: take(4 * rows * op.experts),
+            logits: take(4 * rows * experts),
             ids: take(4 * choices),
             weights: take(4 * choices),
             slots: take(4 * choices),
-            tiles: take(TILE_BYTES * tiles_max(choices, op.experts, TILE_TOKENS_MIN)),
-            first_tiles: take(4 * (op.experts + 1)),
+            tiles: take(TILE_BYTES * tiles_max(choices, experts, TILE_TOKENS_MIN)),
+            first_tiles: take(4 * (experts + 1)),
             x_rows,
             ..Room::default()
         };
-        room.inputs[0] = take(input.max(tiled(down.k)));
+        room.inputs[0] = take(input.max(tiled(down_k)));
         room.inputs[1] = if orders > 1 { take(input) } else { room.inputs[0] };
-        let gates = (4 * x_rows * op.inner).next_multiple_of(PART_ALIGN);
-        room.out = take((2 * gates).max(4 * x_rows * op.hidden));
+        let gates = (4 * x_rows * inner).next_multiple_of(PART_ALIGN);
+        room.out = take((2 * gates).max(4 * x_rows * hidden));
         room.gate_up = [room.out, room.out + gates];
         room.bytes = bytes;
         room
     }
+}
+
+/// Bytes that so many rows need, before anything is loaded: gates and ups share their row order, as
+/// they do in files.
+pub(crate) fn room_bytes(
+    hidden: usize,
+    inner: usize,
+    (experts, per_token): (usize, usize),
+    rows: usize,
+) -> usize {
+    let packed = |inputs: usize| inputs.next_multiple_of(BLOCK_ROWS) as u32;
+    let extent = (hidden, inner, experts, per_token);
+    Room::with(extent, [packed(hidden), packed(inner)], 1, rows).bytes
 }
 
 /// Most slots that `choices` can take, when each expert's begin at a multiple of [`SLOT_ALIGN`].
@@ -144,6 +169,7 @@ mod tests {
             act: Activation::Silu,
             routing: Routing::default(),
             scale: 1.0,
+            routing: Routing::default(),
         };
         let shape = |k: u32| StackShape { slot_bytes: 2112, chunks: 8, k, segments: 4 };
         let room = Room::of(&op, [&shape(256), &shape(768)], 2, 5);

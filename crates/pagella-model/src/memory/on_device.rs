@@ -12,7 +12,7 @@ use crate::load::LoadOptions;
 use crate::model::kv_spec;
 use crate::survey::{Survey, check_blocks, open, survey};
 use crate::weights::{LinearUse, request};
-use crate::workspace::workspace_bytes;
+use crate::workspace::tensor_bytes;
 
 /// What only the device's backend knows.
 pub trait DeviceLayout {
@@ -31,7 +31,7 @@ pub trait DeviceLayout {
 pub struct StepExtent {
     /// New tokens.
     pub tokens: usize,
-    /// Inputs of the widest linear of a layer.
+    /// Inputs of the widest linear of a layer that is no expert's.
     pub inputs: usize,
     /// Weights of linears that read the same rows, where these are most.
     pub weights: usize,
@@ -41,6 +41,21 @@ pub struct StepExtent {
     pub kv_heads: usize,
     /// Elements of a head.
     pub head_dim: usize,
+    /// The layer with the largest experts, if there are any.
+    pub experts: Option<ExpertExtent>,
+}
+
+/// Experts of one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertExtent {
+    /// Inputs and outputs of each.
+    pub hidden: usize,
+    /// Inner width of each.
+    pub inner: usize,
+    /// How many there are.
+    pub experts: usize,
+    /// How many a token takes.
+    pub per_token: usize,
 }
 
 /// What a model will take of a device's memory; nothing was read but headers and small tables.
@@ -100,7 +115,7 @@ impl<L: DeviceLayout> DevicePrediction<L> {
         tally.device_bytes += norms;
         let on_device = if layout.tables_on_host() { 0 } else { survey.mapped_bytes };
         let logits_row_bytes = 4 * spec.vocab as u64;
-        let activations = workspace_bytes(spec, options.step_tokens_max) + logits_row_bytes;
+        let activations = tensor_bytes(spec, options.step_tokens_max) + logits_row_bytes;
         DevicePrediction {
             report: tally.report(activations),
             extent: step_extent(spec, options.step_tokens_max),
@@ -141,7 +156,7 @@ impl<L: DeviceLayout> DevicePrediction<L> {
     }
 }
 
-/// What steps of so many tokens compute at most. Experts and the head run on few rows.
+/// What steps of so many tokens compute at most. The head runs on few rows.
 fn step_extent(spec: &ModelSpec, tokens: usize) -> StepExtent {
     let weights = |linear: &LinearSpec| linear.in_features * linear.out_features;
     let of_layer = |layer: &LayerSpec| {
@@ -152,10 +167,13 @@ fn step_extent(spec: &ModelSpec, tokens: usize) -> StepExtent {
                 (weights(gate) + weights(up)).max(weights(down))
             }
             MlpSpec::Plain { up, down, .. } => weights(up).max(weights(down)),
-            MlpSpec::Moe(_) => 0,
+            MlpSpec::Moe(moe) => moe.shared.as_ref().map_or(0, |shared| {
+                (weights(&shared.gate) + weights(&shared.up)).max(weights(&shared.down))
+            }),
         };
         let linears = layer.linear_specs();
-        let inputs = linears.iter().map(|(_, linear)| linear.in_features).max().unwrap_or(0);
+        let dense = linears.iter().filter(|(label, _)| !label.starts_with("mlp.experts."));
+        let inputs = dense.map(|(_, linear)| linear.in_features).max().unwrap_or(0);
         (qkv.max(weights(&attn.o)).max(mlp), inputs)
     };
     let mut extent = StepExtent { tokens, ..StepExtent::default() };
@@ -166,6 +184,15 @@ fn step_extent(spec: &ModelSpec, tokens: usize) -> StepExtent {
         extent.heads = extent.heads.max(layer.attn.heads);
         extent.kv_heads = extent.kv_heads.max(layer.attn.kv_heads);
         extent.head_dim = extent.head_dim.max(layer.attn.head_dim);
+        if let MlpSpec::Moe(moe) = &layer.mlp {
+            let (hidden, inner) = (spec.hidden, moe.inner());
+            let (experts, per_token) = (moe.experts.len(), moe.experts_per_token);
+            let found = ExpertExtent { hidden, inner, experts, per_token };
+            let size = |extent: &ExpertExtent| extent.per_token * extent.inner;
+            if extent.experts.is_none_or(|known| size(&known) < size(&found)) {
+                extent.experts = Some(found);
+            }
+        }
     }
     extent
 }
