@@ -12,6 +12,7 @@
 constexpr uint32_t kExpertsMax = 512;
 constexpr uint32_t kNoExpert = 0xFFFFFFFFu;  // choice of a row that only pads a recorded step
 constexpr uint32_t kSlotAlign = 8;
+constexpr uint32_t kGroupsMax = 32;
 
 // One linear of one expert. Those of a layer are a table `[gate, up, down][experts]` in device memory.
 struct ExpertMatrix {
@@ -24,14 +25,19 @@ static_assert(sizeof(ExpertMatrix) % 16 == 0, "copied in units of 16 bytes");
 
 enum RouterScore : uint32_t { kSoftmax = 0, kSigmoid = 1 };
 
-// How rows choose.
+// How rows choose. With a bias or groups what counts is the score plus the bias, without it is the logit.
 struct MoeRoute {
     const float* logits;          // [rows][experts]
     const uint32_t* cache_slots;  // [rows]: kNoExpert marks rows that take no expert; or null
+    const float* bias;            // [experts], or null
     uint32_t experts;             // at most kExpertsMax
     uint32_t experts_per_token;
-    uint32_t score;        // RouterScore
-    uint32_t renormalize;  // 1: weights of a row are divided by their sum
+    uint32_t score;         // RouterScore
+    uint32_t renormalize;   // 1: weights of a row are divided by their sum
+    uint32_t groups;        // of neighbouring experts, at most kGroupsMax; 0: none
+    uint32_t groups_taken;  // those whose experts a row may choose
+    uint32_t two_best;      // 1: a group's rank is the sum of its two best, 0: that of the best
+    float weight_scale;     // multiplies the weights last
 };
 
 struct MoeTile {

@@ -7,7 +7,7 @@ struct MoeCombineArgs {
     const float* y;  // [slots][width]
     const uint32_t* ids;
     const uint32_t* slots;   // [rows][experts_per_token]
-    const float* weights;    // [rows][experts_per_token]
+    const float* weights;    // [rows][experts_per_token]; null: all are 1
     float* residual;         // [rows][width]
     uint32_t experts_per_token;
     uint32_t width;

@@ -1,9 +1,9 @@
 // The experts of a single row: memory-bound, and only the weights of the chosen experts are read, once.
 //
 // Gate and up: a block has some strips of one expert. It finds out which by choosing for itself, which is cheaper than
-// a kernel for it (one more block writes choices and their weights for the next kernel); norms the row, multiplies gate and up strip by strip and writes act(gate) * up in f16, as down
-// would round it. Down: a block has some strips of all experts of the row, so that it can also sum over them and add
-// the residual.
+// a kernel for it (one more block writes choices and their weights for the next kernel); norms the row, multiplies gate
+// and up strip by strip and writes act(gate) * up in f16, as down would round it. Down: a block has some strips of all
+// experts of the row, so that it can also sum over them and add the residual.
 #include "moe_gemv.cuh"
 
 #include "activation.cuh"
@@ -67,6 +67,8 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2)
     pg_moe_gate_up_1(const __grid_constant__ MoeGateUpArgs a) {
     extern __shared__ uint4 dynamic_shared[];
     __shared__ float scratch[kNormScratch];
+    __shared__ uint32_t chosen;
+    __shared__ float chosen_weight;
     const StackMemory memory(dynamic_shared, GateUpStack::kWarps * GateUpStack::kDepth, a.shape, 2, a.inputs,
                              a.features_bytes);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -80,18 +82,25 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2)
     rows.load_weights();
     let_next_kernel_start();
     wait_for_earlier_kernels();
-    if (choice == a.route.experts_per_token) {  // the last block
-        if (warp == 0) {
-            route_row(a.route, a.route.logits, lane, [&](uint32_t place, uint32_t id, float weight) {
+    const bool writes_choices = choice == a.route.experts_per_token;  // the last block
+    const bool by_logits = !(a.route.bias || a.route.groups || a.weigh_input);
+    if (warp == 0 && (writes_choices || !by_logits)) {
+        route_row(a.route, a.route.logits, lane, [&](uint32_t place, uint32_t id, float weight) {
+            if (writes_choices) {
                 a.ids[place] = id;
-                a.weights[place] = weight;
-            });
-        }
-        return;
+                a.weights[place] = a.weigh_input ? 1.0f : weight;
+            } else if (place == choice) {
+                chosen = id;
+                chosen_weight = weight;
+            }
+        });
     }
+    if (writes_choices) return;
     rows.find(a.x, nullptr, 0);
     rows.load();
-    const uint32_t expert = expert_at(a.route, a.route.logits, choice);
+    __syncthreads();
+    const uint32_t expert = by_logits ? expert_at(a.route, a.route.logits, choice) : chosen;
+    const float weight = a.weigh_input ? chosen_weight : 1.0f;  // of the inputs
     if (warp < 2) fetch_matrix(memory.matrices + warp, a.table + warp * a.route.experts + expert, lane);
     rows.measure(scratch);
     rows.put(memory.features, 0);
@@ -105,8 +114,9 @@ extern "C" __global__ void __launch_bounds__(kNormThreads, 2)
     auto last = [&](uint32_t strip) {
         const uint32_t column = strip * T32_COLUMNS + lane;
         if (warp != 0 || column >= a.inner) return;
-        const float gate = activation(a.activation, memory.sums[lane]);
-        a.act[choice * a.inner + column] = __float2half_rn(__fmul_rn(gate, memory.sums[T32_COLUMNS + lane]));
+        const float gate = __fmul_rn(memory.sums[lane], weight);
+        const float up = __fmul_rn(memory.sums[T32_COLUMNS + lane], weight);
+        a.act[choice * a.inner + column] = __float2half_rn(activated(a.activation, a.limit, gate, up));
     };
     const uint2 part = part_of(a.strips, index, a.blocks_per_expert);
     stack_multiply<GateUpStack>(a.shape, memory, 2, part.x, part.y, stage, x_of, last);

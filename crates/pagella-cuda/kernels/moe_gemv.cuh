@@ -10,8 +10,8 @@
 
 // Shared memory of both: StackMemory.
 
-// 256 threads, rings of 8 * 4 chunks. Grid: experts_per_token * blocks_per_expert + 1. Stack: gate and up of one expert; inputs: 1 if all experts have one
-// order for both, else 2; features_bytes: 2 * hidden rounded up to 16.
+// 256 threads, rings of 8 * 4 chunks. Grid: experts_per_token * blocks_per_expert + 1. Stack: gate and up of one
+// expert; inputs: 1 if all experts have one order for both, else 2; features_bytes: 2 * hidden rounded up to 16.
 struct MoeGateUpArgs {
     MoeRoute route;
     Norm norm;
@@ -26,12 +26,14 @@ struct MoeGateUpArgs {
     uint32_t features_bytes;
     uint32_t blocks_per_expert;  // at most strips
     uint32_t strips;             // of a gate
-    uint32_t activation;
+    uint32_t activation;  // see activation.cuh
+    float limit;
+    uint32_t weigh_input;  // 1: a weight multiplies gate and up, and the expert counts with 1
     uint32_t pad;
 };
 
-// 512 threads and rings of 16 * 3 chunks, or `small`: 256 and 8 * 2. Grid: at most strips. Stack: the downs of all experts of the row; inputs: experts_per_token; features_bytes: 2 *
-// inner rounded up to 16, times `staged`.
+// 512 threads and rings of 16 * 3 chunks, or `small`: 256 and 8 * 2. Grid: at most strips. Stack: the downs of all
+// experts of the row; inputs: experts_per_token; features_bytes: 2 * inner rounded up to 16, times `staged`.
 struct MoeDownArgs {
     const ExpertMatrix* table;  // [experts]
     const uint32_t* ids;

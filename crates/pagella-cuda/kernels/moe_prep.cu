@@ -56,9 +56,11 @@ extern "C" __global__ void __launch_bounds__(kNormThreads) pg_moe_prep_act(const
     const uint32_t slot = a.slots[blockIdx.x];
     const float* const gate = a.gate + static_cast<size_t>(slot) * a.width;
     const float* const up = a.up + static_cast<size_t>(slot) * a.width;
+    const float weight = a.weights ? a.weights[blockIdx.x] : 1.0f;
 #pragma unroll 4
     for (uint32_t i = threadIdx.x; i < a.width; i += kNormThreads) {
-        features[i] = __float2half_rn(__fmul_rn(activation(a.act, gate[i]), up[i]));
+        const float g = __fmul_rn(gate[i], weight), u = __fmul_rn(up[i], weight);
+        features[i] = __float2half_rn(activated(a.act, a.limit, g, u));
     }
     __syncthreads();
     store_row(a.table[expert].matrix, features, a.out, a.x_rows, slot);

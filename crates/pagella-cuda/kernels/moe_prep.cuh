@@ -29,9 +29,10 @@ struct MoePrepActArgs {
     const ExpertMatrix* table;  // of the downs
     const uint32_t* ids;
     const uint32_t* slots;
-    half* out;  // [k / 64][x_rows][64] in the packed order of down
-    uint32_t act;
+    const float* weights;  // [choices]: multiply gate and up; null: they do not
+    half* out;             // [k / 64][x_rows][64] in the packed order of down
+    uint32_t act;          // see activation.cuh
+    float limit;
     uint32_t width;
     uint32_t x_rows;
-    uint32_t pad;
 };

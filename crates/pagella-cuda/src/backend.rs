@@ -135,6 +135,18 @@ impl Backend for CudaBackend {
         Ok(())
     }
 
+    fn accept_experts(&self, _op: &MoeOp, _weighed: bool) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn bias_selection(
+        &self,
+        experts: &mut CudaExperts,
+        bias: CudaVector,
+    ) -> Result<(), BackendError> {
+        experts.bias_selection(bias)
+    }
+
     fn vector(&self, values: &[f32]) -> Result<CudaVector, BackendError> {
         CudaVector::new(self.device(), values)
     }

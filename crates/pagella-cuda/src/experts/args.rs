@@ -9,6 +9,8 @@ use crate::linear::args::{MatrixArgs, NormArgs, SEGMENTS_MAX, SegmentStart};
 pub(super) const EXPERTS_MAX: usize = 512;
 /// The slots of an expert begin at a multiple of this: `kSlotAlign`.
 pub(super) const SLOT_ALIGN: usize = 8;
+/// Most groups of experts: `kGroupsMax`.
+pub(super) const GROUPS_MAX: usize = 32;
 /// Bytes of a `MoeTile`.
 pub(super) const TILE_BYTES: usize = 32;
 
@@ -28,11 +30,16 @@ pub(super) struct ExpertMatrixArgs {
 pub(super) struct RouteArgs {
     pub(super) logits: u64,
     pub(super) cache_slots: u64,
+    pub(super) bias: u64,
     pub(super) experts: u32,
     pub(super) experts_per_token: u32,
     /// 0: softmax, 1: sigmoid.
     pub(super) score: u32,
     pub(super) renormalize: u32,
+    pub(super) groups: u32,
+    pub(super) groups_taken: u32,
+    pub(super) two_best: u32,
+    pub(super) weight_scale: f32,
 }
 
 /// `MoePlanArgs`.
@@ -78,11 +85,12 @@ pub(super) struct PrepActArgs {
     pub(super) table: u64,
     pub(super) ids: u64,
     pub(super) slots: u64,
+    pub(super) weights: u64,
     pub(super) out: u64,
     pub(super) act: u32,
+    pub(super) limit: f32,
     pub(super) width: u32,
     pub(super) x_rows: u32,
-    pub(super) pad: u32,
 }
 
 /// `MoeTileArgs`.
@@ -185,6 +193,8 @@ pub(super) struct GateUpArgs {
     pub(super) blocks_per_expert: u32,
     pub(super) strips: u32,
     pub(super) activation: u32,
+    pub(super) limit: f32,
+    pub(super) weigh_input: u32,
     pub(super) pad: u32,
 }
 
@@ -210,15 +220,15 @@ pub(super) struct DownArgs {
 
 const _: () = assert!(size_of::<ExpertMatrixArgs>() == 96 + 20 * SEGMENTS_MAX);
 const _: () = assert!(size_of::<ExpertMatrixArgs>().is_multiple_of(16));
-const _: () = assert!(size_of::<RouteArgs>() == 32);
-const _: () = assert!(size_of::<PlanArgs>() == 88);
+const _: () = assert!(size_of::<RouteArgs>() == 56);
+const _: () = assert!(size_of::<PlanArgs>() == 112);
 const _: () = assert!(size_of::<PrepArgs>() == 96);
-const _: () = assert!(size_of::<PrepActArgs>() == 64);
+const _: () = assert!(size_of::<PrepActArgs>() == 72);
 const _: () = assert!(size_of::<TileArgs>() == 104);
 const _: () = assert!(size_of::<DequantArgs>() == 48);
 const _: () = assert!(size_of::<PrefillArgs>() == 96);
 const _: () = assert!(size_of::<CombineArgs>() == 56);
-const _: () = assert!(size_of::<GateUpArgs>() == 144);
+const _: () = assert!(size_of::<GateUpArgs>() == 176);
 const _: () = assert!(size_of::<DownArgs>() == 88);
 
 macro_rules! kernel_args {

@@ -85,7 +85,7 @@ pub(super) fn run(mix: &Mix<'_>) -> Result<(), BackendError> {
         y: mix.at(mix.room.out),
         ids: mix.at(mix.room.ids),
         slots: mix.at(mix.room.slots),
-        weights: mix.at(mix.room.weights),
+        weights: if mix.weighs_inputs() { 0 } else { mix.at(mix.room.weights) },
         residual: mix.residual,
         experts_per_token: mix.route.experts_per_token,
         width: op.hidden as u32,
@@ -151,17 +151,19 @@ fn prepare(mix: &Mix<'_>, choices: usize) -> Result<(), BackendError> {
 /// Inputs of downs.
 fn activate(mix: &Mix<'_>, choices: usize) -> Result<(), BackendError> {
     let (op, room) = (&mix.layer.op, &mix.room);
+    let (act, limit) = mix.act();
     let args = PrepActArgs {
         gate: mix.at(room.gate_up[0]),
         up: mix.at(room.gate_up[1]),
         table: mix.table.downs(),
         ids: mix.at(room.ids),
         slots: mix.at(room.slots),
+        weights: if mix.weighs_inputs() { mix.at(room.weights) } else { 0 },
         out: mix.at(room.inputs[0]),
-        act: mix.act(),
+        act,
+        limit,
         width: op.inner as u32,
         x_rows: room.x_rows as u32,
-        pad: 0,
     };
     mix.runner.device.launch("pg_moe_prep_act", per_choice(choices, op.inner), &args)
 }

@@ -21,13 +21,15 @@ pub(crate) use prefill::ROWS_MIN as DEQUANTISE_EXPERT_ROWS_MIN;
 pub(crate) use room::room_bytes;
 pub(crate) use run::mix;
 
+use pagella_arch::Weigh;
 use pagella_backend::{BackendError, MoeOp};
 
 use crate::device::Device;
 use crate::linear::CudaLinear;
 use crate::scratch::{Scratch, Use};
 use crate::step::bucket_rows;
-use args::EXPERTS_MAX;
+use crate::vector::CudaVector;
+use args::{EXPERTS_MAX, GROUPS_MAX};
 use room::Room;
 use table::Table;
 
@@ -40,6 +42,8 @@ pub struct CudaExperts {
     experts: Vec<Expert>,
     /// Present when the layer is ready.
     table: Option<Table>,
+    /// Added to scores for the choice.
+    selection_bias: Option<CudaVector>,
 }
 
 /// The linears of one expert.
@@ -63,7 +67,18 @@ impl CudaExperts {
                 hint: format!("at most {EXPERTS_MAX} are; use the CPU for this model"),
             });
         }
-        Ok(CudaExperts { op, rows, experts: Vec::with_capacity(op.experts), table: None })
+        if let Some(groups) = op.routing.groups {
+            let divides = groups.count > 0 && op.experts.is_multiple_of(groups.count);
+            if !divides || groups.count > GROUPS_MAX {
+                return Err(BackendError::Unsupported {
+                    backend: "cuda",
+                    what: format!("{} experts in {} groups", op.experts, groups.count),
+                    hint: format!("groups are equal, and at most {GROUPS_MAX}"),
+                });
+            }
+        }
+        let experts = Vec::with_capacity(op.experts);
+        Ok(CudaExperts { op, rows, experts, table: None, selection_bias: None })
     }
 
     /// Adds the next expert. With the last one, memory for steps is had: if it is too much, this
@@ -79,6 +94,15 @@ impl CudaExperts {
         expect_shape("expert up", &up, hidden, inner)?;
         expect_shape("expert down", &down, inner, hidden)?;
         expect("experts", self.op.experts, self.op.experts.max(self.experts.len() + 1))?;
+        // `w · (W x)` is `W (w · x)`, but a bias would be weighed with it.
+        let has_bias = gate.args.bias != 0 || up.args.bias != 0;
+        if self.op.routing.weigh == Weigh::Input && has_bias {
+            return Err(BackendError::Unsupported {
+                backend: "cuda",
+                what: "experts with weighed inputs and biases".to_owned(),
+                hint: "no known model has them".to_owned(),
+            });
+        }
         self.experts.push(Expert { gate, up, down });
         if self.experts.len() == self.op.experts {
             let table = Table::new(device, &self.experts)?;
@@ -87,6 +111,24 @@ impl CudaExperts {
             self.table = Some(table);
         }
         Ok(())
+    }
+
+    /// Takes what is added to scores for the choice.
+    pub(crate) fn bias_selection(&mut self, bias: CudaVector) -> Result<(), BackendError> {
+        bias.expect("selection bias", self.op.experts)?;
+        self.selection_bias = Some(bias);
+        Ok(())
+    }
+
+    /// Address of what is added to scores; 0 where nothing is.
+    fn selection_bias(&self) -> Result<u64, BackendError> {
+        let (what, experts) = ("selection bias", self.op.experts);
+        match (&self.selection_bias, self.op.routing.selection_bias) {
+            (Some(bias), true) => bias.expect(what, experts),
+            (Some(_), false) => Err(BackendError::Size { what, expected: 0, found: experts }),
+            (None, true) => Err(BackendError::Size { what, expected: experts, found: 0 }),
+            (None, false) => Ok(0),
+        }
     }
 
     /// The table of a layer that is ready.

@@ -102,6 +102,7 @@ pub(super) fn run(mix: &Mix<'_>) -> Result<(), BackendError> {
     };
     let blocks_per_expert = at_once(&GATE_UP, plan.gate_up_bytes) / k;
     let blocks_per_expert = blocks_per_expert.clamp(1, table.inner_strips);
+    let (activation, limit) = mix.act();
     let args = GateUpArgs {
         route: mix.route,
         norm: mix.norm,
@@ -117,7 +118,9 @@ pub(super) fn run(mix: &Mix<'_>) -> Result<(), BackendError> {
         features_bytes: plan.gate_up_features,
         blocks_per_expert,
         strips: table.inner_strips,
-        activation: mix.act(),
+        activation,
+        limit,
+        weigh_input: u32::from(mix.weighs_inputs()),
         pad: 0,
     };
     // One block more writes the choices for the next kernel.

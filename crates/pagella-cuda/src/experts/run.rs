@@ -1,6 +1,6 @@
 //! From the residual to the residual: router, then the kernels for one row or for many.
 
-use pagella_arch::RouterScore;
+use pagella_arch::{GroupRank, RouterScore, Weigh};
 use pagella_backend::BackendError;
 
 use super::args::RouteArgs;
@@ -36,9 +36,14 @@ impl Mix<'_> {
         self.base + part as u64
     }
 
-    /// The activation as kernels count them.
-    pub(super) fn act(&self) -> u32 {
-        activate::numbered(self.layer.op.act).0
+    /// The activation as kernels count them, and its limit.
+    pub(super) fn act(&self) -> (u32, f32) {
+        activate::numbered(self.layer.op.act)
+    }
+
+    /// Whether weights multiply what experts get, and no longer what they give.
+    pub(super) fn weighs_inputs(&self) -> bool {
+        self.layer.op.routing.weigh == Weigh::Input
     }
 }
 
@@ -65,9 +70,11 @@ pub(crate) fn mix(
     let logits = base + room.logits as u64;
     let input = Input { x: residual.ptr(), stride: op.hidden, row_map: 0, norm, rows };
     linear::run(runner, &input, &[Product { linear: router, out: logits, add: None }])?;
+    let groups = op.routing.groups;
     let route = RouteArgs {
         logits,
         cache_slots: step.pointers.slots,
+        bias: layer.selection_bias()?,
         experts: op.experts as u32,
         experts_per_token: op.experts_per_token as u32,
         score: match op.score {
@@ -75,6 +82,10 @@ pub(crate) fn mix(
             RouterScore::Sigmoid => 1,
         },
         renormalize: u32::from(op.renormalize),
+        groups: groups.map_or(0, |groups| groups.count as u32),
+        groups_taken: groups.map_or(0, |groups| groups.taken as u32),
+        two_best: u32::from(groups.is_some_and(|groups| groups.rank == GroupRank::TwoBest)),
+        weight_scale: op.routing.weight_scale,
     };
     let residual = residual.ptr();
     let mix = Mix { runner, layer, table, room, base, norm, residual, route, rows };
