@@ -41,7 +41,8 @@ struct ExpertPrefill {
         PrefillTile tile;
         tile.matrix = &weights.table[projection * weights.experts + t.expert].matrix;
         tile.x16 = a.x16 + static_cast<uint64_t>(slot) * kOperandRow;
-        tile.w16 = weights.w16 + ((t.expert - weights.first_expert) * weights.projections + projection) * weights.w_bytes;
+        const uint32_t matrix = (t.expert - weights.first_expert) * weights.projections + projection;
+        tile.w16 = weights.w16 + matrix * weights.w_bytes;
         tile.out = a.out[projection] + static_cast<uint64_t>(slot) * a.n;
         tile.rows = left < kTokens ? left : kTokens;
         tile.n_tokens = prefill_up(tile.rows, kSlotAlign) * kSlotAlign;

@@ -1,8 +1,9 @@
 // Which experts a row takes and how much each counts, by one warp.
 //
 // The largest logits win (or scores with their bias, of the best groups), of equal ones the lower id; a NaN comes
-// first, so that a broken router shows. Scores are f32: e^(logit - largest) over the sum of all, or 1 / (1 + e^-logit). The sum over all experts: lane l takes experts
-// l, l + 32, ... ascending, then a shuffle tree over distances 16, 8, 4, 2, 1. The sum over the chosen: ascending ids.
+// first, so that a broken router shows. Scores are f32: e^(logit - largest) over the sum of all, or 1 / (1 + e^-logit).
+// The sum over all experts: lane l takes experts l, l + 32, ... ascending, then a shuffle tree over distances 16, 8, 4,
+// 2, 1. The sum over the chosen: ascending ids.
 #pragma once
 #include <cstdint>
 

@@ -125,8 +125,9 @@ struct StackFeed {
 
 // Multiplies strips first_strip .. first_strip + strips of the `n` matrices that lie in memory.matrices, visible to all
 // threads. stage() puts inputs into memory.x while the first weights travel, but what it loads should be on its way
-// before: it would wait behind these weights. x_of(m) is where in memory.x, in bytes, matrix m finds its input. last(strip), after a barrier, finds the results of matrix m and column c of the strip at
-// memory.sums[32 * m + c] and may be called by threads that are not yet there for the next strip.
+// before: it would wait behind these weights. x_of(m) is where in memory.x, in bytes, matrix m finds its input.
+// last(strip), after a barrier, finds the results of matrix m and column c of the strip at memory.sums[32 * m + c];
+// threads that do nothing in it go on with the next strip.
 template <class S, class Stage, class XOf, class Last>
 __device__ __forceinline__ void stack_multiply(const StackShape& shape, const StackMemory& memory, uint32_t n,
                                                uint32_t first_strip, uint32_t strips, Stage stage, XOf x_of,
