@@ -103,6 +103,9 @@ def without(config: dict, *keys: str) -> dict:
 
 
 HEADS_OF_32 = {"head_dim": 32, "num_attention_heads": 4}
+# Two key/value heads of 32 elements fit every kind of cache.
+WIDE_HEADS = {"hidden_size": 128, "num_attention_heads": 4}
+WIDE = LLAMA | WIDE_HEADS
 GEMMA = without(
     GEMMA2,
     "query_pre_attn_scalar",
@@ -125,24 +128,24 @@ GEMMOE = GEMMA | {
     "num_local_experts": 6,
     "num_experts_per_tok": 2,
 }
-YI = LLAMA | of("YiForCausalLM", "yi")
-ORION = LLAMA | of("OrionForCausalLM", "orion")
-INDEX = LLAMA | {**of("IndexForCausalLM", "index"), "norm_head": True}
-MINICPM = LLAMA | {
+YI = WIDE | of("YiForCausalLM", "yi")
+ORION = WIDE | of("OrionForCausalLM", "orion")
+INDEX = WIDE | {**of("IndexForCausalLM", "index"), "norm_head": True}
+MINICPM = WIDE | {
     **of("MiniCPMForCausalLM", "minicpm"),
     "scale_emb": 12,
     "scale_depth": 1.4,
     "dim_model_base": 40,
 }
-INTERNLM2 = LLAMA | {**of("InternLM2ForCausalLM", "internlm2"), "bias": False}
-GRANITE = LLAMA | {
+INTERNLM2 = WIDE | {**of("InternLM2ForCausalLM", "internlm2"), "bias": False}
+GRANITE = WIDE | {
     **of("GraniteForCausalLM", "granite"),
     "embedding_multiplier": 11.0,
     "attention_multiplier": 0.3,
     "residual_multiplier": 0.22,
     "logits_scaling": 3.0,
 }
-STARCODER2 = without(LLAMA, "rms_norm_eps") | {
+STARCODER2 = without(WIDE, "rms_norm_eps") | {
     **of("Starcoder2ForCausalLM", "starcoder2"),
     "hidden_act": "gelu_pytorch_tanh",
     "norm_epsilon": 1e-05,
@@ -150,7 +153,7 @@ STARCODER2 = without(LLAMA, "rms_norm_eps") | {
     "sliding_window": None,
     "tie_word_embeddings": True,
 }
-COHERE = without(LLAMA, "rms_norm_eps") | {
+COHERE = without(WIDE, "rms_norm_eps") | {
     **of("CohereForCausalLM", "cohere"),
     "layer_norm_eps": 1e-05,
     "logit_scale": 0.3,
@@ -166,14 +169,14 @@ COHERE2 = without(COHERE, "use_qk_norm") | {
 }
 DBRX = {
     **of("DbrxForCausalLM", "dbrx"),
-    "d_model": 96,
-    "n_heads": 6,
+    "d_model": 128,
+    "n_heads": 4,
     "n_layers": 2,
     "max_seq_len": 512,
     "vocab_size": 160,
     "attn_config": {"clip_qkv": 1.5, "kv_n_heads": 2, "rope_theta": 500000.0},
     "ffn_config": {
-        "hidden_size": 96,
+        "hidden_size": 128,
         "ffn_hidden_size": 64,
         "moe_num_experts": 6,
         "moe_top_k": 2,
@@ -185,8 +188,8 @@ DBRX = {
 }
 GPT2 = {
     **of("GPT2LMHeadModel", "gpt2"),
-    "n_embd": 96,
-    "n_head": 6,
+    "n_embd": 128,
+    "n_head": 4,
     "n_layer": 3,
     "n_inner": None,
     "n_positions": 512,
@@ -199,6 +202,7 @@ GPT2 = {
 BIGCODE = GPT2 | {
     **of("GPTBigCodeForCausalLM", "gpt_bigcode"),
     "activation_function": "gelu_pytorch_tanh",
+    "n_head": 2,
     "multi_query": True,
 }
 GLM4 = LLAMA | HEADS_OF_32 | {
@@ -208,7 +212,7 @@ GLM4 = LLAMA | HEADS_OF_32 | {
     "pad_token_id": 0,
 }
 GLM = GLM4 | of("GlmForCausalLM", "glm")
-QWEN2_MOE = QWEN2 | {
+QWEN2_MOE = QWEN2 | WIDE_HEADS | {
     **of("Qwen2MoeForCausalLM", "qwen2_moe"),
     "num_hidden_layers": 2,
     "num_experts": 10,
@@ -266,14 +270,14 @@ LLAMA4 = LLAMA | HEADS_OF_32 | {
     "use_qk_norm": True,
     "rope_theta": 500000.0,
 }
-EXAONE4 = LLAMA | {
+EXAONE4 = WIDE | {
     **of("Exaone4ForCausalLM", "exaone4"),
     "num_hidden_layers": 4,
     "sliding_window": 8,
     "sliding_window_pattern": 4,
     "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
 }
-OLMO2 = LLAMA | of("Olmo2ForCausalLM", "olmo2")
+OLMO2 = WIDE | of("Olmo2ForCausalLM", "olmo2")
 OLMO3 = OLMO2 | {
     **of("Olmo3ForCausalLM", "olmo3"),
     "num_hidden_layers": 4,
@@ -281,7 +285,7 @@ OLMO3 = OLMO2 | {
     # transformers gives local layers this base whatever the config says.
     "rope_theta": 500000.0,
 }
-SMOLLM3 = LLAMA | {
+SMOLLM3 = WIDE | {
     **of("SmolLM3ForCausalLM", "smollm3"),
     "num_hidden_layers": 4,
     "no_rope_layer_interval": 4,
@@ -303,7 +307,7 @@ GRANITE_HYBRID = GRANITE_MOE_SHARED | {
     **of("GraniteMoeHybridForCausalLM", "granitemoehybrid"),
     "layer_types": ["attention", "attention"],
     "position_embedding_type": "rope",
-    "mamba_n_heads": 6,
+    "mamba_n_heads": 8,
     "mamba_d_head": 32,
 }
 HUNYUAN = LLAMA | HEADS_OF_32 | {
@@ -328,7 +332,7 @@ ERNIE = LLAMA | HEADS_OF_32 | {
     "tie_word_embeddings": True,
     "rope_theta": 500000.0,
 }
-ERNIE_MOE = LLAMA | {
+ERNIE_MOE = WIDE | {
     **of("Ernie4_5_MoeForCausalLM", "ernie4_5_moe"),
     "use_bias": False,
     "moe_intermediate_size": 64,
@@ -372,7 +376,7 @@ MINIMAX_M2 = LLAMA | HEADS_OF_32 | {
     "rotary_dim": 16,
 }
 DOTS1 = without(GLM4_MOE, "use_qk_norm", "partial_rotary_factor") | of("Dots1ForCausalLM", "dots1")
-ARCEE = LLAMA | {**of("ArceeForCausalLM", "arcee"), "hidden_act": "relu2"}
+ARCEE = WIDE | {**of("ArceeForCausalLM", "arcee"), "hidden_act": "relu2"}
 
 # Text models inside vision models, which have the smallest of towers.
 PIXTRAL = {
@@ -403,8 +407,9 @@ QWEN2_VL = {
     "vision_end_token_id": 153,
     "tie_word_embeddings": False,
     "text_config": without(QWEN2, "architectures")
-    | {"model_type": "qwen2_vl_text", "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}},
-    "vision_config": {"depth": 1, "embed_dim": 32, "hidden_size": 96, "num_heads": 2, "mlp_ratio": 1},
+    | WIDE_HEADS
+    | {"model_type": "qwen2_vl_text", "rope_scaling": {"type": "mrope", "mrope_section": [4, 6, 6]}},
+    "vision_config": {"depth": 1, "embed_dim": 32, "hidden_size": 128, "num_heads": 2, "mlp_ratio": 1},
 }
 QWEN25_VL = QWEN2_VL | {
     **of("Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl"),
@@ -412,7 +417,7 @@ QWEN25_VL = QWEN2_VL | {
     "vision_config": {
         "depth": 1,
         "hidden_size": 32,
-        "out_hidden_size": 96,
+        "out_hidden_size": 128,
         "intermediate_size": 32,
         "num_heads": 2,
     },
@@ -441,7 +446,7 @@ def with_text(config: dict, **changes) -> dict:
 
 MQA, MHA, TIED, UNTIED, BIASES = (
     {"num_key_value_heads": 1},
-    {"num_attention_heads": 3, "num_key_value_heads": 3},
+    {"hidden_size": 96, "num_attention_heads": 3, "num_key_value_heads": 3},
     {"tie_word_embeddings": True},
     {"tie_word_embeddings": False},
     {"attention_bias": True},
@@ -638,17 +643,24 @@ CASES = {
     | {"scale_depth": 0.7, "num_hidden_layers": 2},
     "internlm2-gqa": INTERNLM2,
     "internlm2-mha-biases": INTERNLM2 | MHA | {"bias": True},
-    "internlm2-dynamic-mqa": INTERNLM2 | DYNAMIC | MQA | {"num_attention_heads": 3},
+    "internlm2-dynamic-mqa": INTERNLM2 | DYNAMIC | MQA | {"hidden_size": 96, "num_attention_heads": 3},
     "granite-gqa": GRANITE,
     "granite-biases-tied": GRANITE | BIASES | TIED | {"mlp_bias": True},
-    "granite-mqa-yarn": GRANITE | YARN | MQA | {"num_attention_heads": 3, "residual_multiplier": 0.4},
+    "granite-mqa-yarn": GRANITE
+    | YARN
+    | MQA
+    | {"hidden_size": 96, "num_attention_heads": 3, "residual_multiplier": 0.4},
     "gemma-gqa": GEMMA,
     "gemma-mqa-untied": GEMMA | MQA | UNTIED,
     "gemma-mha-biases": GEMMA | MHA | BIASES,
     "gemma3-gqa": GEMMA3,
     "gemma3-linear-default-pattern": without(GEMMA3, "sliding_window_pattern", "rope_local_base_freq")
-    | LINEAR
-    | {"num_hidden_layers": 7, "num_key_value_heads": 4, "intermediate_size": 64},
+    | {
+        "num_hidden_layers": 7,
+        "num_key_value_heads": 4,
+        "intermediate_size": 64,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    },
     "gemma3-caps-layer-types": GEMMA3
     | MQA
     | UNTIED
@@ -668,7 +680,9 @@ CASES = {
     | MHA
     | {"layer_norm_epsilon": 1e-05, "use_bias": False, "intermediate_size": 64},
     "cohere-gqa": COHERE,
-    "cohere-qk-norm": COHERE | MQA | {"use_qk_norm": True, "num_attention_heads": 3},
+    "cohere-qk-norm": COHERE
+    | MQA
+    | {"use_qk_norm": True, "hidden_size": 96, "num_attention_heads": 3},
     "cohere-biases-mha": COHERE | BIASES | MHA | {"logit_scale": 0.0625},
     "cohere2-pattern": COHERE2,
     "cohere2-layer-types": COHERE2
@@ -680,19 +694,19 @@ CASES = {
     | {"num_hidden_layers": 5},
     "dbrx-clip": DBRX,
     "dbrx-square-experts": DBRX
-    | {"ffn_config": DBRX["ffn_config"] | {"ffn_hidden_size": 96, "moe_top_k": 1}},
+    | {"ffn_config": DBRX["ffn_config"] | {"ffn_hidden_size": 128, "moe_top_k": 1}},
     "dbrx-hard-clip-mqa": DBRX
     | {
-        "n_heads": 3,
+        "n_heads": 8,
         "attn_config": {"clip_qkv": 0.5, "kv_n_heads": 1, "rope_theta": 10000.0},
         "rope_theta": 10000.0,
         "ffn_config": DBRX["ffn_config"] | {"moe_top_k": 4},
     },
     "gpt2-mha": GPT2,
-    "gpt2-bare-narrow": GPT2 | {"n_inner": 100, "n_head": 3},
+    "gpt2-bare-narrow": GPT2 | {"n_inner": 100, "n_embd": 96, "n_head": 3},
     "gpt2-erf-short": GPT2 | {"activation_function": "gelu", "n_positions": 64, "n_layer": 2},
     "gptbigcode-mqa": BIGCODE,
-    "gptbigcode-narrow": BIGCODE | {"n_inner": 100, "n_head": 3},
+    "gptbigcode-narrow": BIGCODE | {"n_inner": 100, "n_embd": 96, "n_head": 3},
     "gptbigcode-short": BIGCODE | {"n_positions": 64, "n_layer": 2, "n_head": 1},
     "glm4-gqa-biases": GLM4,
     "glm4-no-biases-tied": GLM4 | MHA | TIED | {"attention_bias": False},
@@ -707,7 +721,7 @@ CASES = {
     "qwen2vl-old-names": QWEN2_VL,
     "qwen2vl-new-names-tied": with_text(QWEN2_VL | TIED, tie_word_embeddings=True, num_key_value_heads=1),
     "qwen25vl-old-names": QWEN25_VL,
-    "qwen25vl-new-names": with_text(QWEN25_VL, num_key_value_heads=6),
+    "qwen25vl-new-names": with_text(QWEN25_VL, num_key_value_heads=4),
     "olmo2-gqa": OLMO2,
     "olmo2-mha-biases-tied": OLMO2 | MHA | BIASES | TIED,
     "olmo2-mqa-linear": OLMO2 | MQA | LINEAR,
@@ -804,7 +818,8 @@ CASES = {
     "granitemoe-top3-tied": GRANITE_MOE | MHA | TIED | {"num_experts_per_tok": 3},
     "granitemoeshared-mqa": GRANITE_MOE_SHARED | MQA,
     "granitehybrid-rope-experts": GRANITE_HYBRID,
-    "granitehybrid-dense": GRANITE_HYBRID | MHA | {"num_local_experts": 0, "num_experts_per_tok": 0},
+    "granitehybrid-dense": GRANITE_HYBRID
+    | {"num_key_value_heads": 4, "num_local_experts": 0, "num_experts_per_tok": 0},
     "granitehybrid-nope-tied": GRANITE_HYBRID | MQA | TIED | {"position_embedding_type": None},
     "hunyuan-alpha": HUNYUAN,
     "hunyuan-plain-tied": without(HUNYUAN, "rope_scaling") | MHA | TIED,
@@ -850,6 +865,10 @@ CASES = {
     | TIED
     | {"rope_parameters": MINISTRAL3["rope_parameters"] | {"llama_4_scaling_beta": 0.7}},
     "ministral3-window-mqa": MINISTRAL3 | MQA | {"sliding_window": 8},
+    "llama-wide": WIDE,
+    "qwen2-wide": QWEN2 | WIDE_HEADS,
+    "mixtral-wide": MIXTRAL | WIDE_HEADS | {"num_hidden_layers": 2},
+    "phi3-wide": PHI3 | WIDE_HEADS | {"num_key_value_heads": 2},
 }
 
 # Context to load the case with, where it is not the config's own.

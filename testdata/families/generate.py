@@ -96,7 +96,8 @@ def generate(case: str, config_json: dict) -> None:
     folder = HERE / case
     folder.mkdir(exist_ok=True)
     write_json(folder / "config.json", config_json)
-    host = host_of(case, config_json)
+    # transformers writes into the objects it is given, and cases share theirs.
+    host = host_of(case, copy.deepcopy(config_json))
     model = host.model.eval()
     assert host.model.config._attn_implementation == "eager"
     shapes = {}
