@@ -52,25 +52,8 @@ pub(crate) fn append(
     q.expect("queries", tokens, op.heads * op.head_dim)?;
     k.expect("keys", tokens, op.kv_heads * op.head_dim)?;
     v.expect("values", tokens, op.kv_heads * op.head_dim)?;
-    if let Some((q_norm, k_norm)) = qk_norm {
-        match op.qk_norm_span {
-            QkNormSpan::Head => {
-                q_norm.expect_heads(op.heads, op.head_dim)?;
-                k_norm.expect_heads(op.kv_heads, op.head_dim)?;
-            }
-            QkNormSpan::Token => {
-                q_norm.expect(op.heads * op.head_dim)?;
-                k_norm.expect(op.kv_heads * op.head_dim)?;
-                expect_first(op)?;
-            }
-        }
-    }
-    if let Some(rope) = rope
-        && rope.rotary_dim() > op.head_dim
-    {
-        let (expected, found) = (op.head_dim, rope.rotary_dim());
-        return Err(BackendError::Size { what: "rotary width", expected, found });
-    }
+    expect_norms(op, qk_norm)?;
+    expect_rope(op, rope)?;
     kv.layer(op.layer, op.kv_heads, op.head_dim)?;
     expect_groups(op)?;
     kv.expect_pages(plan)?;
@@ -112,6 +95,38 @@ pub(crate) fn append(
     };
     kv.segments = segments;
     outcome
+}
+
+/// Checks that norms fit the heads.
+fn expect_norms(
+    op: &AttentionOp,
+    qk_norm: Option<(&CpuNorm, &CpuNorm)>,
+) -> Result<(), BackendError> {
+    if let Some((q_norm, k_norm)) = qk_norm {
+        match op.qk_norm_span {
+            QkNormSpan::Head => {
+                q_norm.expect_heads(op.heads, op.head_dim)?;
+                k_norm.expect_heads(op.kv_heads, op.head_dim)?;
+            }
+            QkNormSpan::Token => {
+                q_norm.expect(op.heads * op.head_dim)?;
+                k_norm.expect(op.kv_heads * op.head_dim)?;
+                expect_first(op)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no more is rotated than a head has.
+fn expect_rope(op: &AttentionOp, rope: Option<&CpuRope>) -> Result<(), BackendError> {
+    if let Some(rope) = rope
+        && rope.rotary_dim() > op.head_dim
+    {
+        let (expected, found) = (op.head_dim, rope.rotary_dim());
+        return Err(BackendError::Size { what: "rotary width", expected, found });
+    }
+    Ok(())
 }
 
 /// Checks that a norm over all heads is the first thing that happens to them.
