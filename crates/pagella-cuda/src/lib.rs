@@ -12,6 +12,7 @@
 //! The same row gives the same bits whatever else is computed: the order of every sum belongs to the
 //! numbers, never to the launch. `kernels/` states these orders beside the code.
 
+mod arena;
 mod backend;
 mod bandwidth;
 mod device;

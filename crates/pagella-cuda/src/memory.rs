@@ -7,15 +7,15 @@ use pagella_backend::BackendError;
 
 use crate::error::{device_error, is_out_of_memory};
 
-/// A block of device memory; 256-byte aligned.
-pub(crate) struct DeviceBuffer {
+/// One allocation of the driver, freed when nobody holds it any more.
+pub(crate) struct Allocation {
     context: Arc<CudaContext>,
     ptr: sys::CUdeviceptr,
     bytes: usize,
 }
 
-impl DeviceBuffer {
-    /// Memory with undefined contents.
+impl Allocation {
+    /// Memory with undefined contents; 256-byte aligned.
     pub(crate) fn new(
         context: &Arc<CudaContext>,
         bytes: usize,
@@ -31,7 +31,50 @@ impl DeviceBuffer {
                 device_error(error)
             }
         })?;
-        Ok(DeviceBuffer { context: context.clone(), ptr, bytes })
+        Ok(Allocation { context: context.clone(), ptr, bytes })
+    }
+
+    /// Size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // Freeing waits for the work that uses the memory. A failure here means the context is
+        // gone, and the memory with it.
+        if self.context.bind_to_thread().is_ok() {
+            // SAFETY: allocated by `new`, freed once.
+            let _ = unsafe { result::free_sync(self.ptr) };
+        }
+    }
+}
+
+/// A block of device memory; 256-byte aligned. Nobody else uses it, though others may have parts of
+/// the same allocation.
+pub(crate) struct DeviceBuffer {
+    ptr: sys::CUdeviceptr,
+    bytes: usize,
+    _memory: Arc<Allocation>,
+}
+
+impl DeviceBuffer {
+    /// An allocation of its own, with undefined contents.
+    pub(crate) fn new(
+        context: &Arc<CudaContext>,
+        bytes: usize,
+        what: &'static str,
+    ) -> Result<Self, BackendError> {
+        let memory = Arc::new(Allocation::new(context, bytes, what)?);
+        Ok(DeviceBuffer { ptr: memory.ptr, bytes: memory.bytes, _memory: memory })
+    }
+
+    /// Part of an allocation that the caller gives to nobody else; it lies inside, and its offset is a
+    /// multiple of 256.
+    pub(crate) fn part(memory: &Arc<Allocation>, offset: usize, bytes: usize) -> Self {
+        debug_assert!(offset + bytes <= memory.bytes && offset.is_multiple_of(256));
+        DeviceBuffer { ptr: memory.ptr + offset as u64, bytes, _memory: memory.clone() }
     }
 
     /// Address on the device.
@@ -42,17 +85,6 @@ impl DeviceBuffer {
     /// Size.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
-    }
-}
-
-impl Drop for DeviceBuffer {
-    fn drop(&mut self) {
-        // Freeing waits for the work that uses the memory. A failure here means the context is
-        // gone, and the memory with it.
-        if self.context.bind_to_thread().is_ok() {
-            // SAFETY: allocated by `new`, freed once.
-            let _ = unsafe { result::free_sync(self.ptr) };
-        }
     }
 }
 

@@ -14,12 +14,16 @@ use crate::device::Device;
 use crate::error::device_error;
 use crate::memory::PinnedBuffer;
 
-/// Bytes read and copied at once, and bytes of a buffer.
+/// Bytes of a buffer, and most bytes that are read and copied at once.
 const BLOCK_BYTES: usize = 1 << 20;
+/// Fewest: shorter copies take no less time. So much alone is no work for several threads.
+const BLOCK_BYTES_MIN: usize = 128 << 10;
 /// Most threads that read; more do not read faster.
 const READERS_MAX: usize = 8;
 /// Buffers of a reader: one is filled while the device copies from the others.
 const BUFFERS_PER_READER: usize = 4;
+/// Blocks are multiples of this, so that few pages are read by two threads.
+const PAGE_BYTES: usize = 4 << 10;
 /// Pieces in a buffer start at multiples of this.
 const PIECE_ALIGN: usize = 256;
 
@@ -68,12 +72,12 @@ impl Uploader {
         device: &Device,
         pieces: &[Piece<'_>],
     ) -> Result<(), BackendError> {
+        let total: usize = pieces.iter().map(|(_, bytes)| bytes.len()).sum();
+        let share = total.div_ceil(self.readers.len().max(1));
+        let block = share.next_multiple_of(PAGE_BYTES).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES);
         let blocks: Vec<Piece<'_>> = pieces
             .iter()
-            .flat_map(|(target, bytes)| {
-                let starts = (*target..).step_by(BLOCK_BYTES);
-                starts.zip(bytes.chunks(BLOCK_BYTES))
-            })
+            .flat_map(|(target, bytes)| (*target..).step_by(block).zip(bytes.chunks(block)))
             .collect();
         let Uploader { pool, readers } = self;
         let copy = |(target, bytes): &Piece<'_>| {
@@ -85,7 +89,7 @@ impl Uploader {
             unsafe { reader.copy(device, *target, bytes) }
         };
         // Waking threads for little costs more than it saves.
-        if pieces.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() <= BLOCK_BYTES {
+        if total <= 2 * BLOCK_BYTES_MIN {
             return blocks.iter().try_for_each(copy);
         }
         let pool = match pool {

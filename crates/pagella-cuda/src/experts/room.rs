@@ -167,7 +167,6 @@ mod tests {
             score: RouterScore::Softmax,
             renormalize: true,
             act: Activation::Silu,
-            routing: Routing::default(),
             scale: 1.0,
             routing: Routing::default(),
         };

@@ -11,6 +11,7 @@ use pagella_formats::Linear;
 
 use super::CudaLinear;
 use super::args::{MatrixArgs, SegmentStart};
+use crate::arena::Arena;
 use crate::device::{Device, Launch};
 use crate::layout::args::{
     LargestArgs, RELAYOUT_THREADS, RelayoutExl2Args, RelayoutGptqArgs, RelayoutPlainArgs,
@@ -36,6 +37,7 @@ pub(crate) struct Loader {
 #[derive(Default)]
 struct State {
     uploader: Uploader,
+    arena: Arena,
     staging: Option<DeviceBuffer>,
     /// Row orders of the last linears, so that equal ones share memory and are gathered once.
     orders: VecDeque<(Vec<u32>, Arc<DeviceBuffer>)>,
@@ -74,10 +76,11 @@ fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
 /// Memory for `bytes`, which is copied there with the other pieces.
 fn keep<'a>(
     device: &Device,
+    arena: &mut Arena,
     pieces: &mut Vec<Piece<'a>>,
     bytes: &'a [u8],
 ) -> Result<DeviceBuffer, BackendError> {
-    let buffer = device.alloc(bytes.len(), "weights")?;
+    let buffer = arena.alloc(&device.context, bytes.len(), "weights")?;
     pieces.push((buffer.ptr(), bytes));
     Ok(buffer)
 }
@@ -95,9 +98,10 @@ impl Loader {
         what: &'static str,
     ) -> Result<DeviceBuffer, BackendError> {
         let bytes = bytes_of(values);
-        let buffer = device.alloc(bytes.len(), what)?;
+        let mut state = self.state();
+        let buffer = state.arena.alloc(&device.context, bytes.len(), what)?;
         // SAFETY: the buffer is as long as the bytes, and freeing it waits for the stream.
-        unsafe { self.state().uploader.copy(device, &[(buffer.ptr(), bytes)]) }?;
+        unsafe { state.uploader.copy(device, &[(buffer.ptr(), bytes)]) }?;
         Ok(buffer)
     }
 
@@ -140,14 +144,14 @@ fn lay_out(
     linear: &Linear<'_>,
 ) -> Result<CudaLinear, BackendError> {
     let mut pieces = Vec::new();
-    let strips = device.alloc(plan.bytes(), "weights")?;
-    let chunks = keep(device, &mut pieces, bytes_of(&plan.chunks))?;
+    let strips = state.arena.alloc(&device.context, plan.bytes(), "weights")?;
+    let chunks = keep(device, &mut state.arena, &mut pieces, bytes_of(&plan.chunks))?;
     let perm = match &plan.perm {
         Some(order) => Some(order_on(device, state, &mut pieces, order)?),
         None => None,
     };
     let bias = match linear.bias() {
-        Some(bias) => Some(keep(device, &mut pieces, bytes_of(bias))?),
+        Some(bias) => Some(keep(device, &mut state.arena, &mut pieces, bytes_of(bias))?),
         None => None,
     };
     let target = Target { plan, strips: strips.ptr(), chunks: chunks.ptr() };
@@ -205,7 +209,7 @@ fn order_on<'a>(
     if let Some((_, known)) = state.orders.iter().find(|(known, _)| known == order) {
         return Ok(known.clone());
     }
-    let buffer = Arc::new(keep(device, pieces, bytes_of(order))?);
+    let buffer = Arc::new(keep(device, &mut state.arena, pieces, bytes_of(order))?);
     state.orders.truncate(ORDERS_KEPT - 1);
     state.orders.push_front((order.to_vec(), buffer.clone()));
     Ok(buffer)
