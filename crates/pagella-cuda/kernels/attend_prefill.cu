@@ -284,7 +284,6 @@ struct PrefillTotals {
         for (int half = 0; half < 2; half++) {
             const Absorb absorb = attend_absorb(maximum[half], run.maximum[half]);
             run.sum[half] = absorb(sum[half], run.sum[half]);
-            run.maximum[half] = absorb.maximum;
             if (row[half]) {
 #pragma unroll
                 for (int n = 0; n < DT / 8; n++) {
@@ -476,13 +475,15 @@ __device__ __forceinline__ void attend_prefill(const AttendArgs& args) {
         return;
     }
     totals.add_last(a, run, lane);
-    if (a.sinks) {
+    // The host refuses sinks of larger heads.
+    if (DT <= 128 && a.sinks) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const uint32_t row = 16 * warp + 8 * half + lane / 4;
             const uint32_t packed = tile.first_row + min(row, tile.rows - 1);
             const uint32_t query_head = head * a.group + packed % a.group;
-            run.sum[half] = attend_sum_with_sink(a, query_head, run.maximum[half], run.sum[half]);
+            const float maximum = fmaxf(totals.maximum[half], run.maximum[half]);
+            run.sum[half] = attend_sum_with_sink(a, query_head, maximum, run.sum[half]);
         }
     }
     prefill_finish<DT>(a, run, out, lead, lane);

@@ -31,6 +31,9 @@ use crate::vector::CudaVector;
 /// Most elements of weights dequantised at once when nobody says how many: 1 GiB.
 pub const DEFAULT_DEQUANTISED_MAX: usize = 512 << 20;
 
+/// Most elements of a head with an attention sink.
+const SINK_HEAD_MAX: usize = 128;
+
 /// Choices of the user.
 #[derive(Clone, Copy, Debug)]
 pub struct CudaOptions {
@@ -131,8 +134,8 @@ impl Backend for CudaBackend {
         format!("cuda:{index}, {name}, compute capability {major}.{minor}, {sms} multiprocessors")
     }
 
-    fn accept_attention(&self, _op: &AttentionOp, _has_sinks: bool) -> Result<(), BackendError> {
-        Ok(())
+    fn accept_attention(&self, op: &AttentionOp, has_sinks: bool) -> Result<(), BackendError> {
+        if has_sinks { expect_room_for_sinks(op) } else { Ok(()) }
     }
 
     fn accept_experts(&self, _op: &MoeOp, _weighed: bool) -> Result<(), BackendError> {
@@ -367,6 +370,9 @@ impl Backend for CudaBackend {
         let (tokens, width) = (step.plan.tokens(), op.heads * op.head_dim);
         q.expect("queries", tokens, width)?;
         out.expect("attention output", tokens, width)?;
+        if sinks.is_some() {
+            expect_room_for_sinks(op)?;
+        }
         let sinks = sinks.map(|sinks| sinks.expect("attention sinks", op.heads)).transpose()?;
         let rows = Rows { q: q.ptr(), out: out.ptr(), sinks: sinks.unwrap_or(0) };
         attend(self.device(), &self.shared.scratch, step, op, pages, rows)
@@ -507,6 +513,18 @@ impl Backend for CudaBackend {
         let mut buffers = narrowed.lock().unwrap_or_else(PoisonError::into_inner);
         narrow(device, scratch, &mut buffers, logits, asks, out)
     }
+}
+
+/// Checks that heads are small enough for sinks: kernels of larger ones have no registers left.
+fn expect_room_for_sinks(op: &AttentionOp) -> Result<(), BackendError> {
+    if op.head_dim <= SINK_HEAD_MAX {
+        return Ok(());
+    }
+    Err(BackendError::Unsupported {
+        backend: "cuda",
+        what: format!("attention sinks of heads with {} elements", op.head_dim),
+        hint: format!("at most {SINK_HEAD_MAX} are; use --device cpu"),
+    })
 }
 
 /// Checks that a norm over all heads is the first thing that happens to them.
