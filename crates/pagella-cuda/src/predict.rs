@@ -1,7 +1,7 @@
 //! What a model will take of a device's memory, told without a device.
 //!
 //! Sizes follow from the same plans that loading and steps use. The context that the driver keeps for
-//! every program is not among them, and free memory as [`crate::probe`] and [`MemoryGauge`] tell it is
+//! every program is not among them, and free memory as [`crate::probe`] and [`crate::MemoryGauge`] tell it is
 //! free beside that.
 
 use pagella_formats::Linear;
