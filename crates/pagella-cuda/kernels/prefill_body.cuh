@@ -156,8 +156,7 @@ __device__ __forceinline__ void write_results(const Work& work, const uint8_t* m
                     *reinterpret_cast<float4*>(out + static_cast<uint64_t>(row) * m.out_stride) = finished(sums(row));
                 }
             }
-            __syncwarp();
-            if (lane == 0) barrier_arrive(shared + Shared::kTaken + group * 8);
+            barrier_arrive(shared + Shared::kTaken + group * 8);
         }
     }
 }
@@ -207,8 +206,7 @@ __device__ __forceinline__ void multiply(const Work& work, uint8_t* memory, uint
             *reinterpret_cast<float2*>(at) = make_float2(total[4 * j], total[4 * j + 1]);
             *reinterpret_cast<float2*>(at + 8 * WIDTH) = make_float2(total[4 * j + 2], total[4 * j + 3]);
         }
-        __syncwarp();
-        if (lane == 0) barrier_arrive(shared + Shared::kReady + group * 8);
+        barrier_arrive(shared + Shared::kReady + group * 8);
         clear();
     };
     auto products = [&](float(&sum)[kSums], bool first) {
@@ -290,8 +288,8 @@ __device__ __forceinline__ void prefill(const Work& work) {
             barrier_init(shared + Shared::kEmpty + i * 8, kWarps * kPair);
         }
         for (uint32_t group = 0; group < 2; ++group) {
-            barrier_init(shared + Shared::kReady + group * 8, kWarps / 2);
-            barrier_init(shared + Shared::kTaken + group * 8, kWriters);
+            barrier_init(shared + Shared::kReady + group * 8, 32 * kWarps / 2);
+            barrier_init(shared + Shared::kTaken + group * 8, 32 * kWriters);
         }
         barrier_init_fence();
     }
