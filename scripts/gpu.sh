@@ -5,7 +5,7 @@
 #   gpu.sh [tests] [golden] [bench] [sanitize]     parts to run; all but the last when none is named
 #
 #   tests      the test programs of the bundle
-#   golden     perplexities of six models against float32; needs GPU_SHARED
+#   golden     perplexities of six models against float32, and what each cache costs; needs GPU_SHARED
 #   bench      every synthetic shape, a long context, and loading from files
 #   sanitize   memcheck, racecheck, initcheck and synccheck of compute-sanitizer; slow
 #
@@ -207,6 +207,35 @@ golden() {
     row "${found%% *}" "$name" - "${found#* }"
 }
 
+# caches MODEL: what each cache costs in mean log-likelihood, token by token, within the limits that hold
+# on the CPU too.
+caches() {
+    local model=$1 file=$GPU_SHARED/golden/transformers_fp32.safetensors kind limit_of log nll fp16= said
+    if [ ! -d "$GPU_SHARED/models/$model" ] || [ ! -r "$file" ]; then
+        missing "caches $model" "not in $GPU_SHARED"
+        return
+    fi
+    for kind in fp16:0 q8:0.005 q6:0.03 q4:0.10 fp8:0.10; do
+        limit_of=${kind#*:} kind=${kind%:*}
+        log=$logs/cache_${model}_$kind.log
+        if ! timeout "$limit" "$pagella" ppl "$GPU_SHARED/models/$model" --ids "$file" --prefill 512 --steps 256 \
+            --cache "$kind" --device cuda --json >"$log" 2>&1; then
+            row FAILED "cache $kind $model" - "see below"
+            tail -n 5 "$log"
+            continue
+        fi
+        nll=$(tr ',{}' '\n\n\n' <"$log" | awk -F: '/"nll"/ { print $2 + 0; exit }')
+        fp16=${fp16:-$nll}
+        said=$(awk -v a="$nll" -v b="$fp16" -v most="$limit_of" 'BEGIN {
+            off = a - b
+            if (off < 0) off = -off
+            good = a > 0 && off <= most
+            printf "%s mean log-likelihood -%.4f, %.4f from fp16 (at most %s)", good ? "ok" : "FAILED", a, off, most
+        }')
+        row "${said%% *}" "cache $kind $model" - "${said#* }"
+    done
+}
+
 run_golden() {
     if [ -z "${GPU_SHARED:-}" ]; then
         missing golden "GPU_SHARED names no folder with models and golden values"
@@ -222,6 +251,8 @@ run_golden() {
     golden exl2-6.0bpw exact_fp32 6.0 13.3607
     golden gptq-g128 exact_fp32 gptq-g128 15.8990
     golden gptq-g128-act exact_fp32 gptq-g128-act 15.2131
+    caches exl2-4.0bpw
+    caches target-fp16
 }
 
 # measure NAME ARGUMENTS...: a benchmark on the device, with its lines.

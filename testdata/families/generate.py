@@ -25,7 +25,7 @@ import transformers
 from safetensors.torch import save_file
 
 import recipe
-from cases import CASES, CONTEXT
+from cases import CASES, CONTEXT, FIRST_TEXT
 from hosts import host_of
 
 HERE = pathlib.Path(__file__).parent
@@ -68,7 +68,7 @@ def run(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
 def text_for(case: str, model: torch.nn.Module, vocab: int):
     """A text whose choices of experts are clear, its logits and the margin."""
     best = None
-    for attempt in range(TEXTS_MAX):
+    for attempt in range(FIRST_TEXT.get(case, 0), TEXTS_MAX):
         name = f"ids/{case}" if attempt == 0 else f"ids/{case}/{attempt}"
         ids = torch.from_numpy(recipe.integers(name, TOKENS) % vocab)
         with watched_choices() as margins:

@@ -135,6 +135,9 @@ impl Backend for CudaBackend {
     }
 
     fn accept_attention(&self, op: &AttentionOp, has_sinks: bool) -> Result<(), BackendError> {
+        if op.qk_norm_span != QkNormSpan::Head {
+            expect_norm_first(op)?;
+        }
         if has_sinks { expect_room_for_sinks(op) } else { Ok(()) }
     }
 

@@ -26,6 +26,19 @@ impl Tensor {
         Self { name: name.to_owned(), dtype: Dtype::F32, shape: shape.to_vec(), data }
     }
 
+    /// A copy of one that was made elsewhere.
+    pub fn of(data: &TensorData<'_>) -> Self {
+        let (name, shape) = (data.name.clone(), data.shape.clone());
+        Self { name, dtype: data.dtype, shape, data: data.data.to_vec() }
+    }
+
+    /// The values of an F32 tensor.
+    pub fn to_f32(&self) -> Vec<f32> {
+        assert_eq!(self.dtype, Dtype::F32, "{}", self.name);
+        let (values, _) = self.data.as_chunks();
+        values.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+
     /// An F32 tensor of one value.
     pub fn filled(name: &str, shape: &[usize], value: f32) -> Self {
         Self::f32(name, shape, &vec![value; shape.iter().product()])

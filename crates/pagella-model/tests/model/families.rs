@@ -91,6 +91,17 @@ impl Case {
         write_model(dir, &self.config, &self.tensors);
     }
 
+    /// The tensor of that name.
+    pub fn tensor(&self, name: &str) -> &Tensor {
+        self.tensors.iter().find(|tensor| tensor.name == name).unwrap()
+    }
+
+    /// Puts a tensor in the place of the one of its name.
+    pub fn replace(&mut self, new: Tensor) {
+        let old = self.tensors.iter_mut().find(|tensor| tensor.name == new.name);
+        *old.unwrap() = new;
+    }
+
     /// Logits of all ids.
     pub fn run<B: Backend>(&self, backend: B) -> Vec<f32> {
         self.try_run(backend, KvFormat::F32).unwrap()
@@ -106,16 +117,24 @@ impl Case {
 
     /// Largest difference from the stored logits.
     pub fn difference(&self, logits: &[f32]) -> f32 {
-        let vocab = self.spec.vocab;
-        let pairs = self
-            .rows
-            .iter()
-            .zip(self.logits.chunks_exact(vocab))
-            .flat_map(|(row, want)| logits[row * vocab..(row + 1) * vocab].iter().zip(want));
-        // Not `f32::max`, which would drop a NaN.
-        let worse = |worst: f32, next: f32| if next <= worst { worst } else { next };
-        pairs.map(|(got, want)| (got - want).abs()).fold(0.0, worse)
+        self.row_differences(logits).into_iter().map(|(_, worst)| worst).fold(0.0, worse)
     }
+
+    /// Positions, and the largest difference from the stored logits there.
+    fn row_differences(&self, logits: &[f32]) -> Vec<(usize, f32)> {
+        let vocab = self.spec.vocab;
+        let rows = self.rows.iter().zip(self.logits.chunks_exact(vocab));
+        rows.map(|(&row, want)| {
+            let pairs = logits[row * vocab..(row + 1) * vocab].iter().zip(want);
+            (row, pairs.map(|(got, want)| (got - want).abs()).fold(0.0, worse))
+        })
+        .collect()
+    }
+}
+
+/// Not `f32::max`, which would drop a NaN.
+fn worse(worst: f32, next: f32) -> f32 {
+    if next <= worst { worst } else { next }
 }
 
 /// Checks every case on one backend; `limit` is what it may differ by besides the rule. Cases that
@@ -144,7 +163,8 @@ fn compare_with_transformers<B: Backend>(
         let limit = limit.min(RULE.0 * case.f16_distance + RULE.1);
         println!("{:30} {difference:.2e} of {limit:.2e}", case.name);
         if difference.is_nan() || difference > limit {
-            wrong.push(format!("{} ({difference:.2e} of {limit:.2e})", case.name));
+            let rows = case.row_differences(&logits);
+            wrong.push(format!("{} ({difference:.2e} of {limit:.2e}): {rows:?}", case.name));
         }
     }
     assert!(wrong.is_empty(), "logits differ from transformers:\n{}", wrong.join("\n"));
@@ -176,16 +196,42 @@ fn a_window_that_is_off_by_one_would_be_noticed() {
     assert!(n_windowed >= 25, "only {n_windowed} cases have windows");
 }
 
-/// Set `PAGELLA_TEST_DEVICE=cuda` on a machine with a device.
+/// Whether the device is to be used: set `PAGELLA_TEST_DEVICE=cuda` on a machine that has one. Says
+/// what is skipped otherwise.
+pub fn on_cuda(what: &str) -> bool {
+    let asked = std::env::var("PAGELLA_TEST_DEVICE").is_ok_and(|device| device == "cuda");
+    if !asked {
+        println!("SKIPPED: {what} on CUDA (PAGELLA_TEST_DEVICE is not cuda)");
+    }
+    asked
+}
+
 #[test]
 fn every_family_gives_the_logits_of_transformers_on_cuda() {
-    if std::env::var("PAGELLA_TEST_DEVICE").as_deref() != Ok("cuda") {
-        println!("SKIPPED: the families on CUDA (PAGELLA_TEST_DEVICE is not cuda)");
+    if !on_cuda("the families") {
         return;
     }
     let device = || CudaBackend::new(CudaOptions::default()).unwrap();
     let refused = compare_with_transformers(device, KvFormat::F16, f32::INFINITY);
     assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+#[test]
+fn what_cuda_lacks_is_refused_by_name_before_weights_are_read() {
+    if !on_cuda("refusals") {
+        return;
+    }
+    let mut spec = case("gptoss-window-yarn").spec;
+    spec.layers.iter_mut().for_each(|layer| layer.attn.head_dim = 256);
+    // There are no weights: whoever looks for them says so.
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |error: ModelError| error.to_string();
+    let device = CudaBackend::new(CudaOptions::default()).unwrap();
+    let on_cuda = load_with(dir.path(), spec.clone(), device, 64).map(|_| ()).unwrap_err();
+    let on_cpu = load_with(dir.path(), spec, cpu(MathMode::Exact, 1), 64).map(|_| ()).unwrap_err();
+    assert!(matches!(on_cuda, ModelError::Backend(BackendError::Unsupported { .. })), "{on_cuda}");
+    assert!(refused(on_cuda).contains("attention sinks"));
+    assert!(!refused(on_cpu).contains("attention sinks"));
 }
 
 #[test]
