@@ -372,6 +372,72 @@ MINIMAX_M2 = LLAMA | HEADS_OF_32 | {
     "rotary_dim": 16,
 }
 DOTS1 = without(GLM4_MOE, "use_qk_norm", "partial_rotary_factor") | of("Dots1ForCausalLM", "dots1")
+# Latent attention; an entry of 64 + 64 elements fits every kind of cache.
+DEEPSEEK_YARN = {
+    "type": "yarn",
+    "factor": 8.0,
+    "original_max_position_embeddings": 16,
+    "beta_fast": 32,
+    "beta_slow": 1,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+}
+DEEPSEEK_V3 = without(GLM4_MOE, "head_dim", "use_qk_norm", "partial_rotary_factor") | {
+    **of("DeepseekV3ForCausalLM", "deepseek_v3"),
+    "num_attention_heads": 6,
+    "num_key_value_heads": 6,
+    "kv_lora_rank": 64,
+    "q_lora_rank": 40,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 48,
+    "n_routed_experts": 12,
+    "num_experts_per_tok": 3,
+    "n_group": 4,
+    "topk_group": 2,
+    "scoring_func": "sigmoid",
+    "topk_method": "noaux_tc",
+    "num_nextn_predict_layers": 1,
+    "rope_scaling": DEEPSEEK_YARN,
+}
+KIMI_K2 = DEEPSEEK_V3 | {
+    "model_type": "kimi_k2",
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "n_group": 1,
+    "topk_group": 1,
+    "num_nextn_predict_layers": 0,
+    "rope_theta": 50000.0,
+}
+DEEPSEEK_V2 = without(DEEPSEEK_V3, "num_nextn_predict_layers") | {
+    **of("DeepseekV2ForCausalLM", "deepseek_v2"),
+    "n_shared_experts": 2,
+    "norm_topk_prob": False,
+    "routed_scaling_factor": 4.0,
+    "scoring_func": "softmax",
+    "topk_method": "group_limited_greedy",
+    "rope_scaling": DEEPSEEK_YARN | {"mscale": 0.707, "mscale_all_dim": 0.707},
+}
+DEEPSEEK_V2_LITE = DEEPSEEK_V2 | {
+    "q_lora_rank": None,
+    "kv_lora_rank": 128,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "n_group": 1,
+    "topk_group": 1,
+    "routed_scaling_factor": 1.0,
+    "topk_method": "greedy",
+}
+# Sizes that fit nothing.
+ODD_LATENT = {
+    "hidden_size": 56,
+    "num_attention_heads": 7,
+    "num_key_value_heads": 7,
+    "kv_lora_rank": 42,
+    "qk_nope_head_dim": 22,
+    "qk_rope_head_dim": 14,
+    "v_head_dim": 27,
+}
 ARCEE = WIDE | {**of("ArceeForCausalLM", "arcee"), "hidden_act": "relu2"}
 
 # Text models inside vision models, which have the smallest of towers.

@@ -11,6 +11,10 @@ from bases import (
     COHERE,
     COHERE2,
     DBRX,
+    DEEPSEEK_V2,
+    DEEPSEEK_V2_LITE,
+    DEEPSEEK_V3,
+    DEEPSEEK_YARN,
     DOTS1,
     DYNAMIC,
     ERNIE,
@@ -35,6 +39,7 @@ from bases import (
     HUNYUAN_MOE,
     INDEX,
     INTERNLM2,
+    KIMI_K2,
     LINEAR,
     LLAMA,
     LLAMA3,
@@ -49,6 +54,7 @@ from bases import (
     MISTRAL3,
     MIXTRAL,
     MQA,
+    ODD_LATENT,
     OLMO2,
     OLMO3,
     OLMOE,
@@ -470,6 +476,57 @@ CASES = {
     | TIED
     | {"rope_parameters": MINISTRAL3["rope_parameters"] | {"llama_4_scaling_beta": 0.7}},
     "ministral3-window-mqa": MINISTRAL3 | MQA | {"sliding_window": 8},
+    "deepseekv2-groups-yarn": DEEPSEEK_V2,
+    "deepseekv2-odd-sizes-greedy": DEEPSEEK_V2
+    | ODD_LATENT
+    | {"topk_method": "greedy", "first_k_dense_replace": 0, "rope_scaling": None},
+    "deepseekv2-biases-mscales": DEEPSEEK_V2
+    | {
+        "attention_bias": True,
+        "topk_group": 1,
+        "num_experts_per_tok": 2,
+        "rope_scaling": DEEPSEEK_YARN | {"mscale": 1.0, "mscale_all_dim": 0.5},
+    },
+    "deepseekv2lite-yarn": DEEPSEEK_V2_LITE,
+    "deepseekv2lite-odd-sizes-tied": DEEPSEEK_V2_LITE | ODD_LATENT | TIED,
+    "deepseekv2lite-one-head-plain-rope": DEEPSEEK_V2_LITE
+    | {
+        "num_attention_heads": 1,
+        "num_key_value_heads": 1,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "rope_scaling": None,
+    },
+    "deepseekv3-groups-yarn": DEEPSEEK_V3,
+    "deepseekv3-odd-sizes-as-they-are": DEEPSEEK_V3
+    | ODD_LATENT
+    | {
+        "q_lora_rank": 33,
+        "kv_lora_rank": 39,
+        "qk_nope_head_dim": 21,
+        "norm_topk_prob": False,
+        "n_group": 3,
+        "routed_scaling_factor": 1.0,
+        "rope_scaling": None,
+    },
+    "deepseekv3-biases-neox-no-compression": DEEPSEEK_V3
+    | {
+        "attention_bias": True,
+        "q_lora_rank": None,
+        "rope_interleave": False,
+        "num_attention_heads": 5,
+        "num_key_value_heads": 5,
+        "rope_scaling": DEEPSEEK_YARN | {"mscale": 1.0, "mscale_all_dim": 0.5},
+    },
+    "kimik2-one-group": KIMI_K2,
+    "kimik2-many-experts": KIMI_K2
+    | {
+        "n_routed_experts": 24,
+        "num_experts_per_tok": 8,
+        "routed_scaling_factor": 2.827,
+        "num_hidden_layers": 2,
+    },
+    "kimik2-odd-sizes-tied": KIMI_K2 | ODD_LATENT | TIED | {"first_k_dense_replace": 2},
     "llama-wide": WIDE,
     "qwen2-wide": QWEN2 | WIDE_HEADS,
     "mixtral-wide": MIXTRAL | WIDE_HEADS | {"num_hidden_layers": 2},

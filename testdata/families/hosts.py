@@ -90,6 +90,8 @@ NAMINGS: dict[str, Naming] = {
     "qwen3_moe": split_experts(),
     "qwen2_moe": split_experts(),
     "glm4_moe": split_experts(),
+    "deepseek_v2": split_experts(),
+    "deepseek_v3": split_experts(),
     "hunyuan_v1_moe": split_experts(),
     "ernie4_5_moe": split_experts(
         "gate_proj", "up_proj", "down_proj", (r"\.gate\.moe_statics\.", ".moe_statics.")
@@ -98,6 +100,8 @@ NAMINGS: dict[str, Naming] = {
     "granitemoeshared": GRANITE_MOE,
     "granitemoehybrid": GRANITE_MOE,
 }
+# Models that load as another kind.
+SAME_AS = {"kimi_k2": "deepseek_v3"}
 # Families that add 1 to their norm weights.
 CENTRED = ("gemma", "gemma2", "gemma3", "gemma3_text")
 
@@ -114,7 +118,8 @@ def host_of(case: str, config_json: dict) -> Host:
     architecture = config_json["architectures"][0]
     if architecture in BUILT:
         return BUILT[architecture](case, config_json)
-    config = AutoConfig.for_model(**config_json)
+    model_type = config_json["model_type"]
+    config = AutoConfig.for_model(**config_json | {"model_type": SAME_AS.get(model_type, model_type)})
     model = make(config)
     assert type(model).__name__ == architecture, type(model).__name__
     return Host(

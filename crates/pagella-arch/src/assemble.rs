@@ -36,7 +36,7 @@ pub(crate) fn assemble(
         true => rope::tables(&request)?,
         false => RopeTables::default(),
     };
-    let shared = Shared::read(family, config, &sizes)?;
+    let shared = Shared::read(family, config, &sizes, ropes.score_factor)?;
     let layer = |(i, (kind, rotates)): (usize, (LayerKind, bool))| {
         shared.layer(i, kind, rotates.then(|| ropes.index(kind)))
     };
@@ -91,6 +91,7 @@ impl<'a> Shared<'a> {
         family: &'a FamilyInfo,
         config: &Config,
         sizes: &'a Geometry,
+        score_factor: f64,
     ) -> Result<Self, ArchError> {
         let record = &family.record;
         let norm_eps = config.float(record.norm_eps, limits::NORM_EPS)?;
@@ -112,7 +113,7 @@ impl<'a> Shared<'a> {
             o_bias: record.o_bias.read(config)?,
             mlp_bias: record.mlp.bias.read(config)?,
             mlp_inner: mlp_inner.unwrap_or(sizes.intermediate),
-            scale: multiplier::attention_scale(config, record, sizes)?,
+            scale: multiplier::attention_scale(config, record, sizes, score_factor)?,
             softcap: multiplier::softcap(
                 config,
                 "attn_logit_softcapping",
@@ -176,9 +177,14 @@ impl<'a> Shared<'a> {
 
     fn attention(&self, i: usize, kind: LayerKind, rope: Option<usize>) -> AttentionSpec {
         let (record, sizes) = (self.record, self.sizes);
-        let [q, k, v] = names::qkv(i, sizes, record, self.qkv_bias);
+        let shape = (sizes.hidden, sizes.heads);
+        let [q, k, v] = match sizes.latent {
+            Some(latent) => latent.projections(i, shape, self.qkv_bias),
+            None => names::qkv(i, sizes, record, self.qkv_bias),
+        };
         let [.., o_name] = record.attention;
-        let o = names::linear(in_layer(i, o_name), (sizes.q_width(), sizes.hidden), self.o_bias);
+        let o_in = sizes.latent.map_or(sizes.q_width(), |latent| sizes.heads * latent.value_dim);
+        let o = names::linear(in_layer(i, o_name), (o_in, sizes.hidden), self.o_bias);
         AttentionSpec {
             heads: sizes.heads,
             kv_heads: sizes.kv_heads,
@@ -203,6 +209,7 @@ impl<'a> Shared<'a> {
             sinks: record.sinks.map(|name| in_layer(i, name)),
             rope,
             clip_qkv: self.clip_qkv,
+            latent: sizes.latent.map(|latent| latent.spec(i, sizes.hidden, self.qkv_bias)),
             q,
             k,
             v,

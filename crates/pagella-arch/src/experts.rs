@@ -11,7 +11,8 @@ use crate::record::{
     ExpertLayers, ExpertRecord, Renormalize, SharedInner, SharedRecord, StackedExperts,
 };
 use crate::spec::{
-    Activation, BiasRule, ExpertGroups, FusedSpec, LinearSpec, MoeSpec, SharedExpertSpec, Slab,
+    Activation, BiasRule, ExpertGroups, FusedSpec, GroupRank, LinearSpec, MoeSpec,
+    SharedExpertSpec, Slab,
 };
 
 /// Names of the number of experts.
@@ -214,6 +215,9 @@ fn groups(
     let Some(rank) = record.groups else {
         return Ok(None);
     };
+    if rank == GroupRank::Best && config.text(&["topk_method"])? != Some("group_limited_greedy") {
+        return Ok(None);
+    }
     let count = config.count(&["n_group"], limits::EXPERTS)?.unwrap_or(1);
     let taken = config.count(&["topk_group"], limits::EXPERTS)?.unwrap_or(count);
     if taken > count || !experts.is_multiple_of(count) || experts < 2 * count {

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::error::ArchError;
+use crate::latent::LatentSizes;
 use crate::limits;
 use crate::record::Record;
 
@@ -15,7 +16,10 @@ pub(crate) struct Geometry {
     pub layers: usize,
     pub heads: usize,
     pub kv_heads: usize,
+    /// Elements of a head, or of a cache entry of latent attention.
     pub head_dim: usize,
+    /// Sizes of latent attention.
+    pub latent: Option<LatentSizes>,
     pub intermediate: usize,
     /// Context the config states, under whatever name.
     pub context: usize,
@@ -28,11 +32,17 @@ impl Geometry {
     pub fn read(config: &Config, record: &Record) -> Result<Self, ArchError> {
         let hidden =
             config.required_count(&["hidden_size", "d_model", "n_embd"], limits::HIDDEN)?;
-        let head_dim = config.count(&["head_dim"], limits::HEAD_DIM)?;
+        let latent = record.latent.then(|| LatentSizes::read(config)).transpose()?;
         let defaults = &record.defaults;
-        let head_dim = head_dim.or(defaults.head_dim);
-        let (heads, head_dim) = heads(config, hidden, head_dim, defaults.heads)?;
-        let kv_heads = match record.one_kv_head {
+        let (heads, head_dim) = match latent {
+            // What `head_dim` says is a part of it, if it is there.
+            Some(latent) => (config.required_count(HEAD_NAMES, limits::HEADS)?, latent.entry()),
+            None => {
+                let head_dim = config.count(&["head_dim"], limits::HEAD_DIM)?;
+                heads(config, hidden, head_dim.or(defaults.head_dim), defaults.heads)?
+            }
+        };
+        let kv_heads = match record.one_kv_head || latent.is_some() {
             true => 1,
             false => config
                 .count(&["num_key_value_heads", "attn_config.kv_n_heads"], limits::HEADS)?
@@ -59,10 +69,16 @@ impl Geometry {
             heads,
             kv_heads,
             head_dim,
+            latent,
             intermediate: intermediate.ok_or_else(|| config.missing(INTERMEDIATE_NAMES))?,
             context,
             positions: positions.unwrap_or(context),
         })
+    }
+
+    /// Elements of a head of which a part may be rotated.
+    pub fn rope_head(&self) -> usize {
+        self.latent.map_or(self.head_dim, |latent| latent.rope_dim)
     }
 
     /// Outputs of the query projection.
@@ -89,6 +105,9 @@ const CONTEXT_NAMES: &[&str] = &[
     "n_positions",
 ];
 
+/// Names of the number of query heads.
+const HEAD_NAMES: &[&str] = &["num_attention_heads", "n_heads", "n_head"];
+
 /// Head count and head size; either may be derived from the other.
 fn heads(
     config: &Config,
@@ -96,10 +115,9 @@ fn heads(
     head_dim: Option<usize>,
     default: Option<usize>,
 ) -> Result<(usize, usize), ArchError> {
-    const NAMES: &[&str] = &["num_attention_heads", "n_heads", "n_head"];
-    let heads = config.count(NAMES, limits::HEADS)?.or(default);
+    let heads = config.count(HEAD_NAMES, limits::HEADS)?.or(default);
     let (heads, head_dim) = match (heads, head_dim) {
-        (None, None) => return Err(config.missing(NAMES)),
+        (None, None) => return Err(config.missing(HEAD_NAMES)),
         (Some(heads), Some(head_dim)) => return Ok((heads, head_dim)),
         (Some(heads), None) => (heads, hidden / heads),
         (None, Some(head_dim)) => (hidden / head_dim, head_dim),

@@ -38,6 +38,7 @@ mod experts;
 mod family;
 mod feature;
 mod geometry;
+mod latent;
 mod limits;
 mod load;
 mod multiplier;

@@ -23,12 +23,17 @@ pub(crate) fn softcap(
     Ok(cap.map(|cap| cap as f32))
 }
 
-/// Multiplier of scores: stated, else from the query scalar, else from the head size.
+/// Multiplier of scores: stated, else from the query scalar, else from the head size. Latent
+/// attention also takes the factor that its rotary scaling has for scores.
 pub(crate) fn attention_scale(
     config: &Config,
     record: &Record,
     sizes: &Geometry,
+    score_factor: f64,
 ) -> Result<f32, ArchError> {
+    if let Some(latent) = &sizes.latent {
+        return Ok(((latent.query_dim() as f64).powf(-0.5) * score_factor) as f32);
+    }
     if let Some(scale) = config.float(&["attention_multiplier"], limits::MULTIPLIER)? {
         return Ok(scale as f32);
     }

@@ -29,6 +29,11 @@ pub(crate) fn notes(
             "context {context} is longer than the {own} tokens of the model's config"
         ));
     }
+    if let Some((key, layers)) = config.find(&["num_nextn_predict_layers"])
+        && layers.as_u64().is_some_and(|layers| layers > 0)
+    {
+        notes.push(format!("layers that predict further tokens (`{key}`) are not used"));
+    }
     if quant.method.as_deref() == Some("exl2") {
         let wrong = family.exl2_caution.into_iter();
         let wrong = wrong.chain(ignored_window(family, layers)).chain(misplaced_ramp(config));

@@ -43,7 +43,12 @@ impl ModelSpec {
 
     /// Keys and values of one token over all layers, in elements.
     pub fn kv_elements_per_token(&self) -> usize {
-        self.layers.iter().map(|layer| 2 * layer.attn.kv_heads * layer.attn.head_dim).sum()
+        let of_layer = |layer: &LayerSpec| {
+            // A latent entry is key and value at once.
+            let parts = if layer.attn.latent.is_some() { 1 } else { 2 };
+            parts * layer.attn.kv_heads * layer.attn.head_dim
+        };
+        self.layers.iter().map(of_layer).sum()
     }
 
     /// Whether the head may use the embedding's weights.
@@ -71,12 +76,19 @@ impl LayerSpec {
     /// Linears of the layer, labelled `attn.q` or `mlp.experts.5.up`, in order of execution.
     pub fn linear_specs(&self) -> Vec<(String, &LinearSpec)> {
         let attn = &self.attn;
-        let mut parts = vec![
+        let query_down = attn.latent.as_ref().and_then(|latent| latent.query_down.as_ref());
+        let query_down = query_down.map(|down| ("attn.q_down".to_owned(), &down.linear));
+        let [k, v] = match attn.latent {
+            Some(_) => ["attn.entry", "attn.unfold"],
+            None => ["attn.k", "attn.v"],
+        };
+        let mut parts: Vec<(String, &LinearSpec)> = query_down.into_iter().collect();
+        parts.extend([
             ("attn.q".to_owned(), &attn.q),
-            ("attn.k".to_owned(), &attn.k),
-            ("attn.v".to_owned(), &attn.v),
+            (k.to_owned(), &attn.k),
+            (v.to_owned(), &attn.v),
             ("attn.o".to_owned(), &attn.o),
-        ];
+        ]);
         match &self.mlp {
             MlpSpec::Gated { gate, up, down, .. } => parts.extend([
                 ("mlp.gate".to_owned(), gate),
@@ -112,8 +124,12 @@ impl LayerSpec {
     /// Norms of the layer, labelled by their role, in order of execution.
     pub fn norm_specs(&self) -> Vec<(&'static str, &NormSpec)> {
         let qk = self.attn.qk_norm.as_ref();
+        let latent = self.attn.latent.as_ref();
+        let query_down = latent.and_then(|latent| latent.query_down.as_ref());
         let all = [
             ("attn_pre_norm", self.attn_pre_norm.as_ref()),
+            ("attn.q_down_norm", query_down.map(|down| &down.norm)),
+            ("attn.latent_norm", latent.map(|latent| &latent.norm)),
             ("attn.q_norm", qk.map(|qk| &qk.q)),
             ("attn.k_norm", qk.map(|qk| &qk.k)),
             ("attn_post_norm", self.attn_post_norm.as_ref()),

@@ -31,6 +31,8 @@ pub(crate) struct Record {
     pub fused_qkv: Option<FusedQkv>,
     /// One key/value head, whatever the config says.
     pub one_kv_head: bool,
+    /// Keys and values are unfolded from a latent vector (B11); `attention` names its output only.
+    pub latent: bool,
     /// Bias of query, key and value projections.
     pub qkv_bias: BiasKey,
     /// Bias of the output projection.
@@ -184,7 +186,8 @@ pub(crate) struct ExpertRecord {
     pub score: RouterScore,
     /// Name of values added to the scores for the selection.
     pub selection_bias: Option<&'static str>,
-    /// How `n_group` groups are ranked; `None`: the family has no groups.
+    /// How `n_group` groups are ranked; `None`: the family has no groups. Those of the best expert
+    /// (V2) exist only where `topk_method` is `group_limited_greedy`.
     pub groups: Option<GroupRank>,
     /// Whether the weights of the selected experts are divided by their sum.
     pub renormalize: Renormalize,
@@ -374,6 +377,7 @@ impl Record {
         ],
         fused_qkv: None,
         one_kv_head: false,
+        latent: false,
         qkv_bias: BiasKey::config("attention_bias"),
         o_bias: BiasKey::config("attention_bias"),
         clip_qkv: None,

@@ -101,7 +101,7 @@ pub struct AttentionSpec {
     pub heads: usize,
     /// Key/value heads; divides `heads`.
     pub kv_heads: usize,
-    /// Elements per head.
+    /// Elements per head; with `latent` those of a cache entry.
     pub head_dim: usize,
     /// Scores are `scale · q·k`.
     pub scale: f32,
@@ -121,14 +121,45 @@ pub struct AttentionSpec {
     pub rope: Option<usize>,
     /// Clamp of q, k and v after projection, to `[-c, c]`.
     pub clip_qkv: Option<f32>,
-    /// Query projection.
+    /// Keys and values are unfolded from a latent vector, which is what the cache holds.
+    pub latent: Option<LatentSpec>,
+    /// Query projection; with `latent` of a compressed query, if there is one.
     pub q: LinearSpec,
-    /// Key projection.
+    /// Key projection; with `latent` the one that gives cache entries.
     pub k: LinearSpec,
-    /// Value projection.
+    /// Value projection; with `latent` the one that unfolds the latent vector: for every head the
+    /// part of its key that is not rotated, then its value.
     pub v: LinearSpec,
     /// Output projection.
     pub o: LinearSpec,
+}
+
+/// Latent attention: one entry per token in the cache, for all heads. It is the normed latent
+/// vector, `[rank]`, and behind it a rotated key, `[head_dim − rank]`.
+///
+/// A query head is projected as `nope_dim` elements, which meet what the latent vector unfolds to,
+/// and `head_dim − rank` more, which are rotated and meet the rotated key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatentSpec {
+    /// Elements of the latent vector.
+    pub rank: usize,
+    /// Elements of a query head that are not rotated.
+    pub nope_dim: usize,
+    /// Elements of a head's value.
+    pub value_dim: usize,
+    /// Norm of the latent vector.
+    pub norm: NormSpec,
+    /// Queries are compressed first.
+    pub query_down: Option<QueryDown>,
+}
+
+/// Compression of queries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueryDown {
+    /// From the layer's input.
+    pub linear: LinearSpec,
+    /// Norm of the compressed query.
+    pub norm: NormSpec,
 }
 
 /// Norm of queries and keys.

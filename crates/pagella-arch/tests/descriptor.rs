@@ -293,3 +293,98 @@ fn multipliers_are_obeyed_by_every_family() {
         parse("LlamaForCausalLM", json!({ "scale_depth": 1.4, "logit_scale": 0.0625 })).unwrap();
     assert_eq!((spec.layers[0].branch_scale, spec.head.scale), (0.7, 0.0625));
 }
+
+#[test]
+fn deepseek_v3() {
+    let mut config = json!({
+        "vocab_size": 129_280, "hidden_size": 7168, "intermediate_size": 18_432,
+        "moe_intermediate_size": 2048, "num_hidden_layers": 61, "num_attention_heads": 128,
+        "num_key_value_heads": 128, "n_shared_experts": 1, "n_routed_experts": 256,
+        "routed_scaling_factor": 2.5, "kv_lora_rank": 512, "q_lora_rank": 1536,
+        "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128, "n_group": 8,
+        "topk_group": 4, "topk_method": "noaux_tc", "scoring_func": "sigmoid",
+        "num_experts_per_tok": 8, "first_k_dense_replace": 3, "norm_topk_prob": true,
+        "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "max_position_embeddings": 163_840,
+        "rope_scaling": {
+            "type": "yarn", "factor": 40, "original_max_position_embeddings": 4096,
+            "beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0
+        }
+    });
+    let spec = parse("DeepseekV3ForCausalLM", config.clone()).unwrap();
+    let attn = &spec.layers[60].attn;
+    assert_eq!((attn.heads, attn.kv_heads, attn.head_dim), (128, 1, 576));
+    let latent = attn.latent.as_ref().unwrap();
+    assert_eq!((latent.rank, latent.nope_dim, latent.value_dim), (512, 128, 128));
+    assert_eq!((latent.norm.eps, latent.norm.width), (1e-6, 512));
+    let labels: Vec<_> = spec.layers[60].linear_specs().into_iter().take(5).collect();
+    let shapes: Vec<_> =
+        labels.iter().map(|(label, l)| (label.as_str(), l.in_features, l.out_features)).collect();
+    let expected = [
+        ("attn.q_down", 7168, 1536),
+        ("attn.q", 1536, 128 * 192),
+        ("attn.entry", 7168, 576),
+        ("attn.unfold", 512, 128 * 256),
+        ("attn.o", 128 * 128, 7168),
+    ];
+    assert_eq!(shapes, expected);
+    // The factors of sin and cos cancel; scores take the square of one of them.
+    assert_eq!((spec.ropes[0].attention_factor, spec.ropes[0].rotary_dim), (1.0, 64));
+    assert_eq!(spec.ropes[0].style, RopeStyle::GptJ);
+    let mscale = 0.1 * 40f64.ln() + 1.0;
+    assert!((f64::from(attn.scale) - 192f64.powf(-0.5) * mscale * mscale).abs() < 1e-8);
+    assert_eq!(spec.kv_elements_per_token(), 61 * 576);
+    let moe = |spec: &ModelSpec, layer: usize| match &spec.layers[layer].mlp {
+        MlpSpec::Moe(moe) => Some((**moe).clone()),
+        _ => None,
+    };
+    assert!(moe(&spec, 2).is_none());
+    let experts = moe(&spec, 3).unwrap();
+    let groups = ExpertGroups { count: 8, taken: 4, rank: GroupRank::TwoBest };
+    assert_eq!((experts.experts.len(), experts.groups), (256, Some(groups)));
+    assert_eq!((experts.score, experts.weight_scale), (RouterScore::Sigmoid, 2.5));
+    // 671 billion, without the layer that predicts a further token.
+    assert_eq!(spec.params() / 1_000_000_000, 671);
+
+    // The user's YaRN concerns whole scores, as the model's own does.
+    let options = SpecOptions { rope: Some(RopeOverride::Yarn(4.0)), ..SpecOptions::default() };
+    config["architectures"] = json!(["DeepseekV3ForCausalLM"]);
+    config["rms_norm_eps"] = json!(1e-6);
+    let bytes = serde_json::to_vec(&config).unwrap();
+    let spec = spec_from_json(&bytes, None, &options).unwrap();
+    let mscale = 0.1 * 4f64.ln() + 1.0;
+    let scale = f64::from(spec.layers[0].attn.scale);
+    assert!((scale - 192f64.powf(-0.5) * mscale * mscale).abs() < 1e-8);
+    assert_eq!(spec.ropes[0].attention_factor, 1.0);
+}
+
+#[test]
+fn deepseek_v2_takes_groups_only_by_its_method() {
+    let groups = |changes: serde_json::Value| {
+        let mut config = json!({
+            "kv_lora_rank": 64, "qk_rope_head_dim": 16, "q_lora_rank": null, "n_group": 8,
+            "topk_group": 3, "num_experts_per_tok": 2
+        });
+        let changes = changes.as_object().unwrap().clone();
+        config.as_object_mut().unwrap().extend(changes);
+        let spec = parse("DeepseekV2ForCausalLM", config)?;
+        assert!(spec.layers[0].attn.latent.as_ref().unwrap().query_down.is_none());
+        match &spec.layers[0].mlp {
+            MlpSpec::Moe(moe) => Ok(moe.groups),
+            _ => panic!("no experts"),
+        }
+    };
+    let taken = ExpertGroups { count: 8, taken: 3, rank: GroupRank::Best };
+    let limited = json!({ "topk_method": "group_limited_greedy" });
+    assert_eq!(groups(limited).unwrap(), Some(taken));
+    assert_eq!(groups(json!({ "topk_method": "greedy" })).unwrap(), None);
+    assert_eq!(groups(json!({})).unwrap(), None);
+    for (key, value) in [
+        ("topk_method", json!("noaux_tc")),
+        ("scoring_func", json!("sigmoid")),
+        ("norm_topk_prob", json!(true)),
+        ("moe_layer_freq", json!(2)),
+    ] {
+        let error: ArchError = groups(json!({ key: value })).unwrap_err();
+        assert!(error.to_string().contains(key), "{error}");
+    }
+}

@@ -32,16 +32,19 @@ pub(super) const EXPERTS: ExpertRecord = ExpertRecord {
     groups: Some(GroupRank::TwoBest),
     renormalize: Renormalize::Config(true),
     weight_scale: Some(1.0),
-    shared: Some(SharedRecord {
-        parts: [
-            ".mlp.shared_experts.gate_proj",
-            ".mlp.shared_experts.up_proj",
-            ".mlp.shared_experts.down_proj",
-        ],
-        fused_gate_up: None,
-        weight: None,
-        inner: SharedInner::Times("n_shared_experts", 1),
-    }),
+    shared: Some(SHARED),
     layers: ExpertLayers::From(1),
     ..ExpertRecord::QWEN
+};
+
+/// The shared expert of DeepSeek.
+pub(super) const SHARED: SharedRecord = SharedRecord {
+    parts: [
+        ".mlp.shared_experts.gate_proj",
+        ".mlp.shared_experts.up_proj",
+        ".mlp.shared_experts.down_proj",
+    ],
+    fused_gate_up: None,
+    weight: None,
+    inner: SharedInner::Times("n_shared_experts", 1),
 };

@@ -7,6 +7,8 @@ mod arcee;
 mod cohere;
 mod cohere2;
 mod dbrx;
+mod deepseek_v2;
+mod deepseek_v3;
 mod dots1;
 mod ernie;
 mod ernie_moe;
@@ -108,6 +110,8 @@ static FAMILIES: &[FamilyInfo] = &[
     ernie::FAMILY,
     ernie_moe::FAMILY,
     arcee::FAMILY,
+    deepseek_v2::FAMILY,
+    deepseek_v3::FAMILY,
 ];
 
 /// A family of models that share one structure.

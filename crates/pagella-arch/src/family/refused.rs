@@ -32,12 +32,10 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("AfmoeForCausalLM", "gates of attention outputs"),
     ("ApertusForCausalLM", "the xIELU activation"),
     ("DeciLMForCausalLM", "layers of different shape (`block_configs`)"),
-    ("DeepseekV2ForCausalLM", LATENT),
-    ("DeepseekV3ForCausalLM", LATENT),
-    ("DeepseekV32ForCausalLM", "multi-head latent attention with an indexer"),
+    ("DeepseekV32ForCausalLM", "an indexer of latent attention"),
     ("DeepseekV4ForCausalLM", "hyper-connections and compressed sparse attention"),
-    ("LongcatFlashForCausalLM", LATENT),
-    ("Glm4MoeLiteForCausalLM", LATENT),
+    ("LongcatFlashForCausalLM", "layers of two latent attentions and experts that do nothing"),
+    ("Glm4MoeLiteForCausalLM", "latent attention beside layers listed in `mlp_layer_types`"),
     ("MllamaForConditionalGeneration", "cross-attention layers"),
     ("Qwen3VLForConditionalGeneration", DEEPSTACK),
     ("Qwen3VLMoeForConditionalGeneration", DEEPSTACK),
@@ -49,5 +47,4 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
 const GATED_DELTA: &str = "gated delta-net layers with a recurrent state";
 const MAMBA: &str = "Mamba layers with a recurrent state";
 const SHORT_CONV: &str = "short convolutions in place of attention";
-const LATENT: &str = "multi-head latent attention";
 const DEEPSTACK: &str = "interleaved mrope and image features in several layers";

@@ -16,7 +16,8 @@ pub(super) fn frequencies(rotation: &Rotation<'_>) -> Result<Frequencies, ArchEr
     let waves = wavelengths(rotation.base, rotation.dim);
     let inv_freq =
         waves.zip(divisors).map(|(wave, divisor)| 1.0 / (divisor as f32 * wave)).collect();
-    Ok(Frequencies { inv_freq, attention_factor: attention_factor(rotation, is_long)? as f32 })
+    let attention_factor = attention_factor(rotation, is_long)? as f32;
+    Ok(Frequencies { attention_factor, ..Frequencies::plain(inv_freq) })
 }
 
 fn divisors(rotation: &Rotation<'_>, key: &str) -> Result<Vec<f64>, ArchError> {

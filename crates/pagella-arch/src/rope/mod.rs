@@ -58,12 +58,14 @@ pub(crate) struct Frequencies {
     inv_freq: Vec<f32>,
     /// Multiplies sin and cos.
     attention_factor: f32,
+    /// Multiplies scores, in families that ask for it.
+    score_factor: f64,
 }
 
 impl Frequencies {
     /// Frequencies without a factor on sin and cos.
     fn plain(inv_freq: Vec<f32>) -> Self {
-        Self { inv_freq, attention_factor: 1.0 }
+        Self { inv_freq, attention_factor: 1.0, score_factor: 1.0 }
     }
 }
 

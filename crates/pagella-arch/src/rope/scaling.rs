@@ -7,15 +7,24 @@ use crate::error::{ArchError, excerpt};
 use crate::geometry::Geometry;
 use crate::limits;
 use crate::record::{LocalRope, Record};
-use crate::spec::{RopeOverride, RopeSpec};
+use crate::spec::{RopeOverride, RopeSpec, RopeStyle};
 use crate::window::LayerKind;
 
 /// Tables of a model, and which layers use which.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct RopeTables {
     /// One table, or two when sliding layers have their own; none where no layer rotates.
     pub tables: Vec<RopeSpec>,
     sliding: usize,
+    /// Factor of scores beside that of sin and cos; latent attention takes it.
+    pub score_factor: f64,
+}
+
+impl Default for RopeTables {
+    /// No layer rotates.
+    fn default() -> Self {
+        Self { tables: Vec::new(), sliding: 0, score_factor: 1.0 }
+    }
 }
 
 impl RopeTables {
@@ -49,15 +58,17 @@ pub(crate) fn tables(request: &RopeRequest<'_>) -> Result<RopeTables, ArchError>
         (None, _) => return Err(stated.missing(&["full_attention"])),
         (_, None) => return Err(stated.missing(&["sliding_attention"])),
     };
-    Ok(RopeTables::of(request.table(&full)?, request.table(&sliding)?))
+    let (full, score_factor) = request.table(&full)?;
+    let (sliding, _) = request.table(&sliding)?;
+    Ok(RopeTables { score_factor, ..RopeTables::of(full, sliding) })
 }
 
 impl RopeTables {
     fn of(full: RopeSpec, sliding: RopeSpec) -> Self {
         if full == sliding {
-            Self { tables: vec![full], sliding: 0 }
+            Self { tables: vec![full], ..Self::default() }
         } else {
-            Self { tables: vec![full, sliding], sliding: 1 }
+            Self { tables: vec![full, sliding], sliding: 1, ..Self::default() }
         }
     }
 }
@@ -66,17 +77,19 @@ impl RopeRequest<'_> {
     /// The tables where one scaling object serves all layers: those with a window may have a table
     /// of their own by the family's rule, which no scaling concerns.
     fn by_record(&self, stated: &Config) -> Result<RopeTables, ArchError> {
-        let full = self.table(stated)?;
+        let (full, score_factor) = self.table(stated)?;
         let theta = match self.record.local_rope {
-            LocalRope::Same => return Ok(RopeTables { tables: vec![full], sliding: 0 }),
+            LocalRope::Same => {
+                return Ok(RopeTables { tables: vec![full], sliding: 0, score_factor });
+            }
             LocalRope::Unscaled => self.theta(stated)?,
             LocalRope::Theta(default) => {
                 self.config.float(&["rope_local_base_freq"], limits::ROPE_THETA)?.unwrap_or(default)
             }
         };
         let plain = RopeRequest { user: None, ..*self };
-        let sliding = plain.table_of_base(&Config::empty(self.config.file()), theta)?;
-        Ok(RopeTables::of(full, sliding))
+        let (sliding, _) = plain.table_of_base(&Config::empty(self.config.file()), theta)?;
+        Ok(RopeTables { score_factor, ..RopeTables::of(full, sliding) })
     }
 
     /// The rotary base of a scaling object.
@@ -91,13 +104,13 @@ impl RopeRequest<'_> {
         })
     }
 
-    /// The table described by one scaling object.
-    fn table(&self, params: &Config) -> Result<RopeSpec, ArchError> {
+    /// The table described by one scaling object, and the factor of scores.
+    fn table(&self, params: &Config) -> Result<(RopeSpec, f64), ArchError> {
         check_override(self.user)?;
         self.table_of_base(params, self.theta(params)?)
     }
 
-    fn table_of_base(&self, params: &Config, theta: f64) -> Result<RopeSpec, ArchError> {
+    fn table_of_base(&self, params: &Config, theta: f64) -> Result<(RopeSpec, f64), ArchError> {
         let dim = self.rotary_dim(params)?;
         let base = match self.user {
             Some(RopeOverride::NtkAlpha(alpha)) => ntk::base(params, theta, f64::from(alpha), dim)?,
@@ -111,13 +124,28 @@ impl RopeRequest<'_> {
             positions: self.sizes.positions,
             original: self.original_length(params)?,
         };
-        let Frequencies { inv_freq, attention_factor } = self.frequencies(&rotation)?;
-        Ok(RopeSpec {
-            style: self.record.rope_style,
+        let Frequencies { inv_freq, attention_factor, score_factor } =
+            self.frequencies(&rotation)?;
+        let spec = RopeSpec {
+            style: self.style()?,
             rotary_dim: dim,
             inv_freq,
             attention_factor,
             position_offset: 0,
+        };
+        Ok((spec, score_factor))
+    }
+
+    /// The family's pairing, unless a model with latent attention states its own.
+    fn style(&self) -> Result<RopeStyle, ArchError> {
+        let interleaved = match self.record.latent {
+            true => self.config.flag(&["rope_interleave"])?,
+            false => None,
+        };
+        Ok(match interleaved {
+            Some(true) => RopeStyle::GptJ,
+            Some(false) => RopeStyle::Neox,
+            None => self.record.rope_style,
         })
     }
 
@@ -133,7 +161,7 @@ impl RopeRequest<'_> {
                 let original =
                     if kind == "yarn" { rotation.original } else { self.sizes.positions };
                 let rotation = Rotation { original, ..*rotation };
-                Ok(yarn::with_factor(&rotation, f64::from(factor)))
+                Ok(yarn::with_factor(&rotation, f64::from(factor), self.record.latent))
             }
             Some(RopeOverride::NtkAlpha(_)) | None => run(kind),
         }
@@ -149,7 +177,7 @@ impl RopeRequest<'_> {
                 .float(names, limits::PARTIAL_ROTARY)?
                 .unwrap_or(self.record.defaults.partial_rotary),
         };
-        let head_dim = self.sizes.head_dim;
+        let head_dim = self.sizes.rope_head();
         // MiniMax states the width itself, and may state the share as well.
         if let Some(dim) = self.config.count(&["rotary_dim"], limits::HEAD_DIM)?
             && dim <= head_dim

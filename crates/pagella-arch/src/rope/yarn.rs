@@ -20,18 +20,23 @@ pub(super) fn frequencies(rotation: &Rotation<'_>) -> Result<Frequencies, ArchEr
         beta_slow: params.float(&["beta_slow"], limits::ROPE_BETA)?.unwrap_or(BETA_SLOW),
         truncate: params.flag(&["truncate"])?.unwrap_or(true),
         attention_factor: attention_factor(rotation, factor)?,
+        score_factor: score_factor(rotation, factor)?,
     };
     Ok(yarn.frequencies(rotation))
 }
 
-/// The method with the user's factor and defaults for everything else.
-pub(super) fn with_factor(rotation: &Rotation<'_>, factor: f64) -> Frequencies {
+/// The method with the user's factor and defaults for everything else. Latent attention rotates a
+/// part of its heads only and takes the factor of sin and cos, squared, on whole scores.
+pub(super) fn with_factor(rotation: &Rotation<'_>, factor: f64, latent: bool) -> Frequencies {
+    let scale = mscale(factor, 1.0);
+    let (attention_factor, score_factor) = if latent { (1.0, scale * scale) } else { (scale, 1.0) };
     let yarn = Yarn {
         factor,
         beta_fast: BETA_FAST,
         beta_slow: BETA_SLOW,
         truncate: true,
-        attention_factor: mscale(factor, 1.0),
+        attention_factor,
+        score_factor,
     };
     yarn.frequencies(rotation)
 }
@@ -47,6 +52,7 @@ struct Yarn {
     beta_slow: f64,
     truncate: bool,
     attention_factor: f64,
+    score_factor: f64,
 }
 
 impl Yarn {
@@ -62,6 +68,7 @@ impl Yarn {
         Frequencies {
             inv_freq: waves.enumerate().map(blend).collect(),
             attention_factor: self.attention_factor as f32,
+            score_factor: self.score_factor,
         }
     }
 
@@ -86,13 +93,21 @@ fn attention_factor(rotation: &Rotation<'_>, factor: f64) -> Result<f64, ArchErr
     if let Some(stated) = params.float(&["attention_factor"], limits::ROPE_ATTENTION_FACTOR)? {
         return Ok(stated);
     }
-    let positive = |key| -> Result<Option<f64>, ArchError> {
-        Ok(params.float(&[key], limits::ROPE_MSCALE)?.filter(|value| *value > 0.0))
-    };
-    Ok(match (positive("mscale")?, positive("mscale_all_dim")?) {
+    Ok(match (weight(rotation, "mscale")?, weight(rotation, "mscale_all_dim")?) {
         (Some(scale), Some(all_dim)) => mscale(factor, scale) / mscale(factor, all_dim),
         _ => mscale(factor, 1.0),
     })
+}
+
+/// The square of the mscale of all dimensions, where one is stated.
+fn score_factor(rotation: &Rotation<'_>, factor: f64) -> Result<f64, ArchError> {
+    let all_dim = weight(rotation, "mscale_all_dim")?;
+    Ok(all_dim.map_or(1.0, |weight| mscale(factor, weight).powi(2)))
+}
+
+fn weight(rotation: &Rotation<'_>, key: &str) -> Result<Option<f64>, ArchError> {
+    let stated = rotation.params.float(&[key], limits::ROPE_MSCALE)?;
+    Ok(stated.filter(|value| *value > 0.0))
 }
 
 fn mscale(factor: f64, weight: f64) -> f64 {
