@@ -10,7 +10,9 @@ use pagella_arch::{
 };
 use pagella_formats::Linear;
 
-use crate::{BackendError, KvSpec, NarrowAsk, NarrowRow, StepPlan, TableSource};
+use crate::{
+    BackendError, KvSpec, KvValues, NarrowAsk, NarrowRow, StepPlan, TableDtype, TableSource,
+};
 
 /// A norm with its weights as f32, the family's offset already added.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct AttentionOp {
     pub kv_heads: usize,
     /// Elements per head.
     pub head_dim: usize,
+    /// Where values are.
+    pub values: KvValues,
     /// Scores are `scale · q·k`.
     pub scale: f32,
     /// `s = cap · tanh(s / cap)` on scaled scores, before masking.
@@ -63,6 +67,7 @@ impl AttentionOp {
             heads,
             kv_heads,
             head_dim,
+            values: KvValues::Stored,
             scale: 1.0 / (head_dim as f32).sqrt(),
             softcap: None,
             window: None,
@@ -74,10 +79,20 @@ impl AttentionOp {
         }
     }
 
+    /// Elements of a value, and of what a head gives.
+    pub fn value_dim(&self) -> usize {
+        match self.values {
+            KvValues::Stored => self.head_dim,
+            KvValues::InKeys(elements) => elements,
+        }
+    }
+
     /// What of this op is beyond heads, windows, soft-caps and norms of heads before rotation: the
     /// first such thing by name. A backend that has none of them refuses by it.
     pub fn special(&self) -> Option<&'static str> {
-        if self.chunk.is_some() {
+        if self.values != KvValues::Stored {
+            Some("latent attention")
+        } else if self.chunk.is_some() {
             Some("attention in chunks")
         } else if self.qk_norm_span == QkNormSpan::Token {
             Some("a norm over all heads together")
@@ -89,6 +104,21 @@ impl AttentionOp {
             None
         }
     }
+}
+
+/// Linears of one shape, one per head, with exact weights.
+#[derive(Clone, Debug)]
+pub struct HeadWeights {
+    /// Heads.
+    pub heads: usize,
+    /// Inputs of each.
+    pub in_features: usize,
+    /// Outputs of each.
+    pub out_features: usize,
+    /// `[heads, out, in]`.
+    pub values: Vec<f32>,
+    /// The narrowest type that is known to hold every value.
+    pub dtype: TableDtype,
 }
 
 /// Everything the experts of a layer need besides weights; resolved once per layer at load.
@@ -176,6 +206,8 @@ pub trait Backend: Send + Sync + 'static {
     type Linear: Send + Sync;
     /// The experts of one layer; `()` where they are not supported.
     type Experts: Send + Sync;
+    /// Linears of one shape, one per head; `Infallible` where they are not supported.
+    type HeadLinear: Send + Sync;
     /// A norm's weights.
     type Norm: Send + Sync;
     /// An embedding or position table.
@@ -219,6 +251,11 @@ pub trait Backend: Send + Sync + 'static {
     fn tensor(&self, rows: usize, width: usize) -> Result<Self::Tensor, BackendError>;
     /// Lays out a linear for this machine. `source` is not needed afterwards.
     fn linear(&self, source: &Linear<'_>) -> Result<Self::Linear, BackendError>;
+    /// Lays out linears of heads.
+    fn head_linear(&self, source: &HeadWeights) -> Result<Self::HeadLinear, BackendError> {
+        let _ = source;
+        Err(no_special(self.name(), "linears of heads"))
+    }
     /// Begins the experts of a layer, with none in it yet. Steps bring at most `rows` tokens, so
     /// that room for what happens between router and sum can be had now; layers may share it.
     fn experts(&self, op: &MoeOp, rows: usize) -> Result<Self::Experts, BackendError> {
@@ -263,6 +300,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Bytes of device memory a linear holds.
     fn linear_bytes(&self, linear: &Self::Linear) -> usize;
+    /// Bytes of device memory that linears of heads hold.
+    fn head_linear_bytes(&self, linear: &Self::HeadLinear) -> usize {
+        let _ = linear;
+        0
+    }
 
     /// Makes a plan ready. Every id is below the rows of the embedding table used later.
     fn begin(&self, plan: &StepPlan) -> Result<Self::Step, BackendError>;
@@ -353,7 +395,42 @@ pub trait Backend: Send + Sync + 'static {
         kv: &mut Self::Kv,
     ) -> Result<(), BackendError>;
 
-    /// Causal attention of every new token over its row's pages. `q`, `out`: `[t, heads · head_dim]`.
+    /// [`Backend::append`] where values are in the keys: norms the first `value_dim` elements of
+    /// every entry, rotates its others and the last ones of every query head, then appends the
+    /// entries to the pages of every row. `q`: `[t, heads · head_dim]`, changed in place; `entry`:
+    /// `[t, head_dim]`, of no use afterwards. The weights of the norm are `[value_dim]`, and the
+    /// rotary table is as wide as the elements that are rotated.
+    #[allow(clippy::too_many_arguments)]
+    fn append_latent(
+        &self,
+        step: &Self::Step,
+        op: &AttentionOp,
+        norm: &Self::Norm,
+        rope: &Self::Rope,
+        q: &mut Self::Tensor,
+        entry: &mut Self::Tensor,
+        kv: &mut Self::Kv,
+    ) -> Result<(), BackendError> {
+        let _ = (step, op, norm, rope, q, entry, kv);
+        Err(no_special(self.name(), "latent attention"))
+    }
+
+    /// Every head of `x` through its own linear: `out[h] = W_h · x[h]`. Heads of `x` may be wider
+    /// than their linears take; the rest of each follows what its linear gives, unchanged.
+    /// `x`: `[t, heads · (in_features + rest)]`, `out`: `[t, heads · (out_features + rest)]`.
+    fn project_heads(
+        &self,
+        step: &Self::Step,
+        x: &Self::Tensor,
+        linear: &Self::HeadLinear,
+        out: &mut Self::Tensor,
+    ) -> Result<(), BackendError> {
+        let _ = (step, x, linear, out);
+        Err(no_special(self.name(), "linears of heads"))
+    }
+
+    /// Causal attention of every new token over its row's pages. `q`: `[t, heads · head_dim]`,
+    /// `out`: `[t, heads · value_dim]`.
     ///
     /// With `sinks`, `[heads]`, the softmax of head `h` has one more term, `exp(sinks[h])`, that
     /// counts in its sum and brings no value: neither scale nor soft-cap concern it.

@@ -14,7 +14,8 @@ pub enum KvFormat {
     Q8,
     /// The upper byte of binary16: 5 bits of exponent and 2 of mantissa, rounded toward zero.
     Fp8,
-    /// 8-bit keys and 4-bit values, known as Q6 by its average width.
+    /// 8-bit keys and 4-bit values, known as Q6 by its average width. Where values are a part of
+    /// the keys, everything is 8 bits.
     K8V4,
     /// 4-bit codes with a binary16 scale per 32 rotated elements.
     Q4,
@@ -42,18 +43,34 @@ impl KvFormat {
         Self::ALL.into_iter().find(|f| f.name() == name)
     }
 
-    /// Bytes that `elements` keys and as many values of one token take together.
-    pub fn bytes(self, elements: usize) -> usize {
-        let scales = 2 * 2 * elements.div_ceil(32);
+    /// Bytes that `elements` of the keys of one token take.
+    pub fn key_bytes(self, elements: usize) -> usize {
+        let scales = 2 * elements.div_ceil(32);
         match self {
-            KvFormat::F32 => 8 * elements,
-            KvFormat::F16 => 4 * elements,
-            KvFormat::Q8 => 2 * elements + scales,
-            KvFormat::Fp8 => 2 * elements,
-            KvFormat::K8V4 => elements + elements.div_ceil(2) + scales,
-            KvFormat::Q4 => 2 * elements.div_ceil(2) + scales,
+            KvFormat::F32 => 4 * elements,
+            KvFormat::F16 => 2 * elements,
+            KvFormat::Q8 | KvFormat::K8V4 => elements + scales,
+            KvFormat::Fp8 => elements,
+            KvFormat::Q4 => elements.div_ceil(2) + scales,
         }
     }
+
+    /// Bytes that `elements` keys and as many values of one token take together.
+    pub fn bytes(self, elements: usize) -> usize {
+        let of_values = if self == KvFormat::K8V4 { KvFormat::Q4 } else { self };
+        self.key_bytes(elements) + of_values.key_bytes(elements)
+    }
+}
+
+/// Where the values of a layer are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KvValues {
+    /// Beside the keys, as wide as these.
+    #[default]
+    Stored,
+    /// In the keys: their first so many elements, in layers of one key/value head. Nothing else is
+    /// stored.
+    InKeys(usize),
 }
 
 /// Cache geometry of one attention layer.
@@ -63,6 +80,24 @@ pub struct KvLayer {
     pub kv_heads: usize,
     /// Elements per head.
     pub head_dim: usize,
+    /// Where values are.
+    pub values: KvValues,
+}
+
+impl KvLayer {
+    /// A layer of keys and values of their own.
+    pub const fn plain(kv_heads: usize, head_dim: usize) -> Self {
+        Self { kv_heads, head_dim, values: KvValues::Stored }
+    }
+
+    /// Bytes that one token takes.
+    pub fn bytes(&self, format: KvFormat) -> usize {
+        let elements = self.kv_heads * self.head_dim;
+        match self.values {
+            KvValues::Stored => format.bytes(elements),
+            KvValues::InKeys(_) => format.key_bytes(elements),
+        }
+    }
 }
 
 /// A paged cache to allocate.
@@ -79,7 +114,7 @@ pub struct KvSpec {
 impl KvSpec {
     /// Bytes one token takes over all layers.
     pub fn bytes_per_token(&self) -> usize {
-        self.layers.iter().map(|l| self.format.bytes(l.kv_heads * l.head_dim)).sum()
+        self.layers.iter().map(|layer| layer.bytes(self.format)).sum()
     }
 
     /// Bytes of the whole cache.
@@ -94,15 +129,18 @@ mod tests {
 
     #[test]
     fn bytes_per_token_follow_the_formulas() {
-        let spec = |format| KvSpec {
-            layers: vec![KvLayer { kv_heads: 8, head_dim: 128 }; 32],
-            format,
-            pages: 1,
-        };
+        let spec = |format| KvSpec { layers: vec![KvLayer::plain(8, 128); 32], format, pages: 1 };
         let expected = [262_144, 131_072, 69_632, 65_536, 53_248, 36_864];
         for (format, bytes) in KvFormat::ALL.into_iter().zip(expected) {
             assert_eq!(spec(format).bytes_per_token(), bytes, "{}", format.name());
         }
+    }
+
+    #[test]
+    fn values_in_keys_take_no_bytes_of_their_own() {
+        let layer = KvLayer { kv_heads: 1, head_dim: 576, values: KvValues::InKeys(512) };
+        let expected = [2304, 1152, 612, 576, 612, 324];
+        assert_eq!(KvFormat::ALL.map(|format| layer.bytes(format)), expected);
     }
 
     #[test]

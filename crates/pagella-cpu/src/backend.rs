@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagella_arch::{Activation, RopeSpec};
 use pagella_backend::{
-    AttentionOp, Backend, BackendError, KvSpec, MoeOp, NormWeights, Projection, StepPlan,
-    TableSource,
+    AttentionOp, Backend, BackendError, HeadWeights, KvSpec, MoeOp, NormWeights, Projection,
+    StepPlan, TableSource,
 };
 use pagella_formats::Linear;
 
@@ -16,6 +16,7 @@ use crate::ops::activate::{activate, finish_logits, gate};
 use crate::ops::attention::attend;
 use crate::ops::embed::{CpuTable, embed};
 use crate::ops::experts::{CpuExperts, ExpertBuffers, mix};
+use crate::ops::heads::{CpuHeadLinear, project_heads};
 use crate::ops::norm::{CpuNorm, norm_add, norm_row};
 use crate::ops::rope::CpuRope;
 use crate::simd::Isa;
@@ -134,6 +135,7 @@ impl Backend for CpuBackend {
     type Tensor = Tensor;
     type Linear = CpuLinear;
     type Experts = CpuExperts;
+    type HeadLinear = CpuHeadLinear;
     type Norm = CpuNorm;
     type Table = CpuTable;
     type Rope = CpuRope;
@@ -166,6 +168,10 @@ impl Backend for CpuBackend {
 
     fn linear(&self, source: &Linear<'_>) -> Result<CpuLinear, BackendError> {
         linear::load(self.shared.isa, &self.shared.pool, &self.shared.layouts, source)
+    }
+
+    fn head_linear(&self, source: &HeadWeights) -> Result<CpuHeadLinear, BackendError> {
+        CpuHeadLinear::new(source)
     }
 
     fn experts(&self, op: &MoeOp, rows: usize) -> Result<CpuExperts, BackendError> {
@@ -209,6 +215,10 @@ impl Backend for CpuBackend {
     }
 
     fn linear_bytes(&self, linear: &CpuLinear) -> usize {
+        linear.bytes()
+    }
+
+    fn head_linear_bytes(&self, linear: &CpuHeadLinear) -> usize {
         linear.bytes()
     }
 
@@ -290,6 +300,30 @@ impl Backend for CpuBackend {
     ) -> Result<(), BackendError> {
         let (isa, pool) = (self.shared.isa, &self.shared.pool);
         kv::append(isa, pool, &step.plan, op, qk_norm, rope, q, k, v, kv)
+    }
+
+    fn append_latent(
+        &self,
+        step: &CpuStep,
+        op: &AttentionOp,
+        norm: &CpuNorm,
+        rope: &CpuRope,
+        q: &mut Tensor,
+        entry: &mut Tensor,
+        kv: &mut KvPages,
+    ) -> Result<(), BackendError> {
+        let (isa, pool) = (self.shared.isa, &self.shared.pool);
+        kv::append_latent(isa, pool, &step.plan, op, norm, rope, q, entry, kv)
+    }
+
+    fn project_heads(
+        &self,
+        step: &CpuStep,
+        x: &Tensor,
+        linear: &CpuHeadLinear,
+        out: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        project_heads(self.shared.isa, &self.shared.pool, step.plan.tokens(), x, linear, out)
     }
 
     fn attend(

@@ -28,5 +28,6 @@ pub use backend::{CpuBackend, CpuOptions, CpuStep};
 pub use linear::{CpuLinear, MathMode};
 pub use memory::Tensor;
 pub use ops::experts::CpuExperts;
+pub use ops::heads::CpuHeadLinear;
 pub use simd::Isa;
 pub use topology::usable_cpus;

@@ -19,7 +19,7 @@ fn a_large_cache_takes_no_memory_until_it_is_written() {
     // Kept to the end: memory that was freed and taken again may be resident.
     let mut caches = Vec::new();
     for format in KvFormat::ALL {
-        let layers = vec![KvLayer { kv_heads: 8, head_dim: 128 }; 4];
+        let layers = vec![KvLayer::plain(8, 128); 4];
         let spec = KvSpec { layers, format, pages: 256 };
         let before = resident_bytes();
         let mut kv = backend.kv(&spec).expect("the system promises more memory than it has");

@@ -37,8 +37,16 @@ pub(super) fn each_format<B: Backend>(
 /// Unit Gaussian keys and values, in a prompt, a chunk across a page border and decoded tokens.
 fn check<B: Backend>(backend: &B, tolerances: &Tolerances, head_dim: usize) -> Result<(), String> {
     let steps = vec![vec![(0, 240), (1, 60)], vec![(1, 1), (0, 20)], vec![(0, 1), (1, 1)]];
-    let scene = Scene::new(4, 2, head_dim, vec![vec![5, 2], vec![0]], steps);
-    each_format(backend, &scene, |scene, kv| {
+    check_scene(backend, tolerances, &Scene::new(4, 2, head_dim, vec![vec![5, 2], vec![0]], steps))
+}
+
+/// A scene in every format, against keys and values that were never rounded.
+pub(super) fn check_scene<B: Backend>(
+    backend: &B,
+    tolerances: &Tolerances,
+    scene: &Scene,
+) -> Result<(), String> {
+    each_format(backend, scene, |scene, kv| {
         let limit = tolerances.cache(scene.format);
         for (index, found) in scene.run(backend, kv)?.iter().enumerate() {
             let (q, k, v) = scene.inputs(index);

@@ -150,9 +150,15 @@ fn scene(pages: Vec<Vec<u32>>, steps: Vec<Vec<(usize, usize)>>) -> Scene {
 
 /// One chunk, many chunks, token by token: queries and attention keep their bits.
 fn chunks<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
+    cut_into_chunks(backend, &scene(Vec::new(), Vec::new()))
+}
+
+/// The same for a layer like that of `scene`.
+pub(super) fn cut_into_chunks<B: Backend>(backend: &B, scene: &Scene) -> Result<(), String> {
     const PROMPT: usize = 290;
-    let pages = vec![vec![4, 2]];
-    each_format(backend, &scene(pages.clone(), vec![vec![(0, PROMPT)]]), |whole, kv| {
+    let sequences = vec![Sequence { seed: 100, pages: vec![4, 2] }];
+    let whole = Scene { sequences, steps: vec![vec![(0, PROMPT)]], ..scene.clone() };
+    each_format(backend, &whole, |whole, kv| {
         for window in [None, Some(100)] {
             let mut whole = whole.clone();
             whole.op.window = window;
@@ -175,14 +181,20 @@ fn chunks<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
 
 /// Sequences together in ragged steps, and each alone, on other pages.
 fn neighbours<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
-    let pages = vec![vec![4, 2], vec![7], vec![0, 5]];
+    beside_other_rows(backend, &scene(Vec::new(), Vec::new()))
+}
+
+/// The same for a layer like that of `scene`.
+pub(super) fn beside_other_rows<B: Backend>(backend: &B, scene: &Scene) -> Result<(), String> {
+    let pages = [(100, vec![4, 2]), (110, vec![7]), (120, vec![0, 5])];
+    let sequences = pages.map(|(seed, pages)| Sequence { seed, pages }).to_vec();
     let steps = vec![
         vec![(0, 200), (1, 1)],
         vec![(2, 259), (1, 17), (0, 80)],
         vec![(0, 1), (2, 1), (1, 1)],
         vec![(1, 1), (0, 1)],
     ];
-    each_format(backend, &scene(pages, steps), |together, kv| {
+    each_format(backend, &Scene { sequences, steps, ..scene.clone() }, |together, kv| {
         let expected = together.run(backend, kv)?;
         for (index, expected) in expected.iter().enumerate() {
             let rows = together.steps.iter().flatten().filter(|(row, _)| *row == index);

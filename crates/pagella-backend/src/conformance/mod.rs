@@ -26,7 +26,9 @@ mod embed;
 mod experts;
 mod fixture;
 mod formats;
+mod heads;
 mod invariance;
+mod latent;
 mod linears;
 mod logits;
 mod narrow;
@@ -60,6 +62,8 @@ pub fn cases<B: Backend>() -> Vec<Case<B>> {
     cases.extend(project::cases());
     cases.extend(project_add::cases());
     cases.extend(attention::cases());
+    cases.extend(heads::cases());
+    cases.extend(latent::cases());
     cases.extend(activate::cases());
     cases.extend(experts::cases());
     cases.extend(logits::cases());

@@ -29,7 +29,12 @@ fn read<B: Backend>(backend: &B, kv: &B::Kv, page: u32) -> Result<Vec<u8>, Strin
 
 /// Two pages are read, written to a second cache in other places and continued in each layer.
 fn restore<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
-    each_format(backend, &scene(), |scene: &Scene, kv| {
+    restore_of(backend, &scene())
+}
+
+/// The same for a layer like that of `scene`.
+pub(super) fn restore_of<B: Backend>(backend: &B, scene: &Scene) -> Result<(), String> {
+    each_format(backend, scene, |scene: &Scene, kv| {
         let layers = [in_layer(scene, 0), in_layer(scene, 2)];
         let past = [Tokens::new(scene, 10, 300), Tokens::new(scene, 20, 300)];
         let last = Tokens::new(scene, 30, 3);

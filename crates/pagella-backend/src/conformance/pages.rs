@@ -106,7 +106,12 @@ pub(super) fn untouched<B: Backend>(
 
 /// Both pages of a sequence are copied; the copy is continued in each layer.
 fn copies<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
-    each_format(backend, &scene(), |scene, kv| {
+    copies_of(backend, &scene())
+}
+
+/// The same for a layer like that of `scene`.
+pub(super) fn copies_of<B: Backend>(backend: &B, scene: &Scene) -> Result<(), String> {
+    each_format(backend, scene, |scene, kv| {
         let layers = [in_layer(scene, 0), in_layer(scene, 2)];
         let past = [Tokens::new(scene, 10, 300), Tokens::new(scene, 20, 300)];
         let last = Tokens::new(scene, 30, 3);
@@ -145,7 +150,12 @@ fn independence<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
 
 /// The head of one page over the head of another; the rest of the target stays.
 fn prefixes<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
-    each_format(backend, &scene(), |scene, kv| {
+    prefixes_of(backend, &scene())
+}
+
+/// The same for a layer like that of `scene`.
+pub(super) fn prefixes_of<B: Backend>(backend: &B, scene: &Scene) -> Result<(), String> {
+    each_format(backend, scene, |scene, kv| {
         let source = Tokens::new(scene, 60, PAGE_TOKENS);
         let target = Tokens::new(scene, 70, 200);
         let last = Tokens::new(scene, 80, 1);

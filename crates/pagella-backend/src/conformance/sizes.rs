@@ -8,8 +8,8 @@ use super::fixture::{poisoned, refused_size, step, step_of, text};
 use super::norm_add::weights;
 use super::{Case, Tolerances, linears};
 use crate::{
-    AttentionOp, Backend, KvFormat, KvLayer, KvSpec, NormWeights, PAGE_TOKENS, Projection, StepRow,
-    TableDtype, TableSource,
+    AttentionOp, Backend, KvFormat, KvLayer, KvSpec, KvValues, NormWeights, PAGE_TOKENS,
+    Projection, StepRow, TableDtype, TableSource,
 };
 
 /// New tokens of the step.
@@ -191,6 +191,7 @@ const OP: AttentionOp = AttentionOp {
     heads: 4,
     kv_heads: 2,
     head_dim: 64,
+    values: KvValues::Stored,
     scale: 0.125,
     softcap: None,
     window: None,
@@ -203,7 +204,7 @@ const OP: AttentionOp = AttentionOp {
 
 /// A cache of two pages that fits [`OP`].
 fn cache<B: Backend>(backend: &B) -> Result<B::Kv, String> {
-    let layers = vec![KvLayer { kv_heads: OP.kv_heads, head_dim: OP.head_dim }];
+    let layers = vec![KvLayer::plain(OP.kv_heads, OP.head_dim)];
     backend.kv(&KvSpec { layers, format: KvFormat::F16, pages: 2 }).map_err(text)
 }
 

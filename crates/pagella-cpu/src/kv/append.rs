@@ -13,7 +13,7 @@ use super::layer::Element;
 use super::prepare::{Turn, head_of, prepare_head};
 use super::quantized::SlotMut;
 use super::shares::StoreShares;
-use super::{KvPages, f32, narrow};
+use super::{KvPages, KvValues, f32, narrow};
 use crate::Tensor;
 use crate::ops::norm::{CpuNorm, norm_rows_in_place};
 use crate::ops::rope::{CpuRope, RopeTable};
@@ -29,8 +29,8 @@ pub(super) struct Segment {
     /// Index of the first token in the step.
     token: usize,
     /// Its position in the sequence.
-    position: usize,
-    tokens: usize,
+    pub(super) position: usize,
+    pub(super) tokens: usize,
     page: usize,
 }
 
@@ -54,7 +54,11 @@ pub(crate) fn append(
     v.expect("values", tokens, op.kv_heads * op.head_dim)?;
     expect_norms(op, qk_norm)?;
     expect_rope(op, rope)?;
-    kv.layer(op.layer, op.kv_heads, op.head_dim)?;
+    kv.layer(op)?;
+    if op.values != KvValues::Stored {
+        let (expected, found) = (op.head_dim, op.value_dim());
+        return Err(BackendError::Size { what: "values beside the keys", expected, found });
+    }
     expect_groups(op)?;
     kv.expect_pages(plan)?;
     kv.expect_own_pages(plan)?;
@@ -71,15 +75,13 @@ pub(crate) fn append(
     let rope = rope.map(|rope| rope.table(reach));
     let layer = &mut kv.layers[op.layer];
     let (together, element) = (layer.heads_together(), layer.element);
+    let Some(values) = &mut layer.values else { unreachable!("values are stored") };
+    let turn = TurnTask { qk_norm: of_heads, rope: rope.as_deref(), q: &Shares::new(&mut q.data) };
     let shared = AppendTask {
         op,
-        qk_norm: of_heads,
-        rope: rope.as_deref(),
-        q: &Shares::new(&mut q.data),
-        k: &Shares::new(&mut k.data),
-        v: &Shares::new(&mut v.data),
-        keys: &StoreShares::new(&mut layer.keys, op.kv_heads),
-        values: &StoreShares::new(&mut layer.values, op.kv_heads),
+        turn: Some(turn),
+        keys: (&Shares::new(&mut k.data), &StoreShares::new(&mut layer.keys, op.kv_heads)),
+        values: Some((&Shares::new(&mut v.data), &StoreShares::new(values, op.kv_heads))),
         element,
     };
     let groups = op.kv_heads / together;
@@ -155,7 +157,7 @@ pub(crate) fn expect_groups(op: &AttentionOp) -> Result<(), BackendError> {
 }
 
 /// Cuts the new tokens of every row at page borders.
-fn cut(plan: &StepPlan, segments: &mut Vec<Segment>) {
+pub(super) fn cut(plan: &StepPlan, segments: &mut Vec<Segment>) {
     segments.clear();
     for r in 0..plan.rows() {
         let (mut token, mut position) = (plan.token_range(r).start, plan.past(r));
@@ -172,24 +174,31 @@ fn cut(plan: &StepPlan, segments: &mut Vec<Segment>) {
 
 /// What all tasks of one append share.
 #[derive(Clone, Copy)]
-struct AppendTask<'a> {
-    op: &'a AttentionOp,
+pub(super) struct AppendTask<'a> {
+    pub(super) op: &'a AttentionOp,
+    /// What is done to heads first; absent where it was done before.
+    pub(super) turn: Option<TurnTask<'a>>,
+    /// New keys and where they go.
+    pub(super) keys: (&'a Shares<'a, f32>, &'a StoreShares<'a>),
+    /// The same for values, where they are stored.
+    pub(super) values: Option<(&'a Shares<'a, f32>, &'a StoreShares<'a>)>,
+    pub(super) element: Element,
+}
+
+/// What happens to heads before they are stored.
+#[derive(Clone, Copy)]
+pub(super) struct TurnTask<'a> {
     qk_norm: Option<(&'a CpuNorm, &'a CpuNorm)>,
     rope: Option<&'a RopeTable>,
     q: &'a Shares<'a, f32>,
-    k: &'a Shares<'a, f32>,
-    v: &'a Shares<'a, f32>,
-    keys: &'a StoreShares<'a>,
-    values: &'a StoreShares<'a>,
-    element: Element,
 }
 
 /// Heads that are stored together, of one segment. No other task has the same heads of the same
 /// segment, and no two segments share a page.
-struct HeadTask<'a> {
-    shared: AppendTask<'a>,
-    segment: &'a Segment,
-    heads: Range<usize>,
+pub(super) struct HeadTask<'a> {
+    pub(super) shared: AppendTask<'a>,
+    pub(super) segment: &'a Segment,
+    pub(super) heads: Range<usize>,
 }
 
 impl Kernel for HeadTask<'_> {
@@ -199,8 +208,10 @@ impl Kernel for HeadTask<'_> {
         // SAFETY: the parts of a head and token, and the slot of a head and page, belong to this
         // task alone; heads are `head_dim` elements, which is what the callees touch.
         unsafe {
-            for head in self.heads.clone() {
-                self.prepare::<S>(head);
+            if let Some(turn) = &self.shared.turn {
+                for head in self.heads.clone() {
+                    self.prepare::<S>(turn, head);
+                }
             }
             match self.shared.element {
                 Element::F32 | Element::F16 | Element::F8 => self.store_floats::<S>(),
@@ -216,30 +227,32 @@ impl HeadTask<'_> {
     /// # Safety
     /// As for [`Simd`]; the heads belong to this task.
     #[inline(always)]
-    unsafe fn prepare<S: Simd>(&self, head: usize) {
+    unsafe fn prepare<S: Simd>(&self, task: &TurnTask<'_>, head: usize) {
         let HeadTask { shared, segment, .. } = self;
         let (op, width) = (shared.op, shared.op.head_dim);
         let group = op.heads / op.kv_heads;
         for i in 0..segment.tokens {
             let token = segment.token + i;
             let position = segment.position + i;
-            let rope = shared.rope.map(|table| (table, position));
+            let rope = task.rope.map(|table| (table, position));
             let growth = op.query_growth.as_ref().map(|growth| growth_at(growth, position));
             let order = op.qk_norm_order;
             // SAFETY: passed on to the caller.
             unsafe {
                 for query in head * group..(head + 1) * group {
-                    let x = head_of(shared.q, token, op.heads, query, width);
-                    let norm = shared.qk_norm.map(|(q, _)| q.head(query, width));
+                    let x = head_of(task.q, token, op.heads, query, width);
+                    let norm = task.qk_norm.map(|(q, _)| q.head(query, width));
                     let turn = Turn { norm, rope, order, growth };
                     prepare_head::<S>(x, width, op.clip_qkv, &turn);
                 }
-                let x = head_of(shared.k, token, op.kv_heads, head, width);
-                let norm = shared.qk_norm.map(|(_, k)| k.head(head, width));
+                let x = head_of(shared.keys.0, token, op.kv_heads, head, width);
+                let norm = task.qk_norm.map(|(_, k)| k.head(head, width));
                 let turn = Turn { norm, rope, order, growth: None };
                 prepare_head::<S>(x, width, op.clip_qkv, &turn);
-                let x = head_of(shared.v, token, op.kv_heads, head, width);
-                prepare_head::<S>(x, width, op.clip_qkv, &Turn::NONE);
+                if let Some((values, _)) = shared.values {
+                    let x = head_of(values, token, op.kv_heads, head, width);
+                    prepare_head::<S>(x, width, op.clip_qkv, &Turn::NONE);
+                }
             }
         }
     }
@@ -258,23 +271,20 @@ impl HeadTask<'_> {
         };
         // SAFETY: passed on to the caller; slots of the page hold the segment's tokens.
         unsafe {
-            let k = head_of(shared.k, segment.token, op.kv_heads, head, width);
-            let v = head_of(shared.v, segment.token, op.kv_heads, head, width);
-            let keys = shared.keys.elements.slot(segment.page, head);
-            let values = shared.values.elements.slot(segment.page, head);
+            let new = |rows| head_of(rows, segment.token, op.kv_heads, head, width);
+            let (k, keys) = shared.keys;
+            let (k, keys) = (new(k), keys.elements.slot(segment.page, head));
             match shared.element {
-                Element::F32 => {
-                    f32::store_keys(&rows, k, keys.cast());
-                    f32::store_values(&rows, v, values.cast());
-                }
-                Element::F8 => {
-                    narrow::store_keys::<S, u8>(&rows, k, keys);
-                    narrow::store_values::<S, u8>(&rows, v, values);
-                }
-                _ => {
-                    narrow::store_keys::<S, u16>(&rows, k, keys.cast());
-                    narrow::store_values::<S, u16>(&rows, v, values.cast());
-                }
+                Element::F32 => f32::store_keys(&rows, k, keys.cast()),
+                Element::F8 => narrow::store_keys::<S, u8>(&rows, k, keys),
+                _ => narrow::store_keys::<S, u16>(&rows, k, keys.cast()),
+            }
+            let Some((v, values)) = shared.values else { return };
+            let (v, values) = (new(v), values.elements.slot(segment.page, head));
+            match shared.element {
+                Element::F32 => f32::store_values(&rows, v, values.cast()),
+                Element::F8 => narrow::store_values::<S, u8>(&rows, v, values),
+                _ => narrow::store_values::<S, u16>(&rows, v, values.cast()),
             }
         }
     }
@@ -286,8 +296,9 @@ impl HeadTask<'_> {
         let HeadTask { shared, segment, heads } = self;
         let (op, width) = (shared.op, shared.op.head_dim);
         let place = segment.position % PAGE_TOKENS;
-        for (store, rows, keys) in [(shared.keys, shared.k, true), (shared.values, shared.v, false)]
-        {
+        let sides = [(Some(shared.keys), true), (shared.values, false)];
+        for (side, keys) in sides {
+            let Some((rows, store)) = side else { continue };
             let Some((bits, scales)) = &store.code else { continue };
             for start in (0..heads.len() * width).step_by(ROTATION) {
                 for i in 0..segment.tokens {

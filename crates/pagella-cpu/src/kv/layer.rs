@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use pagella_backend::{BackendError, KvFormat, KvLayer, PAGE_TOKENS};
+use pagella_backend::{BackendError, KvFormat, KvLayer, KvValues, PAGE_TOKENS};
 
 use super::code::{Bits, ROTATION, SCALED, UNROTATE, rotate_row};
 use super::f32;
-use super::narrow::{Narrow, Widen};
+use super::narrow::Widen;
 use super::plane::{Order, Plane};
 use super::quantized::{KeyPanel, Panel, Slot, ValuePanel, unrotate_keys};
+use super::transpose::transpose;
 use crate::simd::{Isa, LANES};
 
 thread_local! {
@@ -41,7 +42,7 @@ impl Store {
         element: Element,
         tokens_inner: bool,
     ) -> Result<Self, BackendError> {
-        let KvLayer { kv_heads, head_dim } = *layer;
+        let KvLayer { kv_heads, head_dim, .. } = *layer;
         let order = |unit_bytes| match tokens_inner {
             true => Order::TokenInner { unit_bytes },
             false => Order::TokenOuter,
@@ -74,7 +75,10 @@ pub(crate) struct LayerPages {
     pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
     pub(crate) keys: Store,
-    pub(crate) values: Store,
+    /// Absent where values are in the keys.
+    pub(crate) values: Option<Store>,
+    /// How many elements of the keys are values then.
+    in_keys: usize,
     /// How keys are stored; values differ at most in the width of their codes.
     pub(crate) element: Element,
 }
@@ -85,7 +89,15 @@ impl LayerPages {
         format: KvFormat,
         pages: usize,
     ) -> Result<Self, BackendError> {
-        let KvLayer { kv_heads, head_dim } = *layer;
+        let KvLayer { kv_heads, head_dim, .. } = *layer;
+        let in_keys = match layer.values {
+            KvValues::InKeys(elements) if kv_heads != 1 || elements > head_dim => {
+                let (expected, found) = (head_dim, kv_heads * elements);
+                return Err(BackendError::Size { what: "values in keys", expected, found });
+            }
+            KvValues::InKeys(elements) => elements,
+            KvValues::Stored => 0,
+        };
         let (keys, values) = match format {
             KvFormat::F32 => (Element::F32, Element::F32),
             KvFormat::F16 => (Element::F16, Element::F16),
@@ -114,19 +126,31 @@ impl LayerPages {
             kv_heads,
             head_dim,
             keys: Store::new(pages, layer, keys, true)?,
-            values: Store::new(pages, layer, values, false)?,
+            values: match layer.values {
+                KvValues::Stored => Some(Store::new(pages, layer, values, false)?),
+                KvValues::InKeys(_) => None,
+            },
+            in_keys,
             element: keys,
         })
     }
 
     /// Every plane, in the order in which a page is read and written.
     pub(crate) fn planes(&self) -> impl Iterator<Item = &Plane> {
-        self.keys.planes().chain(self.values.planes())
+        self.keys.planes().chain(self.values.iter().flat_map(Store::planes))
     }
 
     /// The same, to be changed.
     pub(crate) fn planes_mut(&mut self) -> impl Iterator<Item = &mut Plane> {
-        self.keys.planes_mut().chain(self.values.planes_mut())
+        self.keys.planes_mut().chain(self.values.iter_mut().flat_map(Store::planes_mut))
+    }
+
+    /// Where values are.
+    pub(crate) fn place_of_values(&self) -> KvValues {
+        match self.values {
+            Some(_) => KvValues::Stored,
+            None => KvValues::InKeys(self.in_keys),
+        }
     }
 
     /// Whether slots hold plain binary16.
@@ -151,8 +175,9 @@ impl LayerPages {
     }
 
     /// Widens the first `tokens` tokens of a head and page into panels: keys `[D][256]`, values
-    /// `[256][padded]`, where `padded` is the head size rounded up to whole vectors. Elements
-    /// beyond those are not meaningful.
+    /// `[256][step]`, where `step` is their width rounded up to whole vectors, or to whole blocks
+    /// where they are in rotated keys. Elements beyond those are not meaningful.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn widen(
         &self,
         isa: Isa,
@@ -161,21 +186,74 @@ impl LayerPages {
         tokens: usize,
         keys: &mut [f32],
         values: &mut [f32],
+        step: usize,
     ) {
+        if let (Element::Code(_), false) = (self.element, self.is_rotated()) {
+            return self.decode_pair(isa, page, head, tokens, keys, values);
+        }
+        self.widen_keys(isa, page, head, tokens, keys);
+        match &self.values {
+            Some(store) => self.widen_values(isa, store, page, head, tokens, values),
+            None => transpose(keys, step.min(self.head_dim), tokens, values, step),
+        }
+    }
+
+    fn widen_keys(&self, isa: Isa, page: usize, head: usize, tokens: usize, keys: &mut [f32]) {
+        let slot = self.keys.elements.slot_ptr(page, head);
+        let (width, step) = (self.head_dim, PAGE_TOKENS);
         match self.element {
-            Element::F32 => {
-                let key_slot = self.keys.elements.slot_ptr(page, head).cast();
-                let value_slot = self.values.elements.slot_ptr(page, head).cast();
-                f32::copy_keys(key_slot, self.head_dim, tokens, keys);
-                f32::copy_values(value_slot, self.head_dim, tokens, values);
-            }
-            Element::F16 => self.widen_floats::<u16>(isa, page, head, tokens, keys, values),
-            Element::F8 => self.widen_floats::<u8>(isa, page, head, tokens, keys, values),
-            Element::Code(_) if self.is_rotated() => {
-                self.decode_keys(isa, page, head, 0..tokens, keys, PAGE_TOKENS);
-                self.decode_values(isa, page, head, 0..tokens, values, self.head_dim);
-            }
-            Element::Code(_) => self.decode_pair(isa, page, head, tokens, keys, values),
+            Element::F32 => f32::copy_keys(slot.cast(), width, tokens, keys),
+            Element::F16 => isa.run(Widen::<u16> {
+                source: slot.cast(),
+                source_step: step,
+                target: keys,
+                target_step: step,
+                rows: width,
+                width: tokens,
+            }),
+            Element::F8 => isa.run(Widen::<u8> {
+                source: slot,
+                source_step: step,
+                target: keys,
+                target_step: step,
+                rows: width,
+                width: tokens,
+            }),
+            Element::Code(_) => self.decode_keys(isa, page, head, 0..tokens, keys, step),
+        }
+    }
+
+    fn widen_values(
+        &self,
+        isa: Isa,
+        store: &Store,
+        page: usize,
+        head: usize,
+        tokens: usize,
+        values: &mut [f32],
+    ) {
+        let slot = store.elements.slot_ptr(page, head);
+        let width = self.head_dim;
+        let target_step = width.next_multiple_of(LANES);
+        match self.element {
+            Element::F32 => f32::copy_values(slot.cast(), width, tokens, values),
+            Element::F16 => isa.run(Widen::<u16> {
+                source: slot.cast(),
+                source_step: width,
+                target: values,
+                target_step,
+                rows: tokens,
+                width,
+            }),
+            Element::F8 => isa.run(Widen::<u8> {
+                source: slot,
+                source_step: width,
+                target: values,
+                target_step,
+                rows: tokens,
+                width,
+            }),
+            Element::Code(_) => self.decode_values(isa, page, head, 0..tokens, values, width),
         }
     }
 
@@ -204,36 +282,9 @@ impl LayerPages {
         panel: &mut [f32],
         step: usize,
     ) {
-        let slot = self.slot(&self.values, page, head, tokens);
+        let Some(values) = &self.values else { unreachable!("values are in the keys") };
+        let slot = self.slot(values, page, head, tokens);
         isa.run(ValuePanel(Panel { slot, panel, step }));
-    }
-
-    /// Widens floating-point slots with elements of type `E`.
-    fn widen_floats<E: Narrow>(
-        &self,
-        isa: Isa,
-        page: usize,
-        head: usize,
-        tokens: usize,
-        keys: &mut [f32],
-        values: &mut [f32],
-    ) {
-        isa.run(Widen::<E> {
-            source: self.keys.elements.slot_ptr(page, head).cast(),
-            source_step: PAGE_TOKENS,
-            target: keys,
-            target_step: PAGE_TOKENS,
-            rows: self.head_dim,
-            width: tokens,
-        });
-        isa.run(Widen::<E> {
-            source: self.values.elements.slot_ptr(page, head).cast(),
-            source_step: self.head_dim,
-            target: values,
-            target_step: self.head_dim.next_multiple_of(LANES),
-            rows: tokens,
-            width: self.head_dim,
-        });
     }
 
     /// A slot of a quantised store.

@@ -8,13 +8,15 @@
 //! - `layer`: which planes a format needs, and f32 panels made of a slot;
 //! - `f32`, `narrow`: floating-point slots, with the narrow elements `f16` and `f8`;
 //! - `code`, `quantized`: the 4- and 8-bit codes and their slots;
-//! - `append`, `prepare`, `shares`: new tokens on their way in.
+//! - `append`, `latent`, `prepare`, `shares`: new tokens on their way in;
+//! - `transpose`: values that are in the keys on their way out.
 
 mod append;
 pub(crate) mod code;
 mod f16;
 mod f32;
 mod f8;
+mod latent;
 mod layer;
 mod memory;
 mod narrow;
@@ -22,13 +24,17 @@ mod plane;
 mod prepare;
 mod quantized;
 mod shares;
+mod transpose;
 
 pub(crate) use append::{append, expect_groups};
+pub(crate) use latent::append_latent;
 #[cfg(test)]
 pub(crate) use layer::Element;
 pub(crate) use layer::LayerPages;
-use pagella_backend::{BackendError, KvSpec, PAGE_TOKENS, StepPlan};
+use pagella_backend::{AttentionOp, BackendError, KvSpec, KvValues, PAGE_TOKENS, StepPlan};
 use plane::Plane;
+
+use crate::Tensor;
 
 /// The cache of all layers.
 pub struct KvPages {
@@ -54,21 +60,24 @@ impl KvPages {
     }
 
     /// The pages of a layer, checked against the caller's geometry.
-    pub(crate) fn layer(
-        &self,
-        index: usize,
-        kv_heads: usize,
-        head_dim: usize,
-    ) -> Result<&LayerPages, BackendError> {
+    pub(crate) fn layer(&self, op: &AttentionOp) -> Result<&LayerPages, BackendError> {
         let size = |what, expected, found| Err(BackendError::Size { what, expected, found });
-        let Some(layer) = self.layers.get(index) else {
-            return size("cache layers", index + 1, self.layers.len());
+        let Some(layer) = self.layers.get(op.layer) else {
+            return size("cache layers", op.layer + 1, self.layers.len());
         };
-        if layer.kv_heads != kv_heads {
-            return size("cache heads", layer.kv_heads, kv_heads);
+        if layer.kv_heads != op.kv_heads {
+            return size("cache heads", layer.kv_heads, op.kv_heads);
         }
-        if layer.head_dim != head_dim {
-            return size("cache head size", layer.head_dim, head_dim);
+        if layer.head_dim != op.head_dim {
+            return size("cache head size", layer.head_dim, op.head_dim);
+        }
+        if layer.place_of_values() != op.values {
+            let in_keys = |values| match values {
+                KvValues::Stored => 0,
+                KvValues::InKeys(elements) => elements,
+            };
+            let found = in_keys(op.values);
+            return size("values in cached keys", in_keys(layer.place_of_values()), found);
         }
         Ok(layer)
     }

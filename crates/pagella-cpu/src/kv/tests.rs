@@ -17,8 +17,8 @@ fn op(heads: usize, kv_heads: usize, head_dim: usize) -> AttentionOp {
 }
 
 fn spec(op: &AttentionOp, format: KvFormat, pages: usize) -> KvSpec {
-    let layer = KvLayer { kv_heads: op.kv_heads, head_dim: op.head_dim };
-    KvSpec { layers: vec![KvLayer { kv_heads: 1, head_dim: 64 }, layer], format, pages }
+    let layer = KvLayer::plain(op.kv_heads, op.head_dim);
+    KvSpec { layers: vec![KvLayer::plain(1, 64), layer], format, pages }
 }
 
 fn tensor(rows: usize, width: usize, seed: usize) -> Tensor {
@@ -39,7 +39,8 @@ fn stored_f16(kv: &KvPages, page: usize, head: usize, token: usize) -> (Vec<f32>
     let layer = &kv.layers[1];
     let width = layer.head_dim;
     let keys = halves(&layer.keys.elements.bytes[layer.keys.elements.slot(page, head)]);
-    let values = halves(&layer.values.elements.bytes[layer.values.elements.slot(page, head)]);
+    let stored = layer.values.as_ref().unwrap();
+    let values = halves(&stored.elements.bytes[stored.elements.slot(page, head)]);
     let key = (0..width).map(|d| keys[d * PAGE_TOKENS + token]).collect();
     (key, values[token * width..(token + 1) * width].to_vec())
 }

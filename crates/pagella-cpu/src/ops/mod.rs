@@ -8,6 +8,7 @@ pub(crate) mod activate;
 pub(crate) mod attention;
 pub(crate) mod embed;
 pub(crate) mod experts;
+pub(crate) mod heads;
 pub(crate) mod lanes;
 pub(crate) mod norm;
 pub(crate) mod rope;

@@ -89,10 +89,15 @@ fn append_cases<B: Backend>() -> Vec<Case<B>> {
 }
 
 /// Runs a scene; compares rotated queries and outputs of all its sequences.
-fn check<B: Backend>(backend: &B, tolerances: &Tolerances, scene: &Scene) -> Result<(), String> {
+pub(super) fn check<B: Backend>(
+    backend: &B,
+    tolerances: &Tolerances,
+    scene: &Scene,
+) -> Result<(), String> {
     let mut kv = scene.cache(backend)?;
     let found = scene.run(backend, &mut kv)?;
     let width = scene.op.heads * scene.op.head_dim;
+    let out_width = scene.op.heads * scene.op.value_dim();
     let limit = match (&scene.qk_norm, &scene.rope) {
         (None, None) => tolerances.attention,
         _ => tolerances.attention_of_computed_keys,
@@ -102,7 +107,7 @@ fn check<B: Backend>(backend: &B, tolerances: &Tolerances, scene: &Scene) -> Res
         let expected = reference(scene, &q, &k, &v, |x| half::f16::from_f64(x).to_f64());
         let what = |of: &str| format!("{of} of sequence {index}");
         rows_close(&what("queries"), &found.q, &expected.q, width, tolerances.rotation)?;
-        rows_close(&what("attention"), &found.out, &expected.out, width, limit)?;
+        rows_close(&what("attention"), &found.out, &expected.out, out_width, limit)?;
     }
     Ok(())
 }
@@ -201,7 +206,7 @@ fn two_steps(heads: usize, kv_heads: usize, head_dim: usize) -> Scene {
 }
 
 /// A rotary table with the usual geometric frequencies.
-fn rope(style: RopeStyle, rotary_dim: usize) -> RopeSpec {
+pub(super) fn rope(style: RopeStyle, rotary_dim: usize) -> RopeSpec {
     let frequency = |i: usize| 10_000f32.powf(-2.0 * i as f32 / rotary_dim as f32);
     RopeSpec {
         style,

@@ -5,7 +5,7 @@ use pagella_arch::{QkNormOrder, QkNormSpan, RopeSpec, RopeStyle};
 use super::super::reference::{norm_head, softcap, widen};
 use super::Scene;
 use super::scene::Output;
-use crate::NormWeights;
+use crate::{KvValues, NormWeights};
 
 /// Rotated queries and attention of one sequence, token by token. `store` is what the cache does
 /// to an element of a key or value.
@@ -20,7 +20,7 @@ pub(in super::super) fn attention(
     let dim = op.head_dim;
     let tokens = q.len() / (op.heads * dim);
     let q_norm = scene.qk_norm.as_ref().map(|(q, _)| q);
-    let k_norm = scene.qk_norm.as_ref().map(|(_, k)| k);
+    let k_norm = scene.qk_norm.as_ref().map(|(_, k)| k).or(scene.latent_norm.as_ref());
     let mut q = prepare(scene, op.heads, q, q_norm, scene.rope.as_ref());
     if let Some(growth) = &op.query_growth {
         for (position, row) in q.chunks_mut(op.heads * dim).enumerate() {
@@ -32,7 +32,11 @@ pub(in super::super) fn attention(
     let k = prepare(scene, op.kv_heads, k, k_norm, scene.rope.as_ref());
     let v = prepare(scene, op.kv_heads, v, None, None);
     let k: Vec<f64> = k.into_iter().map(&store).collect();
-    let v: Vec<f64> = v.into_iter().map(&store).collect();
+    let v: Vec<f64> = match op.values {
+        KvValues::Stored => v.into_iter().map(&store).collect(),
+        KvValues::InKeys(_) => k.clone(),
+    };
+    let value_dim = op.value_dim();
 
     let mut out = Vec::with_capacity(q.len());
     for token in 0..tokens {
@@ -51,10 +55,10 @@ pub(in super::super) fn attention(
             let all = || scores.iter().copied().chain(sink);
             let top = all().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = all().map(|s| (s - top).exp()).sum();
-            let mut average = vec![0.0; dim];
+            let mut average = vec![0.0; value_dim];
             for (key, score) in (first..=token).zip(&scores) {
                 let weight = (score - top).exp() / sum;
-                let value = &v[of(key)..][..dim];
+                let value = &v[of(key)..][..value_dim];
                 average.iter_mut().zip(value).for_each(|(a, v)| *a += weight * v);
             }
             out.extend(average);
@@ -72,6 +76,10 @@ fn prepare(
     rope: Option<&RopeSpec>,
 ) -> Vec<f64> {
     let mut x = widen(x);
+    if let KvValues::InKeys(elements) = scene.op.values {
+        turn_latent(heads, elements, norm, rope, x.chunks_mut(scene.op.head_dim));
+        return x;
+    }
     let (span, order) = (scene.op.qk_norm_span, scene.op.qk_norm_order);
     if let (Some(norm), QkNormSpan::Token) = (norm, span) {
         for row in x.chunks_mut(heads * scene.op.head_dim) {
@@ -97,6 +105,26 @@ fn prepare(
         normed(head, QkNormOrder::AfterRope);
     }
     x
+}
+
+/// Norm of the first elements and rotation of the others.
+fn turn_latent<'a>(
+    heads: usize,
+    elements: usize,
+    norm: Option<&NormWeights>,
+    rope: Option<&RopeSpec>,
+    rows: impl Iterator<Item = &'a mut [f64]>,
+) {
+    for (index, row) in rows.enumerate() {
+        let (latent, rotated) = row.split_at_mut(elements);
+        if let Some(norm) = norm {
+            let normed = norm_head(norm, 0, latent);
+            latent.copy_from_slice(&normed);
+        }
+        if let Some(rope) = rope {
+            rotate(rope, index / heads, rotated);
+        }
+    }
 }
 
 /// Angles are products in f32, as models were trained with; all else is f64.

@@ -21,6 +21,8 @@ pub(in super::super) struct Scene {
     pub(in super::super) op: AttentionOp,
     /// Norms of query and key heads.
     pub(in super::super) qk_norm: Option<(NormWeights, NormWeights)>,
+    /// Norm of what values are, where they are in the keys.
+    pub(in super::super) latent_norm: Option<NormWeights>,
     /// One more logit per query head.
     pub(in super::super) sinks: Option<Vec<f32>>,
     pub(in super::super) rope: Option<RopeSpec>,
@@ -44,13 +46,13 @@ pub(in super::super) struct Row<'a> {
     pub(in super::super) q: &'a [f32],
     /// `[tokens, kv_heads · head_dim]`.
     pub(in super::super) k: &'a [f32],
-    /// Same shape.
+    /// Same shape; not used where values are in the keys.
     pub(in super::super) v: &'a [f32],
     pub(in super::super) past: usize,
     pub(in super::super) pages: &'a [u32],
 }
 
-/// What came out for some tokens, `[tokens, heads · head_dim]` each.
+/// What came out for some tokens, `[tokens, heads · head_dim]`, or `value_dim` for attention.
 #[derive(Default)]
 pub(in super::super) struct Output<T> {
     /// Queries after clip, norm and rotation.
@@ -71,8 +73,9 @@ impl Scene {
         let op = AttentionOp::plain(2, heads, kv_heads, head_dim);
         let sequence = |(seed, pages)| Sequence { seed, pages };
         let sequences = (100..).step_by(10).zip(pages).map(sequence).collect();
-        let (qk_norm, sinks, rope, format) = (None, None, None, KvFormat::F16);
-        Scene { op, qk_norm, sinks, rope, format, sequences, steps }
+        let format = KvFormat::F16;
+        let (qk_norm, latent_norm, sinks, rope) = (None, None, None, None);
+        Scene { op, qk_norm, latent_norm, sinks, rope, format, sequences, steps }
     }
 
     /// A cache whose pages are full of NaN, as memory that was used before may be. Layers 0 and 2
@@ -80,9 +83,13 @@ impl Scene {
     pub(in super::super) fn cache<B: Backend>(&self, backend: &B) -> Result<B::Kv, String> {
         let mut kv = self.undefined_cache(backend).map_err(text)?;
         for layer in [0, 2] {
-            let AttentionOp { heads, kv_heads, head_dim, .. } = self.op;
-            let op = AttentionOp::plain(layer, heads, kv_heads, head_dim);
-            fill_with_nan(backend, &op, &mut kv)?;
+            let AttentionOp { heads, kv_heads, head_dim, values, .. } = self.op;
+            let plain = AttentionOp::plain(layer, heads, kv_heads, head_dim);
+            let op = AttentionOp { values, ..plain };
+            // Latent attention cannot do without.
+            let rope = self.rope.clone().filter(|_| self.latent_norm.is_some());
+            let scene = Scene { op, qk_norm: None, rope, ..self.clone() };
+            scene.layer(backend)?.fill_with_nan(backend, &mut kv)?;
         }
         Ok(kv)
     }
@@ -92,8 +99,9 @@ impl Scene {
         &self,
         backend: &B,
     ) -> Result<B::Kv, BackendError> {
-        let layer = KvLayer { kv_heads: self.op.kv_heads, head_dim: self.op.head_dim };
-        let between = KvLayer { kv_heads: 3, head_dim: 32 };
+        let AttentionOp { kv_heads, head_dim, values, .. } = self.op;
+        let layer = KvLayer { kv_heads, head_dim, values };
+        let between = KvLayer::plain(3, 32);
         let layers = vec![layer, between, layer];
         backend.kv(&KvSpec { layers, format: self.format, pages: PAGES })
     }
@@ -104,9 +112,11 @@ impl Scene {
         let norms = self.qk_norm.as_ref().map(|(q, k)| Ok::<_, String>((norm(q)?, norm(k)?)));
         let rope = self.rope.as_ref().map(|rope| backend.rope(rope, CONTEXT).map_err(text));
         let sinks = self.sinks.as_ref().map(|sinks| backend.vector(sinks).map_err(text));
+        let latent_norm = self.latent_norm.as_ref().map(norm);
         Ok(Layer {
             op: &self.op,
             qk_norm: norms.transpose()?,
+            latent_norm: latent_norm.transpose()?,
             rope: rope.transpose()?,
             sinks: sinks.transpose()?,
         })
@@ -166,6 +176,7 @@ impl Scene {
 pub(in super::super) struct Layer<'a, B: Backend> {
     op: &'a AttentionOp,
     qk_norm: Option<(B::Norm, B::Norm)>,
+    latent_norm: Option<B::Norm>,
     rope: Option<B::Rope>,
     sinks: Option<B::Vector>,
 }
@@ -204,29 +215,50 @@ impl<B: Backend> Layer<'_, B> {
             })
             .collect();
         let step = step_of(backend, &step_rows)?;
-        let (norms, rope) = (self.qk_norm.as_ref().map(|(q, k)| (q, k)), self.rope.as_ref());
-        backend.append(&step, op, norms, rope, &mut q, &mut k, &mut v, kv).map_err(text)?;
-        let mut out = poisoned(backend, tokens, q_width)?;
+        self.append(backend, &step, &mut q, &mut k, &mut v, kv)?;
+        let out_width = op.heads * op.value_dim();
+        let mut out = poisoned(backend, tokens, out_width)?;
         backend.attend(&step, op, self.sinks.as_ref(), &q, kv, &mut out).map_err(text)?;
 
         let mut q = download(backend, &q, tokens)?.into_iter();
         let mut out = download(backend, &out, tokens)?.into_iter();
         let mut take = |count: usize| Output {
             q: q.by_ref().take(count * q_width).collect(),
-            out: out.by_ref().take(count * q_width).collect(),
+            out: out.by_ref().take(count * out_width).collect(),
         };
         Ok(counts.into_iter().map(&mut take).collect())
     }
-}
 
-/// Appends NaN to every page of a layer.
-fn fill_with_nan<B: Backend>(backend: &B, op: &AttentionOp, kv: &mut B::Kv) -> Result<(), String> {
-    let tokens = PAGES * PAGE_TOKENS;
-    let ids = vec![0; tokens];
-    let pages: Vec<u32> = (0..PAGES as u32).collect();
-    let row = StepRow { ids: &ids, past: 0, pages: &pages, logits_last: 0 };
-    let step = step_of(backend, &[row])?;
-    let nan = |heads: usize| poisoned(backend, tokens, heads * op.head_dim);
-    let (mut q, mut k, mut v) = (nan(op.heads)?, nan(op.kv_heads)?, nan(op.kv_heads)?);
-    backend.append(&step, op, None, None, &mut q, &mut k, &mut v, kv).map_err(text)
+    fn append(
+        &self,
+        backend: &B,
+        step: &B::Step,
+        q: &mut B::Tensor,
+        k: &mut B::Tensor,
+        v: &mut B::Tensor,
+        kv: &mut B::Kv,
+    ) -> Result<(), String> {
+        let rope = self.rope.as_ref();
+        let done = match (&self.latent_norm, rope) {
+            (Some(norm), Some(rope)) => backend.append_latent(step, self.op, norm, rope, q, k, kv),
+            _ => {
+                let norms = self.qk_norm.as_ref().map(|(q, k)| (q, k));
+                backend.append(step, self.op, norms, rope, q, k, v, kv)
+            }
+        };
+        done.map_err(text)
+    }
+
+    /// Appends NaN to every page.
+    fn fill_with_nan(&self, backend: &B, kv: &mut B::Kv) -> Result<(), String> {
+        let tokens = PAGES * PAGE_TOKENS;
+        let ids = vec![0; tokens];
+        let pages: Vec<u32> = (0..PAGES as u32).collect();
+        let row = StepRow { ids: &ids, past: 0, pages: &pages, logits_last: 0 };
+        let step = step_of(backend, &[row])?;
+        let op = self.op;
+        let nan = |heads: usize| poisoned(backend, tokens, heads * op.head_dim);
+        let (mut q, mut k, mut v) = (nan(op.heads)?, nan(op.kv_heads)?, nan(op.kv_heads)?);
+        self.append(backend, &step, &mut q, &mut k, &mut v, kv)
+    }
 }

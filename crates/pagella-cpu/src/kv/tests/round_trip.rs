@@ -62,7 +62,7 @@ fn decoded(layer: &LayerPages, page: usize, head: usize) -> [Vec<f32>; 2] {
     let padded = width.next_multiple_of(16);
     let mut keys = vec![0.0; width * PAGE_TOKENS];
     let mut values = vec![0.0; padded * PAGE_TOKENS];
-    layer.widen(Isa::best(), page, head, PAGE_TOKENS, &mut keys, &mut values);
+    layer.widen(Isa::best(), page, head, PAGE_TOKENS, &mut keys, &mut values, padded);
     let key = |t: usize| (0..width).map(move |d| d * PAGE_TOKENS + t);
     let keys = (0..PAGE_TOKENS).flat_map(key).map(|i| keys[i]).collect();
     let values = values.chunks(padded).flat_map(|row| row[..width].to_vec()).collect();
@@ -256,7 +256,8 @@ fn codes_and_scales_lie_where_the_layout_says() {
         let mut kv = KvPages::new(&spec(&op, format, 2)).unwrap();
         tokens.append(&op, &mut kv, &[1], 0, 2);
         let layer = &kv.layers[1];
-        let stores = [(&layer.keys, &tokens.keys), (&layer.values, &tokens.values)];
+        let stores =
+            [(&layer.keys, &tokens.keys), (layer.values.as_ref().unwrap(), &tokens.values)];
         for (values, ((store, source), bits)) in stores.into_iter().zip(widths).enumerate() {
             let scales = &store.code.as_ref().unwrap().1;
             // Elements of the flat array: the last ones belong to the second token.

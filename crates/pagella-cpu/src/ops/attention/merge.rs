@@ -28,10 +28,10 @@ pub(super) fn absorb(isa: Isa, state: &mut [f32], part: &[f32]) {
     isa.run(Absorb { state, part });
 }
 
-/// Divides the values of `state` by its sum, to which `sink` is one more logit.
-pub(super) fn finish(isa: Isa, state: &[f32], sink: Option<f32>, out: &mut [f32]) {
-    assert!(out.len() + STATE_TAIL <= state.len(), "a state holds the output");
-    isa.run(Finish { state, sink, out });
+/// Divides the values of `state`, from `first` on, by its sum, to which `sink` is one more logit.
+pub(super) fn finish(isa: Isa, state: &[f32], first: usize, sink: Option<f32>, out: &mut [f32]) {
+    assert!(first + out.len() + STATE_TAIL <= state.len(), "a state holds the output");
+    isa.run(Finish { state, first, sink, out });
 }
 
 struct Absorb<'a> {
@@ -67,8 +67,9 @@ impl Kernel for Absorb<'_> {
 
 struct Finish<'a> {
     state: &'a [f32],
+    first: usize,
     sink: Option<f32>,
-    /// Shorter than `state` by at least [`STATE_TAIL`].
+    /// Ends at least [`STATE_TAIL`] before `state` does.
     out: &'a mut [f32],
 }
 
@@ -76,7 +77,7 @@ impl Kernel for Finish<'_> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Finish { state, sink, out } = self;
+        let Finish { state, first, sink, out } = self;
         let tail = state.len() - STATE_TAIL;
         let (len, top, sum) = (out.len(), state[tail], state[tail + 1]);
         // SAFETY: `d + min(len − d, 16)` is inside both slices.
@@ -87,7 +88,7 @@ impl Kernel for Finish<'_> {
                 None => S::splat(sum),
             };
             for d in (0..len).step_by(LANES) {
-                let x = load_part::<S>(state.as_ptr().add(d), len - d, 0.0);
+                let x = load_part::<S>(state.as_ptr().add(first + d), len - d, 0.0);
                 store_part::<S>(out.as_mut_ptr().add(d), len - d, S::div(x, sum));
             }
         }

@@ -13,8 +13,8 @@
 //! - `scratch`: memory that a thread keeps between calls.
 
 mod merge;
-mod product;
-mod scratch;
+pub(super) mod product;
+pub(super) mod scratch;
 mod shape;
 mod slice;
 mod softmax;
@@ -31,7 +31,7 @@ use self::shape::Spans;
 use self::span::Span;
 use self::tile::{Tile, cut};
 use crate::Tensor;
-use crate::kv::code::{UNROTATE, rotate_row};
+use crate::kv::code::{ROTATION, UNROTATE, rotate_row};
 use crate::kv::{KvPages, LayerPages, expect_groups};
 use crate::simd::Isa;
 use crate::threads::{Pool, Shares};
@@ -84,15 +84,14 @@ pub(crate) fn attend(
         let (expected, found) = (op.heads, sinks.len());
         return Err(BackendError::Size { what: "attention sinks", expected, found });
     }
-    let width = op.heads * op.head_dim;
-    q.expect("queries", plan.tokens(), width)?;
-    out.expect("attention output", plan.tokens(), width)?;
-    let layer = kv.layer(op.layer, op.kv_heads, op.head_dim)?;
+    q.expect("queries", plan.tokens(), op.heads * op.head_dim)?;
+    out.expect("attention output", plan.tokens(), op.heads * op.value_dim())?;
+    let layer = kv.layer(op)?;
     expect_groups(op)?;
     kv.expect_pages(plan)?;
     let job = Job { spans: Spans::new(isa, op, layer), plan, sinks, q };
     LISTS.with_borrow_mut(|lists| {
-        cut(plan, op, job.spans.tile_tokens(), &mut lists.tiles);
+        cut(plan, op, (job.spans.tile_tokens(), job.spans.group), &mut lists.tiles);
         let single_pages = lists.tiles.iter().all(|t| t.pages == 1);
         let enough = lists.tiles.len() >= TILES_PER_THREAD_MIN * pool.threads();
         let out = Shares::new(&mut out.data);
@@ -207,15 +206,26 @@ impl Job<'_> {
     /// Divides by the sums and writes the rows of a tile.
     fn write(&self, tile: &Tile, states: &[f32], out: &Shares<'_, f32>) {
         let (op, spans) = (self.spans.op, &self.spans);
-        let group = op.heads / op.kv_heads;
+        let (group, width) = (spans.group, op.value_dim());
         for (row, state) in states.chunks_exact(spans.state_len()).enumerate() {
-            let head = tile.head * group + row % group;
-            let start = ((tile.token + row / group) * op.heads + head) * op.head_dim;
+            let head = tile.query + row % group;
+            let start = ((tile.token + row / group) * op.heads + head) * width;
             // SAFETY: every query belongs to one tile.
-            let out = unsafe { out.part(start..start + op.head_dim) };
-            finish(spans.isa, state, self.sinks.map(|sinks| sinks[head]), out);
-            if spans.is_rotated() {
-                rotate_row(spans.isa, out, UNROTATE);
+            let out = unsafe { out.part(start..start + width) };
+            let sink = self.sinks.map(|sinks| sinks[head]);
+            if !spans.is_rotated() {
+                finish(spans.isa, state, 0, sink, out);
+                continue;
+            }
+            let (blocks, rest) = out.split_at_mut(width / ROTATION * ROTATION);
+            finish(spans.isa, state, 0, sink, blocks);
+            rotate_row(spans.isa, blocks, UNROTATE);
+            // Values in keys may end within a block; a state holds all of it.
+            if !rest.is_empty() {
+                let mut block = [0.0; ROTATION];
+                finish(spans.isa, state, blocks.len(), sink, &mut block);
+                rotate_row(spans.isa, &mut block, UNROTATE);
+                rest.copy_from_slice(&block[..rest.len()]);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! `out = A · B` for a few rows of A, B streamed once: scores (`q · K`) and outputs (`p · V`).
+//! `out = A · B` for a few rows of A, B streamed once: scores (`q · K`) and outputs (`p · V`), and
+//! linears of heads.
 //!
 //! Every output element is one `fma` chain over the depth, ascending, from 0. How many rows and
 //! columns share the registers depends on the machine and never changes a bit.
@@ -11,7 +12,7 @@ use crate::simd::{Isa, Kernel, LANES, Simd};
 const ROW_COUNTS: [usize; 7] = [12, 8, 6, 4, 3, 2, 1];
 
 /// Element type of B.
-pub(super) trait Element: Copy + 'static {
+pub(in crate::ops) trait Element: Copy + 'static {
     /// Whether B comes from memory far away, so that what follows should be fetched early.
     const STREAMED: bool;
 
@@ -32,6 +33,20 @@ impl Element for u16 {
     }
 }
 
+/// The upper half of binary32.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+pub(in crate::ops) struct Bf16(pub(in crate::ops) u16);
+
+impl Element for Bf16 {
+    const STREAMED: bool = true;
+    #[inline(always)]
+    unsafe fn load<S: Simd>(p: *const Bf16) -> S::F {
+        // SAFETY: passed on to the caller; a `Bf16` is its bits.
+        unsafe { S::load_bf16(p.cast()) }
+    }
+}
+
 /// f32, from a panel in the cache.
 impl Element for f32 {
     const STREAMED: bool = false;
@@ -44,7 +59,7 @@ impl Element for f32 {
 
 /// How A is stored. The strides are constants so that they vanish in the addresses.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
+pub(in crate::ops) enum Left {
     /// `[depth][rows]`: packed queries.
     Packed,
     /// `[rows][PAGE_TOKENS]`: exponentials.
@@ -52,29 +67,29 @@ pub(super) enum Left {
 }
 
 /// One product. B is `[depth][16 · columns]` with `b_step` elements between its rows.
-pub(super) struct Product<E> {
-    pub(super) left: Left,
-    pub(super) a: *const f32,
-    pub(super) b: *const E,
-    pub(super) b_step: usize,
-    pub(super) depth: usize,
+pub(in crate::ops) struct Product<E> {
+    pub(in crate::ops) left: Left,
+    pub(in crate::ops) a: *const f32,
+    pub(in crate::ops) b: *const E,
+    pub(in crate::ops) b_step: usize,
+    pub(in crate::ops) depth: usize,
     /// Vectors of 16 outputs.
-    pub(super) columns: usize,
-    pub(super) out: *mut f32,
-    pub(super) out_step: usize,
+    pub(in crate::ops) columns: usize,
+    pub(in crate::ops) out: *mut f32,
+    pub(in crate::ops) out_step: usize,
     /// Whether the chains go on from what `out` holds.
-    pub(super) resume: bool,
+    pub(in crate::ops) resume: bool,
     /// What is needed next; fetched bit by bit, as many bytes as B has.
-    pub(super) ahead: *const u8,
+    pub(in crate::ops) ahead: *const u8,
 }
 
 /// Rows of one pass when `rows` are left, at most `rows_max`.
-pub(super) fn pass_rows(rows: usize, rows_max: usize) -> usize {
+pub(in crate::ops) fn pass_rows(rows: usize, rows_max: usize) -> usize {
     ROW_COUNTS.into_iter().find(|&r| r <= rows && r <= rows_max).unwrap_or(1)
 }
 
 /// The largest pass of a level.
-pub(super) fn rows_max(isa: Isa) -> usize {
+pub(in crate::ops) fn rows_max(isa: Isa) -> usize {
     struct Rows;
     impl Kernel for Rows {
         type Out = usize;
@@ -91,7 +106,7 @@ impl<E: Element> Product<E> {
     ///
     /// # Safety
     /// `a`, `b` and `out` are valid for the shapes stated; `rows` is at most [`rows_max`].
-    pub(super) unsafe fn run(self, isa: Isa, rows: usize) {
+    pub(in crate::ops) unsafe fn run(self, isa: Isa, rows: usize) {
         match rows {
             1 => isa.run(Pass::<E, 1>(self)),
             2 => isa.run(Pass::<E, 2>(self)),

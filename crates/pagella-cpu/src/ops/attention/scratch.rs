@@ -10,7 +10,7 @@ thread_local! {
 }
 
 /// Lends `len` elements that start on a cache line; contents are left over from earlier uses.
-pub(super) fn with_scratch<R>(len: usize, use_it: impl FnOnce(&mut [f32]) -> R) -> R {
+pub(in crate::ops) fn with_scratch<R>(len: usize, use_it: impl FnOnce(&mut [f32]) -> R) -> R {
     SCRATCH.with_borrow_mut(|memory| {
         if memory.len() < len + LINE {
             memory.resize(len + LINE, 0.0);

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use pagella_backend::{AttentionOp, PAGE_TOKENS};
+use pagella_backend::{AttentionOp, KvValues, PAGE_TOKENS};
 
 use super::LayerPages;
 use super::merge::STATE_TAIL;
 use super::product::rows_max;
 use super::tile::{Tile, seen_in_page};
+use crate::kv::code::ROTATION;
 use crate::simd::{Isa, LANES};
 
 /// Passes per tile: enough to hide the widening, few enough for queries to stay in the cache.
@@ -16,23 +17,34 @@ const PASSES_PER_TILE: usize = 8;
 const PASSES_TO_WIDEN: usize = 3;
 /// Elements of a slice: half of a small first-level cache.
 const SLICE_ELEMENTS: usize = 4096;
+/// Query heads of a tile at most where all share their keys: enough to pay for the widening, few
+/// enough that a single token has work for several threads.
+const LATENT_HEADS_MAX: usize = 32;
 
 /// What all spans of one call share.
 pub(super) struct Spans<'a> {
     pub(super) isa: Isa,
     pub(super) op: &'a AttentionOp,
     pub(super) layer: &'a LayerPages,
-    /// Query heads per key/value head.
+    /// Query heads of a tile: those of a key/value head, or a part of them.
     pub(super) group: usize,
-    /// Head size, rounded up to whole vectors.
+    /// Elements of a value, rounded up to whole vectors; to whole blocks in rotated keys.
     pub(super) padded: usize,
     pub(super) rows_max: usize,
 }
 
 impl<'a> Spans<'a> {
     pub(super) fn new(isa: Isa, op: &'a AttentionOp, layer: &'a LayerPages) -> Self {
-        let group = op.heads / op.kv_heads;
-        let padded = op.head_dim.next_multiple_of(LANES);
+        let of_kv_head = op.heads / op.kv_heads;
+        let (group, padded) = match op.values {
+            KvValues::Stored => (of_kv_head, op.head_dim.next_multiple_of(LANES)),
+            KvValues::InKeys(elements) => {
+                let divides = |n: &usize| of_kv_head.is_multiple_of(*n);
+                let group = (1..=of_kv_head.min(LATENT_HEADS_MAX)).rev().find(divides);
+                let block = if layer.is_rotated() { ROTATION } else { LANES };
+                (group.unwrap_or(1), elements.next_multiple_of(block))
+            }
+        };
         Spans { isa, op, layer, group, padded, rows_max: rows_max(isa) }
     }
 
@@ -62,7 +74,7 @@ impl<'a> Spans<'a> {
     }
 
     pub(super) fn reading(&self, rows: usize) -> Reading {
-        let few = rows < PASSES_TO_WIDEN * self.rows_max;
+        let few = rows < PASSES_TO_WIDEN * self.rows_max && self.op.values == KvValues::Stored;
         match (few, self.layer.is_f16(), self.layer.is_rotated()) {
             (true, true, _) => Reading::Stored,
             (true, _, true) => Reading::Slices,

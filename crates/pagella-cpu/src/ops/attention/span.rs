@@ -76,7 +76,7 @@ impl<'a> Span<'a> {
             let packed = &mut self.queries[first * op.head_dim..(first + count) * op.head_dim];
             for r in 0..count {
                 let row = first + r;
-                let start = (self.tile.head * group + row % group) * op.head_dim;
+                let start = (self.tile.query + row % group) * op.head_dim;
                 let query = &q.row(self.tile.token + row / group)[start..start + op.head_dim];
                 let mut packed = packed[r..].iter_mut().step_by(count);
                 for part in query.chunks(ROTATION) {
@@ -104,8 +104,9 @@ impl<'a> Span<'a> {
 
     fn stored_page(&mut self, pages: &[u32], page: usize, states: &mut [f32]) {
         let (layer, head, physical) = (self.spans.layer, self.tile.head, pages[page] as usize);
+        let Some(values) = &layer.values else { unreachable!("such pages are widened") };
         let keys = layer.keys.elements.slot_ptr(physical, head).cast::<u16>();
-        let values = layer.values.elements.slot_ptr(physical, head).cast::<u16>();
+        let values = values.elements.slot_ptr(physical, head).cast::<u16>();
         let next = pages.get(page + 1).map_or(physical, |&p| p as usize);
         let next_keys = layer.keys.elements.slot_ptr(next, head);
         let source = Source { keys, values, value_step: layer.head_dim, next_keys };
@@ -117,7 +118,8 @@ impl<'a> Span<'a> {
     fn widened_page(&mut self, physical: usize, page: usize, states: &mut [f32]) {
         let (layer, head) = (self.spans.layer, self.tile.head);
         let tokens = self.spans.visible(self.tile, self.rows - 1, page).end;
-        layer.widen(self.spans.isa, physical, head, tokens, self.key_panel, self.value_panel);
+        let (isa, step) = (self.spans.isa, self.spans.padded);
+        layer.widen(isa, physical, head, tokens, self.key_panel, self.value_panel, step);
         let (keys, values) = (self.key_panel.as_ptr(), self.value_panel.as_ptr());
         // Nothing is fetched ahead of panels.
         let next_keys = std::ptr::null();

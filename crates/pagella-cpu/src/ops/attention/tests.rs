@@ -57,7 +57,7 @@ fn tensor(rows: usize, values: &[f32]) -> Tensor {
 
 /// A cache full of garbage: NaN wherever nothing was appended.
 fn cache(case: &Case, pages: usize) -> KvPages {
-    let layer = KvLayer { kv_heads: case.op.kv_heads, head_dim: case.op.head_dim };
+    let layer = KvLayer::plain(case.op.kv_heads, case.op.head_dim);
     let spec = KvSpec { layers: vec![layer], format: case.format, pages };
     let mut kv = KvPages::new(&spec).unwrap();
     for plane in kv.layers.iter_mut().flat_map(|l| l.planes_mut()) {

@@ -1,16 +1,18 @@
-//! Tiles: consecutive new tokens of one row, for one key/value head with all its query heads.
+//! Tiles: consecutive new tokens of one row, for query heads that share a key/value head.
 
 use std::ops::Range;
 
 use pagella_backend::{AttentionOp, PAGE_TOKENS, StepPlan};
 
-/// Queries that are worked on together. Query `i` is token `i / group`, head `i % group`.
+/// Queries that are worked on together. Query `i` is token `i / group`, head `query + i % group`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tile {
     /// Row of the plan.
     pub(super) row: usize,
     /// Key/value head.
     pub(super) head: usize,
+    /// First query head.
+    pub(super) query: usize,
     /// Index of the first token in the step.
     pub(super) token: usize,
     /// Its position in the sequence.
@@ -38,8 +40,14 @@ pub(super) fn seen_in_page(op: &AttentionOp, position: usize, page: usize) -> Ra
     place(seen.start)..place(seen.end)
 }
 
-/// Cuts all new tokens of a plan into tiles of at most `tile_tokens` tokens.
-pub(super) fn cut(plan: &StepPlan, op: &AttentionOp, tile_tokens: usize, tiles: &mut Vec<Tile>) {
+/// Cuts all new tokens of a plan into tiles of at most `tile_tokens` tokens and `group` query heads.
+pub(super) fn cut(
+    plan: &StepPlan,
+    op: &AttentionOp,
+    (tile_tokens, group): (usize, usize),
+    tiles: &mut Vec<Tile>,
+) {
+    let of_kv_head = op.heads / op.kv_heads;
     tiles.clear();
     for row in 0..plan.rows() {
         let range = plan.token_range(row);
@@ -48,9 +56,10 @@ pub(super) fn cut(plan: &StepPlan, op: &AttentionOp, tile_tokens: usize, tiles: 
             let position = plan.past(row) + token - range.start;
             let first_page = seen(op, position).start / PAGE_TOKENS;
             let pages = (position + tokens - 1) / PAGE_TOKENS + 1 - first_page;
-            tiles.extend((0..op.kv_heads).map(|head| Tile {
+            tiles.extend((0..op.heads).step_by(group).map(|query| Tile {
                 row,
-                head,
+                head: query / of_kv_head,
+                query,
                 token,
                 position,
                 tokens,
