@@ -43,6 +43,7 @@ mod probe;
 mod progress;
 mod survey;
 pub mod synthetic;
+mod unfold;
 mod weights;
 mod workspace;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pagella_arch::{LinearSpec, ModelSpec, NormSpec};
+use pagella_arch::{LatentSpec, LinearSpec, ModelSpec, NormSpec};
 use pagella_backend::Backend;
 use pagella_formats::Linear;
 
@@ -14,6 +14,7 @@ use crate::memory::Tally;
 use crate::model::{Model, Parts};
 use crate::progress::{Module, Progress, ProgressFn};
 use crate::survey::{check_blocks, open, survey};
+use crate::unfold::take_apart;
 use crate::weights::{CheckpointSource, LinearUse, WeightSource};
 use crate::workspace::Workspace;
 
@@ -133,6 +134,25 @@ impl<B: Backend, S: WeightSource> Loader<'_, B, S> {
             let laid_out = lay_out(backend, linear)?;
             tally.add_linear(linear, usage, backend.linear_bytes(&laid_out) as u64);
             Ok(laid_out)
+        })
+    }
+
+    /// Lays out the linear that unfolds latent vectors: of queries into latent space, and of what was
+    /// attended out of it.
+    pub(crate) fn unfolding(
+        &mut self,
+        spec: &LinearSpec,
+        heads: usize,
+        latent: &LatentSpec,
+    ) -> Result<[B::HeadLinear; 2], ModelError> {
+        let (backend, tally) = (self.backend, &mut self.tally);
+        let usage = LinearUse::Layer;
+        self.source.linear(spec, usage, |linear| {
+            let [into, out_of] = take_apart(linear, heads, latent);
+            let (into, out_of) = (backend.head_linear(&into)?, backend.head_linear(&out_of)?);
+            let bytes = backend.head_linear_bytes(&into) + backend.head_linear_bytes(&out_of);
+            tally.add_linear(linear, usage, bytes as u64);
+            Ok([into, out_of])
         })
     }
 

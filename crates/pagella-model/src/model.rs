@@ -3,7 +3,7 @@
 use pagella_arch::ModelSpec;
 use pagella_backend::{Backend, KvFormat, KvLayer, KvSpec, NarrowAsk, NarrowRow, PAGE_TOKENS};
 
-use crate::block::{Embedding, Layer};
+use crate::block::{Embedding, Layer, values};
 use crate::error::ModelError;
 use crate::head::Head;
 use crate::memory::{MemoryReport, Tally};
@@ -100,9 +100,9 @@ impl<B: Backend> Model<B> {
 
 /// The cache geometry of a spec, rounded up to whole pages.
 pub(crate) fn kv_spec(spec: &ModelSpec, format: KvFormat, tokens: usize) -> KvSpec {
-    let layers = spec
-        .layers
-        .iter()
-        .map(|layer| KvLayer { kv_heads: layer.attn.kv_heads, head_dim: layer.attn.head_dim });
+    let layers =
+        spec.layers.iter().map(|layer| (&layer.attn, values(&layer.attn))).map(|(attn, values)| {
+            KvLayer { kv_heads: attn.kv_heads, head_dim: attn.head_dim, values }
+        });
     KvSpec { layers: layers.collect(), format, pages: tokens.div_ceil(PAGE_TOKENS) }
 }

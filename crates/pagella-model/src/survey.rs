@@ -110,6 +110,9 @@ fn quant_config(spec: &ModelSpec) -> Option<serde_json::Value> {
 /// Refuses layers that the forward pass does not have, before any file is opened.
 pub(crate) fn check_blocks(spec: &ModelSpec) -> Result<(), ModelError> {
     let missing = |layer: &LayerSpec| match (&layer.mlp, layer.order, &layer.mlp_post_norm) {
+        (_, BlockOrder::Parallel, _) if layer.attn.latent.is_some() => {
+            Some("parallel latent attention")
+        }
         (MlpSpec::Moe(_), BlockOrder::Parallel, _) => Some("parallel mixture-of-experts"),
         (MlpSpec::Moe(_), _, Some(_)) => Some("post-normed mixture-of-experts"),
         _ => None,

@@ -32,12 +32,23 @@ pub(crate) struct Scratch<B: Backend> {
     pub q: B::Tensor,
     /// Keys, `[t, kv_heads · head_dim]`.
     pub k: B::Tensor,
-    /// Values, like keys.
+    /// Values, like keys; in latent attention what becomes of the attention output,
+    /// `[t, heads · value_dim]`.
     pub v: B::Tensor,
-    /// Attention output, like queries.
+    /// Attention output, like queries; in latent attention `[t, heads · rank]`.
     pub attended: B::Tensor,
+    /// Before queries are in latent space.
+    pub latent: Option<LatentScratch<B>>,
     /// Inside a dense MLP or a shared expert; other experts keep theirs in the backend.
     pub mlp: Option<MlpScratch<B>>,
+}
+
+/// Queries of latent attention as they are projected.
+pub(crate) struct LatentScratch<B: Backend> {
+    /// Compressed.
+    pub query_down: Option<B::Tensor>,
+    /// Not yet in latent space, `[t, heads · (nope_dim + head_dim − rank)]`.
+    pub queries: B::Tensor,
 }
 
 /// Activations inside a dense MLP.
@@ -54,7 +65,11 @@ pub(crate) struct MlpScratch<B: Backend> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Widths {
     q: usize,
-    kv: usize,
+    k: usize,
+    v: usize,
+    attended: usize,
+    /// Projected queries of latent attention, and compressed ones.
+    latent: Option<(usize, Option<usize>)>,
     /// Of a dense MLP or a shared expert.
     mlp: Option<MlpWidths>,
 }
@@ -81,7 +96,19 @@ impl Widths {
             },
         };
         let attn = &layer.attn;
-        Self { q: attn.heads * attn.head_dim, kv: attn.kv_heads * attn.head_dim, mlp }
+        let (q, k) = (attn.heads * attn.head_dim, attn.kv_heads * attn.head_dim);
+        let Some(latent) = &attn.latent else {
+            return Self { q, k, v: k, attended: q, latent: None, mlp };
+        };
+        let query_down = latent.query_down.as_ref().map(|down| down.linear.out_features);
+        Self {
+            q,
+            k,
+            v: attn.heads * latent.value_dim,
+            attended: attn.heads * latent.rank,
+            latent: Some((attn.q.out_features, query_down)),
+            mlp,
+        }
     }
 
     /// Elements per token.
@@ -89,7 +116,8 @@ impl Widths {
         let mlp = self.mlp.map_or(0, |mlp| {
             mlp.inner * if mlp.is_gated { 2 } else { 1 } + usize::from(mlp.is_weighed)
         });
-        2 * self.q + 2 * self.kv + mlp
+        let latent = self.latent.map_or(0, |(queries, down)| queries + down.unwrap_or(0));
+        self.q + self.k + self.v + self.attended + latent + mlp
     }
 }
 
@@ -154,13 +182,18 @@ impl<B: Backend> Workspace<B> {
                 weight: mlp.is_weighed.then(|| tensor(1)).transpose()?,
             })
         };
+        let latent_scratch = |(queries, down): (usize, Option<usize>)| {
+            let query_down = down.map(tensor).transpose()?;
+            Ok::<_, BackendError>(LatentScratch { query_down, queries: tensor(queries)? })
+        };
         let (distinct, scratch_of_layer) = widths(spec);
         let scratch = distinct.iter().map(|widths| {
             Ok(Scratch {
                 q: tensor(widths.q)?,
-                k: tensor(widths.kv)?,
-                v: tensor(widths.kv)?,
-                attended: tensor(widths.q)?,
+                k: tensor(widths.k)?,
+                v: tensor(widths.v)?,
+                attended: tensor(widths.attended)?,
+                latent: widths.latent.map(latent_scratch).transpose()?,
                 mlp: widths.mlp.map(mlp_scratch).transpose()?,
             })
         });

@@ -81,6 +81,10 @@ impl DeviceLayout for CudaLayout {
         predict::linear_bytes(linear).ok().map(|bytes| bytes as u64)
     }
 
+    fn unfolding_bytes(&self, linear: &Linear<'_>) -> u64 {
+        predict::unfolding_bytes(linear) as u64
+    }
+
     fn allocation_bytes(&self, bytes: u64) -> u64 {
         predict::allocation_bytes(bytes as usize) as u64
     }

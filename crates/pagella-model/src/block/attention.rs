@@ -1,7 +1,7 @@
 //! Self-attention: project, append to the cache, attend, add to the residual.
 
 use pagella_arch::{AttentionSpec, LayerSpec};
-use pagella_backend::{AttentionOp, Backend, Projection};
+use pagella_backend::{AttentionOp, Backend, KvValues, Projection};
 
 use super::{Output, Pass, Stream};
 use crate::error::ModelError;
@@ -90,6 +90,11 @@ impl<B: Backend> AttentionBlock<B> {
     }
 }
 
+/// Where the values of a layer's attention are.
+pub(crate) fn values(spec: &AttentionSpec) -> KvValues {
+    spec.latent.as_ref().map_or(KvValues::Stored, |latent| KvValues::InKeys(latent.rank))
+}
+
 /// The op of a layer's attention.
 pub(super) fn op(layer: usize, spec: &AttentionSpec) -> AttentionOp {
     let norm = spec.qk_norm.as_ref();
@@ -98,6 +103,7 @@ pub(super) fn op(layer: usize, spec: &AttentionSpec) -> AttentionOp {
         heads: spec.heads,
         kv_heads: spec.kv_heads,
         head_dim: spec.head_dim,
+        values: values(spec),
         scale: spec.scale,
         softcap: spec.softcap,
         window: spec.window,

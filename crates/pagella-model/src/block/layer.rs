@@ -5,6 +5,7 @@ use pagella_backend::Backend;
 
 use super::attention::AttentionBlock;
 use super::experts::ExpertsBlock;
+use super::latent::LatentBlock;
 use super::mlp::{DenseParts, MlpBlock};
 use super::{Pass, Stream};
 use crate::error::ModelError;
@@ -25,8 +26,27 @@ pub(crate) enum Until {
 /// One layer in the backend's layout.
 pub(crate) struct Layer<B: Backend> {
     order: BlockOrder,
-    attn: AttentionBlock<B>,
+    attn: Attention<B>,
     mlp: Mlp<B>,
+}
+
+/// The attention half of a layer.
+enum Attention<B: Backend> {
+    Heads(AttentionBlock<B>),
+    Latent(LatentBlock<B>),
+}
+
+impl<B: Backend> Attention<B> {
+    fn load(
+        index: usize,
+        layer: &LayerSpec,
+        loader: &mut Loader<'_, B, impl WeightSource>,
+    ) -> Result<Self, ModelError> {
+        Ok(match &layer.attn.latent {
+            Some(latent) => Self::Latent(LatentBlock::load(index, layer, latent, loader)?),
+            None => Self::Heads(AttentionBlock::load(index, layer, loader)?),
+        })
+    }
 }
 
 /// The feed-forward half of a layer.
@@ -63,11 +83,11 @@ impl<B: Backend> Layer<B> {
     ) -> Result<Self, ModelError> {
         let (attn, mlp) = match spec.order {
             BlockOrder::Sequential => (
-                progress.module(|| AttentionBlock::load(index, spec, loader))?,
+                progress.module(|| Attention::load(index, spec, loader))?,
                 progress.module(|| Mlp::load(spec, loader))?,
             ),
             BlockOrder::Parallel => progress.module(|| {
-                let attn = AttentionBlock::load(index, spec, loader)?;
+                let attn = Attention::load(index, spec, loader)?;
                 Ok((attn, Mlp::load(spec, loader)?))
             })?,
         };
@@ -85,12 +105,20 @@ impl<B: Backend> Layer<B> {
         until: Until,
     ) -> Result<(), ModelError> {
         let side_by_side = self.order == BlockOrder::Parallel && until == Until::End;
-        self.project_attention(pass, scratch, stream.residual, side_by_side)?;
-        self.attn.append(pass, ropes, scratch, kv)?;
+        match &self.attn {
+            Attention::Heads(attn) => {
+                self.project_attention(pass, attn, scratch, stream.residual, side_by_side)?;
+                attn.append(pass, ropes, scratch, kv)?;
+            }
+            Attention::Latent(attn) => attn.append(pass, ropes, scratch, stream.residual, kv)?,
+        }
         if until == Until::Cache {
             return Ok(());
         }
-        self.attn.attend(pass, scratch, kv, stream)?;
+        match &self.attn {
+            Attention::Heads(attn) => attn.attend(pass, scratch, kv, stream)?,
+            Attention::Latent(attn) => attn.attend(pass, scratch, kv, stream)?,
+        }
         match (&self.mlp, &mut scratch.mlp) {
             (Mlp::Experts(experts), room) => experts.run(pass, room.as_mut(), stream),
             (Mlp::Dense(mlp), Some(room)) => {
@@ -113,16 +141,17 @@ impl<B: Backend> Layer<B> {
     fn project_attention(
         &self,
         pass: &Pass<'_, B>,
+        attn: &AttentionBlock<B>,
         scratch: &mut Scratch<B>,
         residual: &B::Tensor,
         with_mlp: bool,
     ) -> Result<(), ModelError> {
         let Scratch { q, k, v, mlp: room, .. } = scratch;
-        let mut projections = Vec::from(self.attn.projections(q, k, v));
+        let mut projections = Vec::from(attn.projections(q, k, v));
         if let (true, Mlp::Dense(mlp), Some(room)) = (with_mlp, &self.mlp, room) {
             projections.extend(mlp.projections(&mut room.gate, room.up.as_mut()));
         }
-        let norm = self.attn.pre_norm.as_ref();
+        let norm = attn.pre_norm.as_ref();
         Ok(pass.backend.project(pass.step, residual, norm, &mut projections)?)
     }
 }

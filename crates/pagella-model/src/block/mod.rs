@@ -4,10 +4,12 @@ mod accept;
 mod attention;
 mod embedding;
 mod experts;
+mod latent;
 mod layer;
 mod mlp;
 
 pub(crate) use accept::check_backend;
+pub(crate) use attention::values;
 pub(crate) use embedding::Embedding;
 pub(crate) use layer::{Layer, Until};
 

@@ -11,6 +11,7 @@ use crate::error::ModelError;
 use crate::load::LoadOptions;
 use crate::model::kv_spec;
 use crate::survey::{Survey, check_blocks, open, survey};
+use crate::unfold::is_taken_apart;
 use crate::weights::{LinearUse, request};
 use crate::workspace::tensor_bytes;
 
@@ -18,6 +19,8 @@ use crate::workspace::tensor_bytes;
 pub trait DeviceLayout {
     /// What a linear takes there; `None` if it cannot be laid out.
     fn linear_bytes(&self, linear: &Linear<'_>) -> Option<u64>;
+    /// What a linear takes there that unfolds latent vectors and is taken apart by heads.
+    fn unfolding_bytes(&self, linear: &Linear<'_>) -> u64;
     /// What an allocation of so many bytes takes.
     fn allocation_bytes(&self, bytes: u64) -> u64;
     /// Memory that all steps share, over a cache of so many tokens.
@@ -83,8 +86,11 @@ pub fn predict_device_memory<L: DeviceLayout>(
     check_blocks(spec)?;
     let checkpoint = open(dir, spec)?;
     let survey = survey(&checkpoint, spec)?;
-    let sizes = spec.linear_specs().map(|(_, linear)| {
+    let sizes = spec.linear_specs().map(|(label, linear)| {
         let loaded = load_linear(&checkpoint, &request(linear, spec.quant.gptq_v2))?;
+        if is_taken_apart(&label) {
+            return Ok(layout.unfolding_bytes(&loaded));
+        }
         // What cannot be laid out is refused at load, with a reason.
         Ok(layout.linear_bytes(&loaded).unwrap_or(loaded.weight_bytes()))
     });
@@ -161,7 +167,14 @@ fn step_extent(spec: &ModelSpec, tokens: usize) -> StepExtent {
     let weights = |linear: &LinearSpec| linear.in_features * linear.out_features;
     let of_layer = |layer: &LayerSpec| {
         let attn = &layer.attn;
-        let qkv = weights(&attn.q) + weights(&attn.k) + weights(&attn.v);
+        let qkv = match &attn.latent {
+            None => weights(&attn.q) + weights(&attn.k) + weights(&attn.v),
+            // What unfolds is no linear any more.
+            Some(latent) => match &latent.query_down {
+                Some(down) => (weights(&down.linear) + weights(&attn.k)).max(weights(&attn.q)),
+                None => weights(&attn.q) + weights(&attn.k),
+            },
+        };
         let mlp = match &layer.mlp {
             MlpSpec::Gated { gate, up, down, .. } => {
                 (weights(gate) + weights(up)).max(weights(down))

@@ -10,6 +10,7 @@ use crate::error::ModelError;
 use crate::load::LoadOptions;
 use crate::model::kv_spec;
 use crate::survey::Survey;
+use crate::unfold::laid_out_bytes;
 use crate::weights::LinearUse;
 use crate::workspace::workspace_bytes;
 
@@ -79,7 +80,7 @@ impl MemoryPrediction {
         let (mut load_peak_bytes, mut leftover_bytes) = (0, 0);
         for fact in &survey.linears {
             tally.add(fact.kind, LinearUse::of(&fact.label), fact.params, fact.stored_bytes);
-            tally.device_bytes += fact.stored_bytes + fact.bias_bytes;
+            tally.device_bytes += laid_out_bytes(fact);
             let in_files = leftover_bytes + fact.stored_bytes;
             load_peak_bytes = load_peak_bytes.max(tally.device_bytes + in_files);
             leftover_bytes += fact.stored_bytes.min(UNRELEASED_BYTES);

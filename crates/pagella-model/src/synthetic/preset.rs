@@ -18,6 +18,7 @@ const PRESETS: &[Preset] = &[
     Preset { name: "llama-3.1-70b", config: LLAMA_3_1_70B },
     Preset { name: "mixtral-8x7b", config: MIXTRAL_8X7B },
     Preset { name: "qwen3-30b-a3b", config: QWEN3_30B_A3B },
+    Preset { name: "deepseek-v2-lite", config: DEEPSEEK_V2_LITE },
 ];
 
 /// The shape that speeds are compared with: 1 G weights, a small vocabulary.
@@ -70,6 +71,17 @@ const MIXTRAL_8X7B: &str = r#"{
     "sliding_window": null
 }"#;
 
+const DEEPSEEK_V2_LITE: &str = r#"{
+    "architectures": ["DeepseekV2ForCausalLM"], "vocab_size": 102400, "hidden_size": 2048,
+    "num_hidden_layers": 27, "num_attention_heads": 16, "num_key_value_heads": 16,
+    "kv_lora_rank": 512, "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "v_head_dim": 128, "intermediate_size": 10944, "moe_intermediate_size": 1408,
+    "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6,
+    "first_k_dense_replace": 1, "rms_norm_eps": 1e-6, "max_position_embeddings": 163840,
+    "rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096,
+        "beta_fast": 32, "beta_slow": 1, "mscale": 0.707, "mscale_all_dim": 0.707}
+}"#;
+
 const QWEN3_30B_A3B: &str = r#"{
     "architectures": ["Qwen3MoeForCausalLM"], "vocab_size": 151936, "hidden_size": 2048,
     "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
@@ -117,6 +129,7 @@ mod tests {
             ("llama-3.1-70b", 70.55),
             ("mixtral-8x7b", 46.70),
             ("qwen3-30b-a3b", 30.53),
+            ("deepseek-v2-lite", 15.71),
         ];
         assert!(preset_names().eq(sizes.iter().map(|(name, _)| *name)));
         for (name, giga_params) in sizes {

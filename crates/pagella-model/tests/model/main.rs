@@ -14,6 +14,7 @@ mod family_invariance;
 mod forward;
 mod golden;
 mod invariance;
+mod latent;
 mod progress;
 mod quirks;
 mod synthetic;

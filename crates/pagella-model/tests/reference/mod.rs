@@ -3,14 +3,17 @@
 //! Weights are dequantised by the formats crate when they are laid out. Keys and values are stored
 //! as binary16 or, to compare with programs that do not round them, as f32.
 
+mod kv;
 mod math;
 
 use half::f16;
+use kv::{Kv, positions, slot};
 use math::{activate, cap, dot, gated, growth, norm_row, rotate, route, softmax};
 use pagella_arch::{Activation, QkNormOrder, QkNormSpan, RopeSpec, Weigh};
 use pagella_backend::{
-    AttentionOp, Backend, BackendError, KvFormat, KvSpec, MoeOp, NarrowAsk, NarrowRow, NormWeights,
-    PAGE_TOKENS, Projection, StepPlan, TableDtype, TableSource, narrow_plain,
+    AttentionOp, Backend, BackendError, HeadWeights, KvFormat, KvSpec, KvValues, MoeOp, NarrowAsk,
+    NarrowRow, NormWeights, PAGE_TOKENS, Projection, StepPlan, TableDtype, TableSource,
+    narrow_plain,
 };
 use pagella_formats::Linear;
 
@@ -72,24 +75,6 @@ pub struct Experts {
     selection_bias: Option<Vec<f32>>,
 }
 
-/// Keys and values of all layers.
-pub struct Kv {
-    /// Per layer: keys and values, `[pages · PAGE_TOKENS, kv_heads · head_dim]`.
-    layers: Vec<[Matrix; 2]>,
-    pages: usize,
-    format: KvFormat,
-}
-
-impl Kv {
-    fn expect_page(&self, page: u32) -> Result<(), BackendError> {
-        if (page as usize) < self.pages {
-            return Ok(());
-        }
-        let expected = page as usize + 1;
-        Err(BackendError::Size { what: "cache pages", expected, found: self.pages })
-    }
-}
-
 /// `[in, out]` to `[out, in]`.
 fn transposed(values: &[f16], in_features: usize, out_features: usize) -> Vec<f32> {
     let column =
@@ -97,22 +82,11 @@ fn transposed(values: &[f16], in_features: usize, out_features: usize) -> Vec<f3
     (0..out_features).flat_map(column).collect()
 }
 
-/// The position of every new token, with its row.
-fn positions(plan: &StepPlan) -> impl Iterator<Item = (usize, usize)> {
-    (0..plan.rows()).flat_map(move |row| {
-        (0..plan.token_range(row).len()).map(move |i| (row, plan.past(row) + i))
-    })
-}
-
-/// Where a row's token lies in the cache.
-fn slot(plan: &StepPlan, row: usize, position: usize) -> usize {
-    plan.pages(row)[position / PAGE_TOKENS] as usize * PAGE_TOKENS + position % PAGE_TOKENS
-}
-
 impl Backend for ReferenceBackend {
     type Tensor = Matrix;
     type Linear = Dense;
     type Experts = Experts;
+    type HeadLinear = HeadWeights;
     type Norm = NormWeights;
     type Table = TableSource;
     type Rope = RopeSpec;
@@ -145,6 +119,10 @@ impl Backend for ReferenceBackend {
         };
         let bias = source.bias().map(<[f32]>::to_vec);
         Ok(Dense { in_features, rows, bias, out_features })
+    }
+
+    fn head_linear(&self, source: &HeadWeights) -> Result<HeadWeights, BackendError> {
+        Ok(source.clone())
     }
 
     fn experts(&self, op: &MoeOp, _rows: usize) -> Result<Experts, BackendError> {
@@ -206,8 +184,11 @@ impl Backend for ReferenceBackend {
         }
         let layer = |kv: &pagella_backend::KvLayer| {
             let width = kv.kv_heads * kv.head_dim;
-            let data = vec![f32::NAN; spec.pages * PAGE_TOKENS * width];
-            [Matrix { width, data: data.clone() }, Matrix { width, data }]
+            let matrix =
+                |width| Matrix { width, data: vec![f32::NAN; spec.pages * PAGE_TOKENS * width] };
+            // Values in keys have no room of their own.
+            let values = if kv.values == KvValues::Stored { width } else { 0 };
+            [matrix(width), matrix(values)]
         };
         let layers = spec.layers.iter().map(layer).collect();
         Ok(Kv { layers, pages: spec.pages, format: spec.format })
@@ -342,22 +323,56 @@ impl Backend for ReferenceBackend {
                 row.iter_mut().for_each(|value| *value *= growth(of, position));
             }
         }
-        let pages = kv.pages;
-        let format = kv.format;
-        for (cache, new) in kv.layers[op.layer].iter_mut().zip([k, v]) {
-            for (new, (row, position)) in new.rows(t).zip(positions(step)) {
-                let at = slot(step, row, position);
-                if at >= pages * PAGE_TOKENS {
-                    let (what, found) = ("page list", at / PAGE_TOKENS);
-                    return Err(BackendError::Size { what, expected: pages, found });
+        kv.store(step, op.layer, &[k, v])
+    }
+
+    fn append_latent(
+        &self,
+        step: &StepPlan,
+        op: &AttentionOp,
+        norm: &NormWeights,
+        rope: &RopeSpec,
+        q: &mut Matrix,
+        entry: &mut Matrix,
+        kv: &mut Kv,
+    ) -> Result<(), BackendError> {
+        let t = step.tokens();
+        q.expect("queries", t, op.heads * op.head_dim)?;
+        entry.expect("entries", t, op.head_dim)?;
+        for (row, (_, position)) in entry.rows_mut(t).zip(positions(step)) {
+            let (latent, key) = row.split_at_mut(op.value_dim());
+            norm_row(latent, norm, 0);
+            rotate(key, rope, position);
+        }
+        for (row, (_, position)) in q.rows_mut(t).zip(positions(step)) {
+            for head in row.chunks_exact_mut(op.head_dim) {
+                rotate(&mut head[op.value_dim()..], rope, position);
+            }
+        }
+        kv.store(step, op.layer, &[entry])
+    }
+
+    fn project_heads(
+        &self,
+        step: &StepPlan,
+        x: &Matrix,
+        linear: &HeadWeights,
+        out: &mut Matrix,
+    ) -> Result<(), BackendError> {
+        let HeadWeights { heads, in_features, out_features, ref values, .. } = *linear;
+        let taken = x.width / heads;
+        let given = taken - in_features + out_features;
+        out.expect("output of heads", step.tokens(), heads * given)?;
+        for (x, out) in x.rows(step.tokens()).zip(out.rows_mut(step.tokens())) {
+            let pairs = x.chunks_exact(taken).zip(out.chunks_exact_mut(given));
+            let matrices = values.chunks_exact(in_features * out_features);
+            for ((x, out), matrix) in pairs.zip(matrices) {
+                let (x, rest) = x.split_at(in_features);
+                let (outputs, passed) = out.split_at_mut(out_features);
+                for (out, row) in outputs.iter_mut().zip(matrix.chunks_exact(in_features)) {
+                    *out = dot(row, x) as f32;
                 }
-                let room = &mut cache.data[at * cache.width..(at + 1) * cache.width];
-                for (stored, value) in room.iter_mut().zip(new) {
-                    *stored = match format {
-                        KvFormat::F16 => f16::from_f32(*value).to_f32(),
-                        _ => *value,
-                    };
-                }
+                passed.copy_from_slice(rest);
             }
         }
         Ok(())
@@ -372,9 +387,10 @@ impl Backend for ReferenceBackend {
         kv: &Kv,
         out: &mut Matrix,
     ) -> Result<(), BackendError> {
-        let (t, d) = (step.tokens(), op.head_dim);
-        out.expect("attention output", t, op.heads * d)?;
+        let (t, d, value_dim) = (step.tokens(), op.head_dim, op.value_dim());
+        out.expect("attention output", t, op.heads * value_dim)?;
         let [keys, values] = &kv.layers[op.layer];
+        let values = if op.values == KvValues::Stored { values } else { keys };
         let part = |m: &Matrix, at: usize, head: usize| -> Vec<f32> {
             m.data[at * m.width + head * d..][..d].to_vec()
         };
@@ -382,7 +398,9 @@ impl Backend for ReferenceBackend {
             let first = op.window.map_or(0, |window| (position + 1).saturating_sub(window));
             let first = first.max(op.chunk.map_or(0, |chunk| position / chunk * chunk));
             let slots: Vec<usize> = (first..=position).map(|p| slot(step, row, p)).collect();
-            for (head, (q, out)) in q.chunks_exact(d).zip(out.chunks_exact_mut(d)).enumerate() {
+            for (head, (q, out)) in
+                q.chunks_exact(d).zip(out.chunks_exact_mut(value_dim)).enumerate()
+            {
                 let kv_head = head / (op.heads / op.kv_heads);
                 let score = |at: &usize| {
                     cap(dot(q, &part(keys, *at, kv_head)) * f64::from(op.scale), op.softcap)
@@ -390,7 +408,7 @@ impl Backend for ReferenceBackend {
                 // A sink is one more score, which brings no value.
                 let sink = sinks.map(|sinks| f64::from(sinks[head]));
                 let weights = softmax(slots.iter().map(score).chain(sink).collect());
-                let mut sum = vec![0.0f64; d];
+                let mut sum = vec![0.0f64; value_dim];
                 for (weight, at) in weights.iter().zip(&slots) {
                     let value = part(values, *at, kv_head);
                     sum.iter_mut().zip(value).for_each(|(s, v)| *s += weight * f64::from(v));
@@ -510,33 +528,15 @@ impl Backend for ReferenceBackend {
     }
 
     fn page_bytes(&self, kv: &Kv) -> usize {
-        kv.layers.iter().flatten().map(|matrix| 4 * PAGE_TOKENS * matrix.width).sum()
+        kv.page_bytes()
     }
 
     fn read_page(&self, kv: &Kv, page: u32, out: &mut Vec<u8>) -> Result<(), BackendError> {
-        kv.expect_page(page)?;
-        out.clear();
-        for matrix in kv.layers.iter().flatten() {
-            let values = &matrix.data[page as usize * PAGE_TOKENS * matrix.width..];
-            let values = &values[..PAGE_TOKENS * matrix.width];
-            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-        }
-        Ok(())
+        kv.read_page(page, out)
     }
 
     fn write_page(&self, kv: &mut Kv, page: u32, bytes: &[u8]) -> Result<(), BackendError> {
-        kv.expect_page(page)?;
-        let (expected, found) = (self.page_bytes(kv), bytes.len());
-        if expected != found {
-            return Err(BackendError::Size { what: "bytes of a page", expected, found });
-        }
-        let mut values = bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes);
-        for matrix in kv.layers.iter_mut().flatten() {
-            let room = &mut matrix.data[page as usize * PAGE_TOKENS * matrix.width..];
-            let room = room.iter_mut().take(PAGE_TOKENS * matrix.width);
-            room.zip(&mut values).for_each(|(stored, value)| *stored = value);
-        }
-        Ok(())
+        kv.write_page(page, bytes)
     }
 
     fn write(&self, rows: usize, width: usize, values: &[f32]) -> Result<Matrix, BackendError> {

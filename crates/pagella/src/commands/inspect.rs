@@ -308,10 +308,18 @@ impl Findings {
         }
         if let Some(layer) = spec.layers.first() {
             let attn = &layer.attn;
-            let heads = format!(
-                "{} over {} key/value heads, {} wide",
-                attn.heads, attn.kv_heads, attn.head_dim
-            );
+            let heads = match &attn.latent {
+                Some(latent) => format!(
+                    "{} over one latent entry of {} + {} elements",
+                    attn.heads,
+                    latent.rank,
+                    attn.head_dim - latent.rank
+                ),
+                None => format!(
+                    "{} over {} key/value heads, {} wide",
+                    attn.heads, attn.kv_heads, attn.head_dim
+                ),
+            };
             facts.insert(6, ("heads", heads));
         }
         facts.extend(self.memory_facts());
