@@ -1,4 +1,4 @@
-// What both attention kernels share: arguments, work lists, and every operation that decides a bit.
+// What all attention kernels share: arguments, work lists, and every operation that decides a bit.
 //
 // The canonical order, whichever kernel runs and however the work is cut:
 // - a score is one chain of m16n8k16 steps over the elements of the head, ascending, from 0;
@@ -65,6 +65,9 @@ struct AttendArgs {
     float exponent_scale;  // of a score in an exponent of 2: scale * log2(e) [/ 4 for Q kinds]; 1 with soft-cap
     float cap_in;          // 2 * log2(e) * scale / cap [/ 4 for Q kinds]
     float cap_out;         // cap * log2(e); 0: no soft-cap
+    // Latent attention only, see attend_latent.cu; `head_dim` and `width` are then those of values.
+    uint32_t entry;  // elements of a key
+    uint32_t pad;
 };
 
 // Elements that scores and outputs run over. Q-coded heads of an odd multiple of 32 share their last (or first)

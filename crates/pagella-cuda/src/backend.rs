@@ -2,24 +2,29 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pagella_arch::{Activation, QkNormOrder, QkNormSpan, RopeSpec};
+use pagella_arch::{Activation, QkNormSpan, RopeSpec};
 use pagella_backend::{
-    AttentionOp, Backend, BackendError, KvSpec, MoeOp, NarrowAsk, NarrowRow, NormWeights,
-    PAGE_TOKENS, Projection, StepPlan, TableSource,
+    AttentionOp, Backend, BackendError, HeadWeights, KvSpec, KvValues, MoeOp, NarrowAsk, NarrowRow,
+    NormWeights, PAGE_TOKENS, Projection, StepPlan, TableSource,
 };
 use pagella_formats::Linear;
 
+use crate::checks::{
+    checked_pages, expect_norm_first, expect_room_for_sinks, expect_stored_values, latent_rank,
+};
 use crate::device::Device;
 use crate::error::device_error;
 use crate::experts::{self, CudaExperts};
 use crate::graph::{Capture, Key, Recordings};
-use crate::kv::{CudaKv, LayerPages};
+use crate::kv::{CudaKv, expect_entry};
 use crate::linear::args::NormArgs;
 use crate::linear::{self, CudaLinear, Input, Loader, Product, Runner};
 use crate::ops::activate::{self, activate, finish_logits};
 use crate::ops::append::{Heads, Rotation, append};
+use crate::ops::append_latent::append_latent;
 use crate::ops::attend::{Rows, attend};
 use crate::ops::embed::{CudaTable, embed};
+use crate::ops::heads::{CudaHeadLinear, project_heads};
 use crate::ops::narrow::{NarrowBuffers, narrow};
 use crate::ops::norm::{CudaNorm, norm_add, norm_rows};
 use crate::ops::rope::CudaRope;
@@ -30,9 +35,6 @@ use crate::vector::CudaVector;
 
 /// Most elements of weights dequantised at once when nobody says how many: 1 GiB.
 pub const DEFAULT_DEQUANTISED_MAX: usize = 512 << 20;
-
-/// Most elements of a head with an attention sink.
-const SINK_HEAD_MAX: usize = 128;
 
 /// Choices of the user.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +112,15 @@ impl CudaBackend {
         let shape = step.shape.clone().filter(|_| self.shared.options.graphs)?;
         Some(Key { shape, kv: kv.id, generation })
     }
+
+    /// Rows of a rotary table for the tokens of a step.
+    fn rotation(&self, step: &CudaStep, rope: &CudaRope) -> Result<Rotation, BackendError> {
+        let (rows, replaced) = rope.rows(self.device(), step)?;
+        if replaced {
+            self.shared.scratch.bump();
+        }
+        Ok(Rotation { rows, dim: rope.rotary_dim, style: rope.style })
+    }
 }
 
 impl Backend for CudaBackend {
@@ -122,6 +133,7 @@ impl Backend for CudaBackend {
     type Kv = CudaKv;
     type Step = CudaStep;
     type Experts = CudaExperts;
+    type HeadLinear = CudaHeadLinear;
     type Recordings = Recordings;
 
     fn name(&self) -> &'static str {
@@ -137,6 +149,9 @@ impl Backend for CudaBackend {
     fn accept_attention(&self, op: &AttentionOp, has_sinks: bool) -> Result<(), BackendError> {
         if op.qk_norm_span != QkNormSpan::Head {
             expect_norm_first(op)?;
+        }
+        if let KvValues::InKeys(rank) = op.values {
+            expect_entry(op.kv_heads, op.head_dim, rank)?;
         }
         if has_sinks { expect_room_for_sinks(op) } else { Ok(()) }
     }
@@ -163,6 +178,10 @@ impl Backend for CudaBackend {
 
     fn linear(&self, source: &Linear<'_>) -> Result<CudaLinear, BackendError> {
         self.shared.loader.load(self.device(), source)
+    }
+
+    fn head_linear(&self, source: &HeadWeights) -> Result<CudaHeadLinear, BackendError> {
+        CudaHeadLinear::new(self.device(), source)
     }
 
     fn experts(&self, op: &MoeOp, rows: usize) -> Result<CudaExperts, BackendError> {
@@ -199,6 +218,10 @@ impl Backend for CudaBackend {
     }
 
     fn linear_bytes(&self, linear: &CudaLinear) -> usize {
+        linear.bytes()
+    }
+
+    fn head_linear_bytes(&self, linear: &CudaHeadLinear) -> usize {
         linear.bytes()
     }
 
@@ -331,6 +354,7 @@ impl Backend for CudaBackend {
         kv: &mut CudaKv,
     ) -> Result<(), BackendError> {
         let pages = checked_pages(step, op, kv)?;
+        expect_stored_values(op)?;
         kv.expect_own_pages(&step.plan)?;
         let tokens = step.plan.tokens();
         q.expect("queries", tokens, op.heads * op.head_dim)?;
@@ -342,13 +366,7 @@ impl Backend for CudaBackend {
                 let (expected, found) = (op.head_dim, rope.rotary_dim);
                 return Err(BackendError::Size { what: "rotary size", expected, found });
             }
-            Some(rope) => {
-                let (rows, replaced) = rope.rows(self.device(), step)?;
-                if replaced {
-                    self.shared.scratch.bump();
-                }
-                Some(Rotation { rows, dim: rope.rotary_dim, style: rope.style })
-            }
+            Some(rope) => Some(self.rotation(step, rope)?),
         };
         let of_heads = qk_norm.filter(|_| op.qk_norm_span == QkNormSpan::Head);
         if let (Some((q_norm, k_norm)), None) = (qk_norm, of_heads) {
@@ -358,6 +376,45 @@ impl Backend for CudaBackend {
         }
         let heads = Heads { q: q.ptr(), k: k.ptr(), v: v.ptr() };
         append(self.device(), step, op, of_heads, rotation, &heads, pages)
+    }
+
+    fn append_latent(
+        &self,
+        step: &CudaStep,
+        op: &AttentionOp,
+        norm: &CudaNorm,
+        rope: &CudaRope,
+        q: &mut Tensor,
+        entry: &mut Tensor,
+        kv: &mut CudaKv,
+    ) -> Result<(), BackendError> {
+        let pages = checked_pages(step, op, kv)?;
+        let rank = latent_rank(op)?;
+        kv.expect_own_pages(&step.plan)?;
+        let tokens = step.plan.tokens();
+        q.expect("queries", tokens, op.heads * op.head_dim)?;
+        entry.expect("entries", tokens, op.head_dim)?;
+        norm.expect(rank)?;
+        if rope.rotary_dim != op.head_dim - rank {
+            let (expected, found) = (op.head_dim - rank, rope.rotary_dim);
+            return Err(BackendError::Size { what: "rotary size", expected, found });
+        }
+        let rotation = self.rotation(step, rope)?;
+        let rows = (q.ptr(), entry.ptr());
+        append_latent(self.device(), step, op, norm.args(), rotation, rows, pages)
+    }
+
+    fn project_heads(
+        &self,
+        step: &CudaStep,
+        x: &Tensor,
+        linear: &CudaHeadLinear,
+        out: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        let tokens = step.plan.tokens();
+        x.expect("input of heads", tokens, x.width)?;
+        out.expect("output of heads", tokens, out.width)?;
+        project_heads(self.device(), step.tokens, x, linear, out)
     }
 
     fn attend(
@@ -370,9 +427,9 @@ impl Backend for CudaBackend {
         out: &mut Tensor,
     ) -> Result<(), BackendError> {
         let pages = checked_pages(step, op, kv)?;
-        let (tokens, width) = (step.plan.tokens(), op.heads * op.head_dim);
-        q.expect("queries", tokens, width)?;
-        out.expect("attention output", tokens, width)?;
+        let tokens = step.plan.tokens();
+        q.expect("queries", tokens, op.heads * op.head_dim)?;
+        out.expect("attention output", tokens, op.heads * op.value_dim())?;
         if sinks.is_some() {
             expect_room_for_sinks(op)?;
         }
@@ -516,43 +573,4 @@ impl Backend for CudaBackend {
         let mut buffers = narrowed.lock().unwrap_or_else(PoisonError::into_inner);
         narrow(device, scratch, &mut buffers, logits, asks, out)
     }
-}
-
-/// Checks that heads are small enough for sinks: kernels of larger ones have no registers left.
-fn expect_room_for_sinks(op: &AttentionOp) -> Result<(), BackendError> {
-    if op.head_dim <= SINK_HEAD_MAX {
-        return Ok(());
-    }
-    Err(BackendError::Unsupported {
-        backend: "cuda",
-        what: format!("attention sinks of heads with {} elements", op.head_dim),
-        hint: format!("at most {SINK_HEAD_MAX} are; use --device cpu"),
-    })
-}
-
-/// Checks that a norm over all heads is the first thing that happens to them.
-fn expect_norm_first(op: &AttentionOp) -> Result<(), BackendError> {
-    if op.clip_qkv.is_none() && op.qk_norm_order == QkNormOrder::BeforeRope {
-        return Ok(());
-    }
-    Err(BackendError::Unsupported {
-        backend: "cuda",
-        what: "a norm over all heads after a clamp or a rotation".to_owned(),
-        hint: "no known model has it".to_owned(),
-    })
-}
-
-/// The pages of an op's layer; everything the step names lies inside.
-fn checked_pages<'k>(
-    step: &CudaStep,
-    op: &AttentionOp,
-    kv: &'k CudaKv,
-) -> Result<&'k LayerPages, BackendError> {
-    let pages = kv.layer(op.layer, op.kv_heads, op.head_dim)?;
-    if op.kv_heads == 0 || !op.heads.is_multiple_of(op.kv_heads) {
-        let (expected, found) = (op.kv_heads, op.heads);
-        return Err(BackendError::Size { what: "query heads", expected, found });
-    }
-    kv.expect_pages(&step.plan)?;
-    Ok(pages)
 }

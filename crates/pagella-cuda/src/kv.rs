@@ -5,7 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pagella_backend::{BackendError, KvFormat, KvLayer, KvSpec, PAGE_TOKENS, StepPlan};
+use pagella_backend::{
+    AttentionOp, BackendError, KvFormat, KvLayer, KvSpec, KvValues, PAGE_TOKENS, StepPlan,
+};
 
 use crate::device::{Device, KernelArgs, Launch};
 use crate::memory::DeviceBuffer;
@@ -16,6 +18,9 @@ const SCALED: usize = 32;
 const ROTATION: usize = 64;
 /// Largest head the kernels hold.
 const HEAD_DIM_MAX: usize = 256;
+/// Largest entry of latent attention, and how much of it may be value.
+const ENTRY_MAX: usize = 576;
+const RANK_MAX: usize = 512;
 /// Blocks of threads per plane and move.
 const COPY_BLOCKS: u32 = 8;
 /// Most moves of one launch.
@@ -58,9 +63,11 @@ pub(crate) struct LayerPages {
     pub(crate) head_dim: usize,
     pub(crate) key_code: Code,
     pub(crate) value_code: Code,
+    /// Where values are; if in the keys, planes of theirs are absent.
+    pub(crate) place_of_values: KvValues,
     keys: Plane,
     key_scales: Option<Plane>,
-    values: Plane,
+    values: Option<Plane>,
     value_scales: Option<Plane>,
 }
 
@@ -110,13 +117,17 @@ impl LayerPages {
         format: KvFormat,
         pages: usize,
     ) -> Result<Self, BackendError> {
-        let KvLayer { kv_heads, head_dim } = *layer;
+        let KvLayer { kv_heads, head_dim, values: place_of_values } = *layer;
         let (key_code, value_code) = codes(format)?;
+        if let KvValues::InKeys(rank) = place_of_values {
+            expect_entry(kv_heads, head_dim, rank)?;
+        }
+        let is_stored = place_of_values == KvValues::Stored;
         let scaled = key_code.is_scaled();
         let fits =
             head_dim.is_multiple_of(SCALED) && (kv_heads * head_dim).is_multiple_of(ROTATION);
-        if head_dim > HEAD_DIM_MAX || (scaled && !fits) {
-            return Err(unsupported(format, kv_heads, head_dim));
+        if (is_stored && head_dim > HEAD_DIM_MAX) || (scaled && !fits) {
+            return Err(unsupported(format, (kv_heads, head_dim), !is_stored));
         }
         let plane = |row_bytes: usize| {
             let what = "the cache";
@@ -132,26 +143,26 @@ impl LayerPages {
             value_code,
             keys: plane(key_code.row_bytes(head_dim))?,
             key_scales: scales()?,
-            values: plane(value_code.row_bytes(head_dim))?,
-            value_scales: scales()?,
+            place_of_values,
+            values: is_stored.then(|| plane(value_code.row_bytes(head_dim))).transpose()?,
+            value_scales: if is_stored { scales()? } else { None },
         })
     }
 
     /// In the order in which a page is read and written.
     fn planes(&self) -> impl Iterator<Item = &Plane> {
         let keys = std::iter::once(&self.keys).chain(&self.key_scales);
-        keys.chain(std::iter::once(&self.values)).chain(&self.value_scales)
+        keys.chain(&self.values).chain(&self.value_scales)
     }
 
     fn page_bytes(&self, plane: &Plane) -> usize {
         self.kv_heads * PAGE_TOKENS * plane.row_bytes
     }
 
-    /// Addresses of keys, values, and their scales or 0.
+    /// Addresses of keys, values, and their scales, or 0 where there are none.
     pub(crate) fn pointers(&self) -> [u64; 4] {
         let of = |plane: &Option<Plane>| plane.as_ref().map_or(0, |plane| plane.buffer.ptr());
-        let (keys, values) = (self.keys.buffer.ptr(), self.values.buffer.ptr());
-        [keys, values, of(&self.key_scales), of(&self.value_scales)]
+        [self.keys.buffer.ptr(), of(&self.values), of(&self.key_scales), of(&self.value_scales)]
     }
 }
 
@@ -172,12 +183,16 @@ fn codes(format: KvFormat) -> Result<(Code, Code), BackendError> {
     })
 }
 
-fn unsupported(format: KvFormat, kv_heads: usize, head_dim: usize) -> BackendError {
+fn unsupported(
+    format: KvFormat,
+    (kv_heads, head_dim): (usize, usize),
+    is_latent: bool,
+) -> BackendError {
     let name = format.name();
     BackendError::Unsupported {
         backend: "cuda",
         what: format!("a {name} cache for {kv_heads} heads of {head_dim} elements"),
-        hint: if head_dim > HEAD_DIM_MAX {
+        hint: if !is_latent && head_dim > HEAD_DIM_MAX {
             format!("heads have at most {HEAD_DIM_MAX} elements; use the CPU")
         } else {
             format!(
@@ -186,6 +201,27 @@ fn unsupported(format: KvFormat, kv_heads: usize, head_dim: usize) -> BackendErr
             )
         },
     }
+}
+
+/// Refuses entries of latent attention that the kernels do not hold.
+pub(crate) fn expect_entry(
+    kv_heads: usize,
+    head_dim: usize,
+    rank: usize,
+) -> Result<(), BackendError> {
+    if kv_heads != 1 || rank > head_dim {
+        return size("values in keys", head_dim, kv_heads * rank);
+    }
+    if head_dim <= ENTRY_MAX && rank <= RANK_MAX {
+        return Ok(());
+    }
+    Err(BackendError::Unsupported {
+        backend: "cuda",
+        what: format!(
+            "latent attention over entries of {head_dim} elements, {rank} of them values"
+        ),
+        hint: format!("at most {ENTRY_MAX} and {RANK_MAX} are; use --device cpu"),
+    })
 }
 
 impl CudaKv {
@@ -211,20 +247,23 @@ impl CudaKv {
     }
 
     /// The pages of a layer, checked against the caller's geometry.
-    pub(crate) fn layer(
-        &self,
-        index: usize,
-        kv_heads: usize,
-        head_dim: usize,
-    ) -> Result<&LayerPages, BackendError> {
-        let Some(layer) = self.layers.get(index) else {
-            return size("cache layers", index + 1, self.layers.len());
+    pub(crate) fn layer(&self, op: &AttentionOp) -> Result<&LayerPages, BackendError> {
+        let Some(layer) = self.layers.get(op.layer) else {
+            return size("cache layers", op.layer + 1, self.layers.len());
         };
-        if layer.kv_heads != kv_heads {
-            return size("cache heads", layer.kv_heads, kv_heads);
+        if layer.kv_heads != op.kv_heads {
+            return size("cache heads", layer.kv_heads, op.kv_heads);
         }
-        if layer.head_dim != head_dim {
-            return size("cache head size", layer.head_dim, head_dim);
+        if layer.head_dim != op.head_dim {
+            return size("cache head size", layer.head_dim, op.head_dim);
+        }
+        if layer.place_of_values != op.values {
+            let in_keys = |values| match values {
+                KvValues::Stored => 0,
+                KvValues::InKeys(elements) => elements,
+            };
+            let found = in_keys(op.values);
+            return size("values in cached keys", in_keys(layer.place_of_values), found);
         }
         Ok(layer)
     }

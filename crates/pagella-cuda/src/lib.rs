@@ -15,6 +15,7 @@
 mod arena;
 mod backend;
 mod bandwidth;
+mod checks;
 mod device;
 mod error;
 mod experts;
@@ -45,6 +46,7 @@ pub use kernels::kernels_are_built;
 pub use kv::CudaKv;
 pub use linear::CudaLinear;
 pub use ops::embed::CudaTable;
+pub use ops::heads::CudaHeadLinear;
 pub use ops::norm::CudaNorm;
 pub use ops::rope::CudaRope;
 pub use step::CudaStep;

@@ -4,7 +4,7 @@
 //! every program is not among them, and free memory as [`crate::probe`] and [`crate::MemoryGauge`] tell it is
 //! free beside that.
 
-use pagella_formats::Linear;
+use pagella_formats::{Dtype, Linear};
 
 use crate::arena::{ALIGN, OWN_BYTES_MIN};
 use crate::experts::{DEQUANTISE_EXPERT_ROWS_MIN, room_bytes};
@@ -78,6 +78,18 @@ pub fn linear_bytes(linear: &Linear<'_>) -> Result<usize, LayoutError> {
     let bias = linear.bias().map_or(0, |bias| 4 * bias.len());
     let parts = [plan.bytes(), plan.chunks.len() * size_of::<Chunk>(), order, bias];
     Ok(parts.into_iter().map(weight_bytes).sum())
+}
+
+/// What a linear takes that unfolds latent vectors: matrices of heads, two for each, in 16 bits, or
+/// in twice as many where they have more digits.
+pub fn unfolding_bytes(linear: &Linear<'_>) -> usize {
+    let is_wide = match linear {
+        Linear::Exl2(_) => false,
+        Linear::Gptq(_) => true,
+        Linear::Plain(linear) => linear.dtype == Dtype::F32,
+    };
+    let weights = linear.in_features() * linear.out_features();
+    allocation_bytes(2 * weights * if is_wide { 2 } else { 1 })
 }
 
 impl StepExtent {

@@ -2,7 +2,7 @@
 
 use std::f64::consts::LOG2_E;
 
-use pagella_backend::{AttentionOp, BackendError};
+use pagella_backend::{AttentionOp, BackendError, KvValues};
 
 use crate::device::{Device, KernelArgs, Launch};
 use crate::kv::{Code, LayerPages};
@@ -19,6 +19,9 @@ const UNIT_ROWS: u32 = 16;
 /// Elements that share a scale, and that are rotated together.
 const SCALED: u32 = 32;
 const ROTATION: u32 = 64;
+/// Most elements of an entry and of its values, by instance of the kernels for latent attention.
+const LATENT_SMALL: (u32, u32) = (192, 128);
+const LATENT_LARGE: (u32, u32) = (576, 512);
 
 /// `kernels/attend.cuh`.
 #[repr(C)]
@@ -52,6 +55,8 @@ struct AttendArgs {
     exponent_scale: f32,
     cap_in: f32,
     cap_out: f32,
+    entry: u32,
+    pad: u32,
 }
 
 // SAFETY: field for field the struct of the same name in `kernels/attend.cuh`.
@@ -67,10 +72,15 @@ struct Geometry {
     width: u32,
     /// Width of the kernel's instance.
     instance: u32,
+    /// Elements of an entry of latent attention, of which `head_dim` are values; 0 elsewhere.
+    entry: u32,
 }
 
 impl Geometry {
     fn of(pages: &LayerPages) -> Self {
+        if let KvValues::InKeys(rank) = pages.place_of_values {
+            return Self::latent(pages, rank as u32);
+        }
         let head_dim = pages.head_dim as u32;
         let shares = pages.key_code.is_scaled() && !head_dim.is_multiple_of(ROTATION);
         let width = if shares { head_dim + SCALED } else { head_dim };
@@ -82,7 +92,17 @@ impl Geometry {
             256
         };
         let (key_code, value_code) = (pages.key_code, pages.value_code);
-        Geometry { key_code, value_code, head_dim, width, instance }
+        Geometry { key_code, value_code, head_dim, width, instance, entry: 0 }
+    }
+
+    /// Of entries whose first `rank` elements are values.
+    fn latent(pages: &LayerPages, rank: u32) -> Self {
+        let (code, entry) = (pages.key_code, pages.head_dim as u32);
+        // Rotated values may end within a block, of which all is needed to rotate them back.
+        let width = if code.is_scaled() { rank.next_multiple_of(ROTATION) } else { rank };
+        let is_small = entry <= LATENT_SMALL.0 && width <= LATENT_SMALL.1;
+        let instance = if is_small { LATENT_SMALL.0 } else { LATENT_LARGE.0 };
+        Geometry { key_code: code, value_code: code, head_dim: rank, width, instance, entry }
     }
 
     fn is_coded(&self) -> bool {
@@ -103,6 +123,9 @@ impl Geometry {
 
     /// `decode_shared_bytes` of `kernels/attend_unit.cuh`.
     fn unit_shared_bytes(&self) -> u32 {
+        if self.entry > 0 {
+            return self.latent_shared_bytes();
+        }
         let large = self.instance == 256;
         let tile = BLOCK_KEYS * self.instance * 2;
         let buffers = if large { 1 } else { 2 };
@@ -116,6 +139,9 @@ impl Geometry {
 
     /// `prefill_shared_bytes` of `kernels/attend_prefill.cu`.
     fn tile_shared_bytes(&self) -> u32 {
+        if self.entry > 0 {
+            return self.latent_shared_bytes();
+        }
         let large = self.instance == 256;
         let tile = BLOCK_KEYS * self.instance * 2;
         let queries = if large { TILE_ROWS as u32 * self.instance * 2 } else { 0 };
@@ -125,9 +151,40 @@ impl Geometry {
         tile + queries + self.code_bytes(self.key_code).max(self.code_bytes(self.value_code))
     }
 
+    /// `LatentLayout` of `kernels/attend_latent.cu`.
+    fn latent_shared_bytes(&self) -> u32 {
+        let (keys, queries) = (BLOCK_KEYS * self.instance * 2, UNIT_ROWS * self.instance * 2);
+        let small = (4 * 16 + 16 + 16 + 4) * 4;
+        keys + queries + UNIT_ROWS * BLOCK_KEYS * 2 + small
+    }
+
+    fn latent_kernels(&self) -> [&'static str; 2] {
+        let is_full = (self.entry, self.head_dim) == LATENT_LARGE;
+        match (self.instance == LATENT_LARGE.0, is_full, self.is_coded()) {
+            (false, _, false) => ["pg_latent_decode_f16_192", "pg_latent_prefill_f16_192"],
+            (false, _, true) => ["pg_latent_decode_coded_192", "pg_latent_prefill_coded_192"],
+            (true, false, false) => ["pg_latent_decode_f16_576", "pg_latent_prefill_f16_576"],
+            (true, false, true) => ["pg_latent_decode_coded_576", "pg_latent_prefill_coded_576"],
+            (true, true, false) => {
+                ["pg_latent_decode_full_f16_576", "pg_latent_prefill_full_f16_576"]
+            }
+            (true, true, true) => {
+                ["pg_latent_decode_full_coded_576", "pg_latent_prefill_full_coded_576"]
+            }
+        }
+    }
+
+    /// Blocks of threads that a tile of query rows takes.
+    fn blocks_per_tile(&self) -> usize {
+        if self.entry > 0 { TILE_ROWS / UNIT_ROWS as usize } else { 1 }
+    }
+
     /// Kernels for heads that fill the instance know their format; others serve every format and
     /// size.
     fn kernels(&self) -> [&'static str; 2] {
+        if self.entry > 0 {
+            return self.latent_kernels();
+        }
         macro_rules! kernels {
             ($($format:literal),*) => {
                 match (self.name(), self.instance) {
@@ -225,7 +282,7 @@ pub(crate) fn attend(
             let floats = step.tokens * op.heads * geometry.width as usize;
             args.totals = scratch.ensure(device, Use::Totals, floats * 4)?;
         }
-        let blocks = (work.room.tiles * op.kv_heads) as u32;
+        let blocks = (work.room.tiles * op.kv_heads * geometry.blocks_per_tile()) as u32;
         let shared_bytes = geometry.tile_shared_bytes();
         let launch = Launch { grid: [blocks, 1, 1], threads: THREADS, shared_bytes };
         device.launch(tile_kernel, launch, &args)?;
@@ -275,5 +332,7 @@ fn arguments(
         exponent_scale: if cap.is_some() { 1.0 } else { scale as f32 },
         cap_in: cap.map_or(0.0, |cap| (2.0 * scale / cap) as f32),
         cap_out: cap.map_or(0.0, |cap| (cap * LOG2_E) as f32),
+        entry: geometry.entry,
+        pad: 0,
     }
 }

@@ -2,8 +2,10 @@
 
 pub(crate) mod activate;
 pub(crate) mod append;
+pub(crate) mod append_latent;
 pub(crate) mod attend;
 pub(crate) mod embed;
+pub(crate) mod heads;
 pub(crate) mod narrow;
 pub(crate) mod norm;
 pub(crate) mod rope;
