@@ -8,13 +8,16 @@ use pagella_backend::conformance::{Tolerances, cases};
 use pagella_cpu::{CpuBackend, CpuOptions, Isa, MathMode};
 
 /// Runs all cases with one arithmetic; a panic is a failure like any other.
+///
+/// `PAGELLA_CASE` restricts them to those with names that contain it.
 fn check(math: MathMode, tolerances: &Tolerances) {
+    let only = std::env::var("PAGELLA_CASE").unwrap_or_default();
     let mut failures = Vec::new();
     let mut count = 0;
     for isa in Isa::available() {
         for threads in [1, 3] {
             let options = CpuOptions { threads: Some(threads), math, isa: Some(isa), pin: false };
-            for case in cases::<CpuBackend>() {
+            for case in cases::<CpuBackend>().iter().filter(|case| case.name.contains(&only)) {
                 // Its own backend: a case that kills a worker must not take others with it.
                 let backend = CpuBackend::new(options).expect("threads can be started");
                 let run = AssertUnwindSafe(|| (case.run)(&backend, tolerances));

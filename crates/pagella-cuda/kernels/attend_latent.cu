@@ -1,7 +1,7 @@
 // Latent attention over pages: one key per token for all heads, of which the first elements are the value. A few query
 // rows per sequence in units of blocks of one span, or many in tiles; all in the canonical order of attend.cuh.
 //
-// Launch: 128 threads, dynamic shared memory `LatentLayout::kBytes`. Decode: grid any, every CTA walks over units, which
+// Launch: 128 threads, dynamic shared memory `LatentLayout::kBytes`. Decode: grid any, every CTA walks over units; these
 // are merged as in attend_decode.cu. Prefill: grid 4 * tiles; a CTA takes 16 packed query rows of a tile over all keys
 // they see. At the end of a span its state is absorbed into the totals in memory, every thread its own elements; the
 // last span is absorbed in registers.
@@ -12,8 +12,6 @@
 // Of the arguments `head_dim` is the number of values, `width` the same (rounded up to whole blocks of 64 where keys
 // are rotated), and `entry` the elements of a key. Keys have at most DT elements, values at most VT.
 #include "attend_unit.cuh"
-
-namespace {
 
 // Shared memory, in bytes from its start.
 template <int DT, int VT>
@@ -29,6 +27,8 @@ struct LatentLayout {
     static constexpr uint32_t kSums = kFactors + kMergeStates * kDecodeRows * 8;
     static_assert(kSums + kMergeStates * kDecodeRows * 4 <= kTile, "a state fits into the tile");
 };
+
+namespace {
 
 // Where some packed query rows are and what they see.
 struct LatentRows {

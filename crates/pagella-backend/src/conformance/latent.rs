@@ -151,7 +151,7 @@ fn sizes<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
     const TOKENS: usize = 3;
     let scene = prompt(4, 64, 64, RopeStyle::GptJ);
     accepted(backend, &scene, |scene| {
-        let op = &scene.op;
+        let op = &AttentionOp { layer: 0, ..scene.op.clone() };
         let layers = vec![KvLayer { kv_heads: 1, head_dim: 128, values: op.values }];
         let spec = KvSpec { layers, format: KvFormat::F16, pages: 2 };
         let mut kv = backend.kv(&spec).map_err(text)?;
@@ -166,7 +166,7 @@ fn sizes<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
                 backend.append_latent(&step, op, &norm, &rope, &mut q, &mut entry, &mut kv),
             )
         };
-        let far = AttentionOp { layer: 2, ..op.clone() };
+        let far = AttentionOp { layer: 1, ..op.clone() };
         let other = AttentionOp { values: KvValues::InKeys(96), ..op.clone() };
         refused_size("a layer beyond the last", append(&far, 64, 64, 512, 128)?)?;
         refused_size("values of another width", append(&other, 96, 32, 512, 128)?)?;

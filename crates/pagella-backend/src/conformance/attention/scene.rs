@@ -83,8 +83,9 @@ impl Scene {
     pub(in super::super) fn cache<B: Backend>(&self, backend: &B) -> Result<B::Kv, String> {
         let mut kv = self.undefined_cache(backend).map_err(text)?;
         for layer in [0, 2] {
-            let AttentionOp { heads, kv_heads, head_dim, values, .. } = self.op;
-            let plain = AttentionOp::plain(layer, heads, kv_heads, head_dim);
+            let AttentionOp { kv_heads, head_dim, values, .. } = self.op;
+            // Queries are not stored: as few as can be.
+            let plain = AttentionOp::plain(layer, kv_heads, kv_heads, head_dim);
             let op = AttentionOp { values, ..plain };
             // Latent attention cannot do without.
             let rope = self.rope.clone().filter(|_| self.latent_norm.is_some());
