@@ -34,7 +34,8 @@ pub(crate) fn notes(
     {
         notes.push(format!("layers that predict further tokens (`{key}`) are not used"));
     }
-    if quant.method.as_deref() == Some("exl2") {
+    // ExLlamaV2 has no latent attention: whoever calibrated such a file used something else.
+    if quant.method.as_deref() == Some("exl2") && !family.record.latent {
         let wrong = family.exl2_caution.into_iter();
         let wrong = wrong.chain(ignored_window(family, layers)).chain(misplaced_ramp(config));
         notes.extend(wrong.map(|what| {

@@ -317,7 +317,7 @@ fn what_needs_a_missing_block_is_refused_by_its_name_from_the_config_alone() {
     for (architecture, block) in [
         ("Qwen3NextForCausalLM", "gated delta-net"),
         ("NemotronHForCausalLM", "Mamba"),
-        ("DeepseekV3ForCausalLM", "latent attention"),
+        ("DeepseekV32ForCausalLM", "indexer"),
         ("Lfm2MoeForCausalLM", "short convolutions"),
         ("MllamaForConditionalGeneration", "cross-attention"),
     ] {
