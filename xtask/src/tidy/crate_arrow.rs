@@ -15,8 +15,15 @@ struct Arrows {
 const ARROWS: &[Arrows] = &[
     Arrows {
         name: "pagella",
-        may_use: &["engine", "model", "cpu", "cuda", "backend", "formats", "arch", "text"],
+        may_use: &[
+            "server", "engine", "model", "cpu", "cuda", "backend", "formats", "arch", "text",
+        ],
         tests_may_use: &[],
+    },
+    Arrows {
+        name: "pagella-server",
+        may_use: &["engine", "backend", "text"],
+        tests_may_use: &["model", "cpu", "arch"],
     },
     Arrows {
         name: "pagella-engine",

@@ -74,6 +74,16 @@ impl ChatTemplate {
         Err(TextError::NoTemplate { dir: dir.into(), builtin })
     }
 
+    /// Where the template came from: a file's name, or that of a built-in or of a variant.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its Jinja source.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// The variant of that name, such as `tool_use` or `rag`.
     pub fn variant(&self, name: &str) -> Result<Self, TextError> {
         match self.variants.iter().find(|(n, _)| n == name) {

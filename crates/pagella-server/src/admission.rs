@@ -1,0 +1,281 @@
+//! Who may start and who waits, before the engine's own queue: counts in all and by key.
+//!
+//! A request holds a [`Ticket`] from admission to its end. Everything it counts for is given back
+//! when the ticket is dropped, however the request ends.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::auth::Key;
+use crate::settings::Limits;
+use crate::wire::error::{ApiError, Code};
+
+/// Over how long a key's tokens are counted.
+const TOKEN_WINDOW: Duration = Duration::from_secs(60);
+/// Weight of the newest request in the average of how long requests take.
+const NEWEST_WEIGHT: f64 = 0.1;
+
+/// Counts of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Admitted, and not begun by the engine.
+    pub queued: usize,
+    /// Begun.
+    pub running: usize,
+}
+
+#[derive(Default)]
+struct State {
+    counts: Counts,
+    keys: HashMap<String, KeyUse>,
+    mean_seconds: f64,
+}
+
+/// What one key uses now.
+struct KeyUse {
+    /// Admitted, and not begun.
+    queued: usize,
+    /// Admitted in all; the entry goes with the last one, unless tokens still count.
+    admitted: usize,
+    /// Places of its running requests, and how many there are.
+    places: Option<(Arc<Semaphore>, usize)>,
+    window_began: Instant,
+    window_tokens: u64,
+}
+
+/// Who may start and who waits.
+#[derive(Clone)]
+pub struct Admission {
+    state: Arc<Mutex<State>>,
+    queue_max: usize,
+    wait_max: Duration,
+}
+
+impl Admission {
+    /// Nobody is there yet.
+    pub fn new(limits: &Limits) -> Self {
+        let (queue_max, wait_max) = (limits.max_queue, limits.max_queue_wait);
+        Admission { state: Arc::default(), queue_max, wait_max }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are now.
+    pub fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    /// Lets a request in, or says when to come back.
+    pub fn enter(&self, key: &Arc<Key>) -> Result<Ticket, ApiError> {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let wait = state.estimated_wait();
+        let busy = |code, message: String| Err(ApiError::new(code, message).retry_after(wait));
+        if state.counts.queued >= self.queue_max {
+            let message = format!("{} requests are waiting: try again later", state.counts.queued);
+            return busy(Code::QueueFull, message);
+        }
+        if !self.wait_max.is_zero() && state.counts.queued > 0 && wait > self.wait_max {
+            let message = format!("the wait would be about {} s: try again later", wait.as_secs());
+            return busy(Code::QueueFull, message);
+        }
+        let usage = state.keys.entry(key.name.clone()).or_insert_with(|| KeyUse::new(now));
+        usage.refresh(key, now);
+        if key.tokens_per_minute > 0 && usage.window_tokens >= key.tokens_per_minute {
+            let message = format!("the key's {} tokens per minute are used", key.tokens_per_minute);
+            let left = usage.window_left(now);
+            return Err(ApiError::new(Code::TokensPerMinute, message).retry_after(left));
+        }
+        let full = usage.places.as_ref().is_some_and(|(places, _)| places.available_permits() == 0);
+        if full && usage.queued >= key.max_queued {
+            let message = format!("{} requests of this key are waiting already", usage.queued);
+            return busy(Code::KeyQueueFull, message);
+        }
+        usage.queued += 1;
+        usage.admitted += 1;
+        let places = usage.places.as_ref().map(|(places, _)| places.clone());
+        state.counts.queued += 1;
+        drop(state);
+        Ok(Ticket {
+            admission: self.clone(),
+            key: key.clone(),
+            places,
+            begun: AtomicBool::new(false),
+            entered: now,
+        })
+    }
+}
+
+impl State {
+    /// About how long until one that waits now begins.
+    fn estimated_wait(&self) -> Duration {
+        let ahead = self.counts.queued as f64 / self.counts.running.max(1) as f64;
+        Duration::from_secs_f64((self.mean_seconds * ahead).clamp(1.0, 60.0))
+    }
+}
+
+impl KeyUse {
+    fn new(now: Instant) -> Self {
+        KeyUse { queued: 0, admitted: 0, places: None, window_began: now, window_tokens: 0 }
+    }
+
+    /// Follows changed limits and a window that has passed.
+    fn refresh(&mut self, key: &Key, now: Instant) {
+        if now.duration_since(self.window_began) >= TOKEN_WINDOW {
+            (self.window_began, self.window_tokens) = (now, 0);
+        }
+        let places = self.places.as_ref().map_or(0, |(_, n)| *n);
+        if places != key.max_concurrent {
+            let semaphore = || (Arc::new(Semaphore::new(key.max_concurrent)), key.max_concurrent);
+            self.places = (key.max_concurrent > 0).then(semaphore);
+        }
+    }
+
+    fn window_left(&self, now: Instant) -> Duration {
+        TOKEN_WINDOW.saturating_sub(now.duration_since(self.window_began))
+    }
+}
+
+/// A request that was let in.
+pub struct Ticket {
+    admission: Admission,
+    key: Arc<Key>,
+    places: Option<Arc<Semaphore>>,
+    begun: AtomicBool,
+    entered: Instant,
+}
+
+impl Ticket {
+    /// Waits for one of the key's places; held while the request runs.
+    pub async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        self.places.clone()?.acquire_owned().await.ok()
+    }
+
+    /// The engine has begun.
+    pub fn begin(&self) {
+        if self.begun.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.admission.lock();
+        state.counts.queued -= 1;
+        state.counts.running += 1;
+        if let Some(usage) = state.keys.get_mut(&self.key.name) {
+            usage.queued -= 1;
+        }
+    }
+
+    /// Counts tokens for the key.
+    pub fn charge(&self, tokens: usize) {
+        let mut state = self.admission.lock();
+        if let Some(usage) = state.keys.get_mut(&self.key.name) {
+            usage.refresh(&self.key, Instant::now());
+            usage.window_tokens = usage.window_tokens.saturating_add(tokens as u64);
+        }
+    }
+
+    /// Tells the client how much of its limits is left.
+    pub fn write_headers(&self, headers: &mut HeaderMap) {
+        let state = self.admission.lock();
+        let Some(usage) = state.keys.get(&self.key.name) else { return };
+        let mut put = |name, value: u64| {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from(value));
+        };
+        if self.key.tokens_per_minute > 0 {
+            let left = self.key.tokens_per_minute.saturating_sub(usage.window_tokens);
+            put("x-ratelimit-limit-tokens", self.key.tokens_per_minute);
+            put("x-ratelimit-remaining-tokens", left);
+            put("x-ratelimit-reset-tokens", usage.window_left(Instant::now()).as_secs());
+        }
+        if let Some((places, n)) = &usage.places {
+            put("x-ratelimit-limit-requests", *n as u64);
+            put("x-ratelimit-remaining-requests", places.available_permits() as u64);
+            put("x-ratelimit-reset-requests", 1);
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let begun = *self.begun.get_mut();
+        let seconds = self.entered.elapsed().as_secs_f64();
+        let mut state = self.admission.lock();
+        match begun {
+            true => state.counts.running -= 1,
+            false => state.counts.queued -= 1,
+        }
+        if begun {
+            state.mean_seconds += NEWEST_WEIGHT * (seconds - state.mean_seconds);
+        }
+        if let Some(usage) = state.keys.get_mut(&self.key.name) {
+            usage.queued -= usize::from(!begun);
+            usage.admitted -= 1;
+            if usage.admitted == 0 && usage.window_tokens == 0 {
+                state.keys.remove(&self.key.name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Role;
+
+    fn admission(queue_max: usize) -> Admission {
+        Admission::new(&Limits { max_queue: queue_max, ..Limits::default() })
+    }
+
+    #[test]
+    fn everything_is_given_back() {
+        let admission = admission(8);
+        let key = Arc::new(Key { max_concurrent: 2, ..Key::new("a", Role::Api) });
+        let first = admission.enter(&key).unwrap();
+        let second = admission.enter(&key).unwrap();
+        first.begin();
+        first.begin();
+        assert_eq!(admission.counts(), Counts { queued: 1, running: 1 });
+        drop((first, second));
+        assert_eq!(admission.counts(), Counts::default());
+        assert!(admission.lock().keys.is_empty());
+    }
+
+    #[test]
+    fn a_full_queue_is_503_and_a_full_key_429() {
+        let admission = admission(3);
+        let key = Key { max_concurrent: 1, max_queued: 1, ..Key::new("a", Role::Api) };
+        let (key, other) = (Arc::new(key), Arc::new(Key::new("b", Role::Api)));
+        let running = admission.enter(&key).unwrap();
+        let place = running.places.clone().unwrap().try_acquire_owned().unwrap();
+        running.begin();
+        let _waiting = admission.enter(&key).unwrap();
+        assert_eq!(admission.enter(&key).err().unwrap().code, Code::KeyQueueFull);
+        let _others = [admission.enter(&other).unwrap(), admission.enter(&other).unwrap()];
+        let refused = admission.enter(&other).err().unwrap();
+        assert_eq!(refused.code, Code::QueueFull);
+        assert!(refused.retry_after.is_some());
+        drop((place, running));
+        assert_eq!(admission.counts(), Counts { queued: 3, running: 0 });
+    }
+
+    #[test]
+    fn tokens_per_minute_are_counted() {
+        let admission = admission(8);
+        let key = Arc::new(Key { tokens_per_minute: 10, ..Key::new("a", Role::Api) });
+        let ticket = admission.enter(&key).unwrap();
+        ticket.charge(4);
+        let mut headers = HeaderMap::new();
+        ticket.write_headers(&mut headers);
+        assert_eq!(headers["x-ratelimit-remaining-tokens"], "6");
+        ticket.charge(6);
+        drop(ticket);
+        assert_eq!(admission.enter(&key).err().unwrap().code, Code::TokensPerMinute);
+    }
+}

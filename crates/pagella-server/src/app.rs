@@ -1,0 +1,138 @@
+//! What all requests share: settings, keys, the model, counters. One value per server.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Instant, SystemTime};
+
+use http::HeaderMap;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::admission::Admission;
+use crate::auth::{self, Caller, Failures, KeyFileError, Keys};
+use crate::blocking::Blocking;
+use crate::log::Log;
+use crate::model::ModelSlot;
+use crate::requests::Requests;
+use crate::settings::{CacheIsolation, Settings};
+use crate::wire::error::{ApiError, Code};
+
+/// How far the server is with ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// It serves.
+    Serving,
+    /// It says that it is not ready, and still accepts.
+    Leaving,
+    /// What runs goes on, what waits is refused.
+    Draining,
+    /// What still runs is cancelled.
+    Cancelling,
+}
+
+/// What all requests share.
+pub struct App {
+    /// What the operator chose.
+    pub settings: Settings,
+    /// Where events go.
+    pub log: Log,
+    /// The model that answers.
+    pub model: ModelSlot,
+    /// Who may start, who waits.
+    pub admission: Admission,
+    /// Threads for work that is not moving bytes.
+    pub blocking: Blocking,
+    /// Requests that live.
+    pub requests: Requests,
+    /// Where the server listens.
+    pub bound: SocketAddr,
+    /// When it began.
+    pub started: Instant,
+    phase: watch::Sender<Phase>,
+    keys: RwLock<Arc<Keys>>,
+    failures: Failures,
+}
+
+impl App {
+    /// A server that is about to begin.
+    pub fn new(settings: Settings, keys: Keys, bound: SocketAddr) -> Self {
+        App {
+            log: Log::new(settings.logging.clone()),
+            model: ModelSlot::default(),
+            admission: Admission::new(&settings.limits),
+            blocking: Blocking::new(&settings.limits),
+            requests: Requests::default(),
+            bound,
+            started: Instant::now(),
+            phase: watch::Sender::new(Phase::Serving),
+            keys: RwLock::new(Arc::new(keys)),
+            failures: Failures::default(),
+            settings,
+        }
+    }
+
+    /// How far the server is with ending.
+    pub fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Follows the end of the server.
+    pub fn phases(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Goes on to a later phase; never back.
+    pub fn advance(&self, phase: Phase) {
+        self.phase.send_if_modified(|now| {
+            let later = phase > *now;
+            *now = phase.max(*now);
+            later
+        });
+    }
+
+    fn keys(&self) -> Arc<Keys> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the file of keys again. A file that is wrong changes nothing.
+    pub fn reload_keys(&self) -> Result<(), KeyFileError> {
+        if self.settings.network.disable_auth {
+            return Ok(());
+        }
+        let keys = auth::load(&self.settings.auth.keys_file)?;
+        let n = keys.len();
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        self.log.info("keys_reload", &[("keys", n.into())]);
+        Ok(())
+    }
+
+    /// Who asks; counts failures of the peer.
+    pub fn identify(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Caller, ApiError> {
+        if self.settings.network.disable_auth {
+            return Ok(Caller::open());
+        }
+        let found = self.keys().identify(headers, SystemTime::now());
+        let Err(error) = found else { return found };
+        match self.failures.note(peer.ip(), Instant::now()) {
+            None => Err(error),
+            Some(wait) => {
+                let message = "too many requests without a valid key: wait a minute";
+                Err(ApiError::new(Code::TooManyRequests, message).retry_after(wait))
+            }
+        }
+    }
+
+    /// Whether keys are kept apart in the prompt cache.
+    pub fn isolates_keys(&self) -> bool {
+        match self.settings.auth.cache_isolation {
+            CacheIsolation::None => false,
+            CacheIsolation::Key => true,
+            CacheIsolation::Auto => !self.bound.ip().is_loopback() && self.keys().len() > 1,
+        }
+    }
+
+    /// Notes something that went wrong inside.
+    pub fn issue(&self, what: &str, detail: &str) {
+        self.log.warn("issue", &[("what", what.into()), ("detail", Value::from(detail))]);
+    }
+}

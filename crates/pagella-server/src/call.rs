@@ -1,0 +1,147 @@
+//! One request on its way to its handler, and the answer on its way back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use hyper::body::Incoming;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::access::Access;
+use crate::app::App;
+use crate::auth::Caller;
+use crate::fields::Fields;
+use crate::model::ServedModel;
+use crate::net::{self, ReplyBody};
+use crate::router::{BodyRule, Route};
+use crate::settings::UnknownFields;
+use crate::wire::error::{ApiError, Code};
+use crate::wire::sse::{Events, Sink};
+
+/// A request whose sender is known and may ask this.
+pub struct Call {
+    /// What all requests share.
+    pub app: Arc<App>,
+    /// The row of the table.
+    pub route: &'static Route,
+    /// Request id.
+    pub id: String,
+    /// Who asks.
+    pub caller: Caller,
+    /// The part of the path that the route leaves open.
+    pub segment: Option<String>,
+    /// What follows the question mark.
+    pub query: String,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// What is written down at the end.
+    pub access: Arc<Access>,
+    /// When the request came.
+    pub begun: Instant,
+    pub(crate) body: Option<Incoming>,
+}
+
+impl Call {
+    /// The body as JSON object; an empty one where the body may be left out.
+    pub async fn object(&mut self) -> Result<Map<String, Value>, ApiError> {
+        let limits = &self.app.settings.limits;
+        let bytes_max = match self.route.body {
+            BodyRule::None => 0,
+            BodyRule::Small => limits.body_bytes,
+            BodyRule::Generation => limits.generation_body_bytes,
+        };
+        let Some(body) = self.body.take() else {
+            return Err(ApiError::new(Code::MissingParameter, "the request has no body: send one"));
+        };
+        match net::read_json(body, &self.headers, bytes_max, &self.app).await? {
+            Value::Object(map) => Ok(map),
+            _ => {
+                let message = "the body is not a JSON object: send one in curly brackets";
+                Err(ApiError::new(Code::InvalidType, message))
+            }
+        }
+    }
+
+    /// The model, or why there is none.
+    pub fn model(&self) -> Result<Arc<ServedModel>, ApiError> {
+        self.app.model.need()
+    }
+
+    /// Deals with fields that nobody asked about: refuses them, or names them in the answer.
+    pub fn settle(&self, fields: &Fields) -> Result<Ignored, ApiError> {
+        let strict = self.headers.get("x-strict").is_some_and(|value| value == "1");
+        let policy = match strict {
+            true => UnknownFields::Reject,
+            false => self.app.settings.network.unknown_fields,
+        };
+        let unknown = fields.unknown();
+        match (policy, unknown.first()) {
+            (_, None) | (UnknownFields::Ignore, _) => Ok(Ignored(Vec::new())),
+            (UnknownFields::Reject, Some(name)) => Err(fields.refuse_unknown(name)),
+            (UnknownFields::Warn, Some(_)) => Ok(Ignored(unknown)),
+        }
+    }
+}
+
+/// Fields that had no effect.
+#[derive(Default)]
+pub struct Ignored(Vec<String>);
+
+impl Ignored {
+    /// Most names that are listed.
+    const NAMES_MAX: usize = 20;
+
+    /// Names them in a header.
+    pub fn write_header(&self, headers: &mut HeaderMap) {
+        let harmless = |name: &&String| {
+            name.len() <= 64
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
+        };
+        let names = self.0.iter().filter(harmless).take(Self::NAMES_MAX);
+        let list = names.map(String::as_str).collect::<Vec<_>>().join(",");
+        if let (false, Ok(value)) = (list.is_empty(), HeaderValue::from_str(&list)) {
+            headers.insert(HeaderName::from_static("x-ignored-fields"), value);
+        }
+    }
+}
+
+/// An answer.
+pub struct Reply {
+    /// Status.
+    pub status: StatusCode,
+    /// Headers beyond those that every answer has.
+    pub headers: HeaderMap,
+    /// Body.
+    pub body: ReplyBody,
+}
+
+impl Reply {
+    /// A JSON body with status 200.
+    pub fn json(value: &impl Serialize) -> Result<Self, ApiError> {
+        let bytes = serde_json::to_vec(value).map_err(|_| ApiError::internal())?;
+        Ok(Self::bytes(StatusCode::OK, "application/json", bytes))
+    }
+
+    /// A body of some type.
+    pub fn bytes(status: StatusCode, kind: &'static str, bytes: impl Into<Bytes>) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Reply { status, headers, body: ReplyBody::Whole(Some(bytes.into())) }
+    }
+
+    /// A stream of events that an `async` block writes.
+    pub fn events<F: Future<Output = ()> + Send + 'static>(block: impl FnOnce(Sink) -> F) -> Self {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("content-type", "text/event-stream; charset=utf-8"),
+            ("cache-control", "no-cache, no-transform"),
+            ("x-accel-buffering", "no"),
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        Reply { status: StatusCode::OK, headers, body: ReplyBody::Events(Events::new(block)) }
+    }
+}

@@ -1,0 +1,185 @@
+//! Messages on the wire become messages for a template: checked, flattened, in order.
+
+use pagella_text::Message;
+use serde_json::{Map, Value};
+
+use crate::fields::{out_of_range, unsupported, wrong_type};
+use crate::wire::error::{ApiError, Code};
+
+/// Fields of a message beyond role and content that templates read.
+const EXTRA: &[&str] = &["name", "reasoning_content", "tool_calls", "tool_call_id"];
+
+/// All messages, ready for a template.
+pub fn messages(value: &Value, most: usize) -> Result<Vec<Message>, ApiError> {
+    let Value::Array(list) = value else {
+        return Err(wrong_type("messages", "a list of messages"));
+    };
+    if list.is_empty() || list.len() > most {
+        return Err(out_of_range("messages", &format!("a list of 1 to {most} messages")));
+    }
+    let read = |(idx, item): (usize, &Value)| message(&format!("messages[{idx}]"), item);
+    let mut messages = list.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
+    order_tool_answers(&mut messages);
+    Ok(messages)
+}
+
+fn message(path: &str, value: &Value) -> Result<Message, ApiError> {
+    let Value::Object(map) = value else { return Err(wrong_type(path, "an object")) };
+    let role = match map.get("role").and_then(Value::as_str) {
+        Some("developer") => "system",
+        Some("function") => "tool",
+        Some(role @ ("system" | "user" | "assistant" | "tool")) => role,
+        Some(_) => {
+            let message = format!("{path}.role must be system, developer, user, assistant or tool");
+            return Err(ApiError::field(Code::UnsupportedValue, format!("{path}.role"), message));
+        }
+        None => return Err(wrong_type(format!("{path}.role"), "a string")),
+    };
+    let content = match map.get("content") {
+        Some(content) if !content.is_null() => text(&format!("{path}.content"), content)?,
+        _ => match map.get("refusal").and_then(Value::as_str) {
+            Some(refusal) => refusal.to_owned(),
+            None if map.contains_key("tool_calls") || role == "assistant" => String::new(),
+            None => {
+                return Err(wrong_type(format!("{path}.content"), "a string or a list of parts"));
+            }
+        },
+    };
+    let mut message = Message::new(role, content);
+    for name in EXTRA {
+        if let Some(value) = map.get(*name).filter(|value| !value.is_null()) {
+            message.extra.insert((*name).to_owned(), value.clone());
+        }
+    }
+    if let Some(reasoning) = map.get("reasoning").filter(|value| value.is_string()) {
+        message.extra.entry("reasoning_content").or_insert(reasoning.clone());
+    }
+    if let Some(calls) = message.extra.get_mut("tool_calls") {
+        tool_calls(&format!("{path}.tool_calls"), calls)?;
+    }
+    Ok(message)
+}
+
+/// Text, or the text of all parts.
+fn text(path: &str, content: &Value) -> Result<String, ApiError> {
+    let parts = match content {
+        Value::String(text) => return Ok(text.clone()),
+        Value::Array(parts) => parts,
+        _ => return Err(wrong_type(path, "a string or a list of parts")),
+    };
+    let mut texts = Vec::with_capacity(parts.len());
+    for (idx, part) in parts.iter().enumerate() {
+        let path = format!("{path}[{idx}]");
+        let field = match part.get("type").and_then(Value::as_str) {
+            Some("text") => "text",
+            Some("refusal") => "refusal",
+            Some("image_url" | "input_audio" | "video_url" | "file") => {
+                let message = format!("{path} is not text, and the model reads nothing else");
+                return Err(ApiError::field(Code::UnsupportedModality, path, message));
+            }
+            Some(_) => return Err(unsupported(path, "parts are of type text")),
+            None => return Err(wrong_type(format!("{path}.type"), "a string")),
+        };
+        let text = part.get(field).and_then(Value::as_str);
+        texts.push(text.ok_or_else(|| wrong_type(format!("{path}.{field}"), "a string"))?);
+    }
+    Ok(texts.join("\n"))
+}
+
+/// Arguments become objects where they are JSON, because templates write them anew; calls without
+/// an id get one.
+fn tool_calls(path: &str, calls: &mut Value) -> Result<(), ApiError> {
+    let Value::Array(list) = calls else { return Err(wrong_type(path, "a list of calls")) };
+    for (idx, call) in list.iter_mut().enumerate() {
+        let path = format!("{path}[{idx}]");
+        let Value::Object(call) = call else { return Err(wrong_type(path, "an object")) };
+        call.entry("id").or_insert_with(|| format!("call_{idx:024}").into());
+        let function = call.get_mut("function").and_then(Value::as_object_mut);
+        let Some(function) = function else {
+            return Err(wrong_type(format!("{path}.function"), "an object"));
+        };
+        if !function.get("name").is_some_and(Value::is_string) {
+            return Err(wrong_type(format!("{path}.function.name"), "a string"));
+        }
+        let arguments = function.entry("arguments").or_insert_with(|| Value::Object(Map::new()));
+        let parsed = arguments.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        if let Some(object @ Value::Object(_)) = parsed {
+            *arguments = object;
+        }
+    }
+    Ok(())
+}
+
+/// Puts neighbouring answers of tools in the order of the calls: clients answer in any order, and
+/// some templates go by position. Answers to unknown calls come last, as they came.
+fn order_tool_answers(messages: &mut [Message]) {
+    let mut at = 0;
+    while at < messages.len() {
+        let calls = messages[at].extra.get("tool_calls").and_then(Value::as_array).cloned();
+        at += 1;
+        let Some(calls) = calls else { continue };
+        let answers = messages[at..].iter().take_while(|message| message.role == "tool").count();
+        let place = |message: &Message| {
+            let id = message.extra.get("tool_call_id");
+            let called = calls.iter().position(|call| id.is_some() && call.get("id") == id);
+            called.unwrap_or(calls.len())
+        };
+        messages[at..at + answers].sort_by_key(place);
+        at += answers;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(value: Value) -> Result<Vec<Message>, ApiError> {
+        messages(&value, 100)
+    }
+
+    #[test]
+    fn parts_are_joined_and_roles_translated() {
+        let list = read(json!([
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": null, "refusal": "no", "reasoning": "hm"},
+        ]));
+        let list = list.unwrap();
+        assert_eq!((list[0].role.as_str(), &list[1].content), ("system", &json!("a\nb")));
+        assert_eq!(
+            (&list[2].content, &list[2].extra["reasoning_content"]),
+            (&json!("no"), &json!("hm"))
+        );
+    }
+
+    #[test]
+    fn arguments_become_objects_and_answers_are_put_in_order() {
+        let call = |id| json!({"id": id, "function": {"name": "f", "arguments": "{\"x\": 1}"}});
+        let answer = |id| json!({"role": "tool", "tool_call_id": id, "content": id});
+        let list = read(json!([
+            {"role": "assistant", "tool_calls": [call("a"), call("b")]},
+            answer("z"), answer("b"), answer("a"),
+            {"role": "user", "content": "x"}, answer("b"),
+        ]));
+        let list = list.unwrap();
+        assert_eq!(list[0].extra["tool_calls"][1]["function"]["arguments"]["x"], 1);
+        let order: Vec<&Value> = list[1..4].iter().map(|message| &message.content).collect();
+        assert_eq!(order, [&json!("a"), &json!("b"), &json!("z")]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let refused = |value| read(value).err().unwrap().param.unwrap();
+        assert_eq!(refused(json!([])), "messages");
+        assert_eq!(refused(json!("hi")), "messages");
+        assert_eq!(refused(json!([{"content": "x"}])), "messages[0].role");
+        assert_eq!(refused(json!([{"role": "wizard", "content": "x"}])), "messages[0].role");
+        assert_eq!(refused(json!([{"role": "user"}])), "messages[0].content");
+        assert_eq!(refused(json!([{"role": "user", "content": 5}])), "messages[0].content");
+        let image = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]);
+        assert_eq!(read(image).err().unwrap().code, Code::UnsupportedModality);
+        let call = json!([{"role": "assistant", "tool_calls": [{"function": {}}]}]);
+        assert_eq!(refused(call), "messages[0].tool_calls[0].function.name");
+    }
+}

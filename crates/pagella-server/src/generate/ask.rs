@@ -1,0 +1,253 @@
+//! What a request asks for, besides its prompt: a job without a prompt, and how to answer.
+
+use std::time::Duration;
+
+use pagella_engine::constraint::ConstraintSpec;
+use pagella_engine::{Backpressure, Healing, JobSpec, LengthPolicy};
+use pagella_text::BanRule;
+use serde_json::Value;
+
+use super::params::{BANNED_STRINGS_MAX, STOPS_MAX};
+use super::sampling::{self, ZeroTopP};
+use super::shape;
+use crate::auth::{CacheScope, Role};
+use crate::call::Call;
+use crate::fields::{Fields, id, ids, out_of_range, strings, unsupported, wrong_type};
+use crate::model::ServedModel;
+use crate::wire::error::{ApiError, Code};
+use crate::wire::id::random_u128;
+
+/// Bits of a seed that the server chooses: every client's numbers hold them exactly.
+const SEED_BITS: u32 = 53;
+
+/// How the answer is sent.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Piece by piece.
+    pub stream: bool,
+    /// With counts at the end of a stream.
+    pub include_usage: bool,
+    /// With counts in every piece.
+    pub continuous_usage: bool,
+    /// Silence after which a stream says that it is alive; `None` is never.
+    pub ping: Option<Duration>,
+    /// Shortest time between two pieces.
+    pub interval: Option<Duration>,
+    /// With token ids.
+    pub token_ids: bool,
+    /// With the progress of the prompt.
+    pub progress: bool,
+    /// With llama.cpp's timings.
+    pub timings: bool,
+    /// The stop string is part of the text.
+    pub include_stop: bool,
+}
+
+/// What a request asks for, besides its prompt.
+#[derive(Clone)]
+pub struct Ask {
+    /// The job, without prompt and constraint.
+    pub job: JobSpec,
+    /// What the text must look like.
+    pub constraint: Option<ConstraintSpec>,
+    /// Answers per prompt.
+    pub n: usize,
+    /// The seed, as clients see it.
+    pub seed: i64,
+    /// What to steer away from.
+    pub negative: Option<String>,
+    /// How the answer is sent.
+    pub delivery: Delivery,
+}
+
+impl Ask {
+    /// Reads the fields that all routes share.
+    pub fn read(
+        call: &Call,
+        fields: &Fields,
+        model: &ServedModel,
+        zero_top_p: ZeroTopP,
+    ) -> Result<Self, ApiError> {
+        refuse_unbuilt(fields)?;
+        let limits = &call.app.settings.limits;
+        let parts = &model.parts;
+        let mut job = JobSpec::new(Vec::new());
+        let (recommended, tokenizer) = (&parts.sampling, &parts.tokenizer);
+        job.sampling = sampling::options(fields, recommended, tokenizer, parts.vocab, zero_top_p)?;
+        let seed = match fields.int("seed") {
+            Some(-1) | None => (random_u128() >> (128 - SEED_BITS)) as i64,
+            Some(seed) => seed,
+        };
+        job.sampling.seed = seed as u64;
+        job.length_policy = LengthPolicy::Clamp;
+        job.backpressure = Backpressure::Merge;
+        job.max_new_tokens = most_tokens(call, fields);
+        job.min_new_tokens = usize::try_from(fields.int("min_tokens").unwrap_or(0)).unwrap_or(0);
+        if job.max_new_tokens.is_some_and(|max| job.min_new_tokens > max) {
+            return Err(out_of_range("min_tokens", "at most max_tokens"));
+        }
+        stops(fields, model, &mut job)?;
+        if let Some(value) = fields.value("banned_strings") {
+            job.banned = banned(value)?;
+        }
+        if fields.is("token_healing") {
+            job.healing = Healing::Auto;
+        }
+        job.priority = priority(call, fields)?;
+        job.timeout = time_limit(fields, limits.request_time);
+        job.cache_salt = salt(call, fields);
+        let n = usize::try_from(fields.int("n").unwrap_or(1)).unwrap_or(usize::MAX);
+        if n > limits.max_n {
+            return Err(out_of_range("n", &format!("from 1 to {}", limits.max_n)));
+        }
+        let negative = fields.text("negative_prompt").map(str::to_owned);
+        job.sampling.cfg_scale = fields.number("cfg_scale").map(|scale| scale as f32);
+        if job.sampling.cfg_scale.is_some() != negative.is_some() {
+            let message = "cfg_scale and negative_prompt belong together: give both or neither";
+            return Err(ApiError::field(Code::MissingParameter, "negative_prompt", message));
+        }
+        let constraint = shape::constraint(fields)?;
+        Ok(Ask { job, constraint, n, seed, negative, delivery: delivery(call, fields)? })
+    }
+}
+
+/// What the engine does not have yet is accepted where it changes nothing.
+fn refuse_unbuilt(fields: &Fields) -> Result<(), ApiError> {
+    match fields.value("lora") {
+        None => {}
+        Some(Value::Array(list)) if list.is_empty() => {}
+        Some(_) => {
+            let message = "there is no adapter of that name: leave lora out";
+            return Err(ApiError::field(Code::LoraNotFound, "lora", message));
+        }
+    }
+    let tokens = |value: &Value| value.get("tokens").and_then(Value::as_f64);
+    match fields.value("draft") {
+        None | Some(Value::Bool(false)) => {}
+        Some(value) if tokens(value) == Some(0.0) => {}
+        Some(_) => return Err(unsupported("draft", "there is no draft model, leave it out")),
+    }
+    Ok(())
+}
+
+fn most_tokens(call: &Call, fields: &Fields) -> Option<usize> {
+    let asked = fields.int("max_tokens").filter(|tokens| *tokens > 0);
+    let asked = asked.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
+    let caps = [call.caller.key.max_tokens, call.app.settings.limits.max_tokens];
+    let caps = caps.into_iter().filter(|cap| *cap > 0);
+    asked.into_iter().chain(caps).min()
+}
+
+fn stops(fields: &Fields, model: &ServedModel, job: &mut JobSpec) -> Result<(), ApiError> {
+    let vocab = model.parts.vocab;
+    if let Some(value) = fields.value("stop") {
+        let one = std::slice::from_ref(value);
+        let list = value.as_array().map_or(one, Vec::as_slice);
+        if list.len() > STOPS_MAX {
+            return Err(out_of_range("stop", &format!("a list of at most {STOPS_MAX}")));
+        }
+        for (idx, entry) in list.iter().enumerate() {
+            let path = format!("stop[{idx}]");
+            match entry {
+                Value::String(text) if (1..=1024).contains(&text.len()) => {
+                    job.stop_strings.push(text.clone());
+                }
+                Value::String(_) => return Err(out_of_range(path, "1 to 1024 bytes long")),
+                Value::Number(_) => job.stop_ids.push(id(&path, entry, vocab)?),
+                _ => return Err(wrong_type(path, "a string or a token id")),
+            }
+        }
+    }
+    if let Some(value) = fields.value("stop_token_ids") {
+        let listed = ids("stop_token_ids", value, vocab)?;
+        if listed.len() > BANNED_STRINGS_MAX {
+            let allowed = format!("a list of at most {BANNED_STRINGS_MAX}");
+            return Err(out_of_range("stop_token_ids", &allowed));
+        }
+        job.stop_ids.extend(listed);
+    }
+    if !fields.is("ban_eos_token") {
+        job.stop_ids.extend(model.parts.tokenizer.eos_ids());
+    }
+    Ok(())
+}
+
+fn banned(value: &Value) -> Result<Vec<BanRule>, ApiError> {
+    let texts = strings("banned_strings", value, BANNED_STRINGS_MAX)?;
+    if texts.iter().any(|text| !(1..=512).contains(&text.len())) {
+        return Err(out_of_range("banned_strings", "texts of 1 to 512 bytes"));
+    }
+    Ok(texts.into_iter().map(BanRule::text).collect())
+}
+
+/// The key's own priority counts; only administrators may raise it.
+fn priority(call: &Call, fields: &Fields) -> Result<i32, ApiError> {
+    let asked = fields.int("priority").unwrap_or(0);
+    if asked > 0 && call.caller.role() != Role::Admin {
+        return Err(out_of_range("priority", "at most 0 with this key"));
+    }
+    Ok(i32::try_from(asked).unwrap_or(0).saturating_add(call.caller.key.priority))
+}
+
+fn time_limit(fields: &Fields, server: Duration) -> Option<Duration> {
+    let asked = fields.number("timeout").map(Duration::from_secs_f64);
+    let server = Some(server).filter(|time| !time.is_zero());
+    asked.into_iter().chain(server).min()
+}
+
+/// Whose cached pages the request may find. A request can narrow that and never widen it: every
+/// part says its length, so no choice of words makes one salt look like another.
+fn salt(call: &Call, fields: &Fields) -> Option<String> {
+    let key = &call.caller.key;
+    let scope = match &key.cache {
+        _ if !call.app.isolates_keys() => None,
+        CacheScope::Own => Some(format!("key:{}", key.name)),
+        CacheScope::Group(group) => Some(format!("group:{group}")),
+        CacheScope::Shared => Some("shared".to_owned()),
+    };
+    let own = fields.text("cache_salt").filter(|salt| !salt.is_empty());
+    if scope.is_none() && own.is_none() {
+        return None;
+    }
+    let part = |text: Option<&str>| text.map_or("-".to_owned(), |t| format!("{}:{t}", t.len()));
+    Some(format!("{}/{}", part(scope.as_deref()), part(own)))
+}
+
+fn delivery(call: &Call, fields: &Fields) -> Result<Delivery, ApiError> {
+    let options = fields.value("stream_options");
+    if options.is_some_and(|options| !options.is_object()) {
+        return Err(wrong_type("stream_options", "an object"));
+    }
+    let option = |name: &str| match options.and_then(|options| options.get(name)) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(on)) => Ok(*on),
+        Some(_) => Err(wrong_type(format!("stream_options.{name}"), "true or false")),
+    };
+    let ping = match fields.int("sse_ping_interval") {
+        Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+        None => call.app.settings.network.sse_ping_interval,
+    };
+    let interval = match fields.value("stream_granularity") {
+        None => None,
+        Some(Value::String(text)) if text == "token" || text == "iteration" => None,
+        Some(value) => match value.as_u64() {
+            Some(millis @ 0..=10_000) => Some(Duration::from_millis(millis)),
+            Some(_) => return Err(out_of_range("stream_granularity", "at most 10000 ms")),
+            None => {
+                let expected = "token, iteration or a number of milliseconds";
+                return Err(wrong_type("stream_granularity", expected));
+            }
+        },
+    };
+    Ok(Delivery {
+        stream: fields.is("stream"),
+        include_usage: option("include_usage")?,
+        continuous_usage: option("continuous_usage_stats")?,
+        ping: Some(ping).filter(|ping| !ping.is_zero()),
+        interval,
+        token_ids: fields.is("return_token_ids"),
+        progress: fields.is("return_progress"),
+        timings: fields.is("timings_per_token"),
+        include_stop: fields.is("include_stop_str_in_output"),
+    })
+}

@@ -1,0 +1,118 @@
+//! Log-probabilities, in the shape of each route.
+
+use pagella_engine::{JobSpec, Record};
+use pagella_text::Tokenizer;
+use serde_json::{Map, Value, json};
+
+/// What stands for minus infinity, which JSON cannot say.
+const LOWEST: f32 = -9999.0;
+
+/// What is to be reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogprobAsk {
+    /// Alternatives per token.
+    pub top: usize,
+    /// As the sampler left them, instead of as the model gave them.
+    pub processed: bool,
+}
+
+/// One token with its alternatives.
+struct Entry {
+    id: u32,
+    logprob: f32,
+    top: Vec<(u32, f32)>,
+}
+
+impl LogprobAsk {
+    /// Asks the engine for them.
+    pub fn apply(self, job: &mut JobSpec) {
+        if self.processed {
+            job.return_probs = true;
+            job.return_top_tokens = self.top;
+        } else {
+            job.return_logprobs = Some(self.top);
+        }
+    }
+
+    fn entries(self, record: &Record) -> Vec<Entry> {
+        let known = |logprob: f32| if logprob >= LOWEST { logprob } else { LOWEST };
+        let ids = record.token_ids.iter().enumerate();
+        ids.map(|(i, &id)| {
+            if self.processed {
+                let logprob = record.token_probs.get(i).map_or(LOWEST, |p| known(p.ln()));
+                let top = record.top_k.get(i).into_iter().flatten();
+                Entry { id, logprob, top: top.map(|&(id, p)| (id, known(p.ln()))).collect() }
+            } else {
+                let found = record.logprobs.get(i);
+                let logprob = found.map_or(LOWEST, |found| known(found.logprob));
+                let top = found.map_or(&[][..], |found| &found.top);
+                let top = top.iter().take(self.top).map(|&(id, l)| (id, known(l))).collect();
+                Entry { id, logprob, top }
+            }
+        })
+        .collect()
+    }
+}
+
+fn lossy(tokenizer: &Tokenizer, id: u32) -> String {
+    String::from_utf8_lossy(tokenizer.token_bytes(id)).into_owned()
+}
+
+/// `logprobs` of a chat choice.
+pub fn chat(ask: LogprobAsk, record: &Record, tokenizer: &Tokenizer) -> Value {
+    let token = |id: u32, logprob: f32| {
+        json!({
+            "token": lossy(tokenizer, id),
+            "bytes": tokenizer.token_bytes(id),
+            "logprob": logprob,
+            "token_id": id,
+        })
+    };
+    let content = ask.entries(record).into_iter().map(|entry| {
+        let top: Vec<Value> = entry.top.iter().map(|&(id, logprob)| token(id, logprob)).collect();
+        let mut value = token(entry.id, entry.logprob);
+        value["top_logprobs"] = Value::Array(top);
+        value
+    });
+    json!({ "content": content.collect::<Vec<_>>(), "refusal": null })
+}
+
+/// How `/v1/completions` writes a token: bytes that are no text are named.
+fn piece(tokenizer: &Tokenizer, id: u32) -> String {
+    let bytes = tokenizer.token_bytes(id);
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => {
+            let hex: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+            format!("bytes:{hex}")
+        }
+    }
+}
+
+/// `logprobs` of a completion choice. `offset` is where its text begins, in code points of the
+/// returned text, and is moved on.
+pub fn completion(
+    ask: LogprobAsk,
+    record: &Record,
+    tokenizer: &Tokenizer,
+    offset: &mut usize,
+) -> Value {
+    let (mut tokens, mut logprobs) = (Vec::new(), Vec::new());
+    let (mut tops, mut offsets) = (Vec::new(), Vec::new());
+    for entry in ask.entries(record) {
+        tokens.push(piece(tokenizer, entry.id));
+        logprobs.push(entry.logprob);
+        let top = entry.top.iter().map(|&(id, logprob)| (piece(tokenizer, id), logprob.into()));
+        tops.push(Value::Object(top.collect::<Map<_, _>>()));
+        offsets.push(*offset);
+        // Code points by their first bytes, so a character in two tokens counts once.
+        let bytes = tokenizer.token_bytes(entry.id).iter();
+        *offset += bytes.filter(|byte| **byte & 0xc0 != 0x80).count();
+    }
+    json!({
+        "tokens": tokens,
+        "token_logprobs": logprobs,
+        "top_logprobs": tops,
+        "text_offset": offsets,
+    })
+}

@@ -1,0 +1,16 @@
+//! From the fields of a request to jobs, and from their records to answers. The same for every route
+//! that generates text.
+//!
+//! - `params`: the fields; `sampling`, `shape`, `ask`: what they mean;
+//! - `submit`: jobs in the engine, held by guards; `choices`: their records, whichever comes next;
+//! - `ending`, `usage`, `logprobs`, `timing`: what clients read of them.
+
+pub mod ask;
+pub mod choices;
+pub mod ending;
+pub mod logprobs;
+pub mod params;
+pub mod sampling;
+pub mod shape;
+pub mod submit;
+pub mod usage;

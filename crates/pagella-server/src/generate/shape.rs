@@ -1,0 +1,192 @@
+//! From fields to what the text must look like. What cannot be enforced is refused, never ignored.
+
+use pagella_engine::constraint::ConstraintSpec;
+use serde_json::{Map, Value};
+
+use crate::fields::{Fields, missing, strings, wrong_type};
+use crate::wire::error::{ApiError, Code};
+
+/// Options of a choice, at most.
+const CHOICES_MAX: usize = 10_000;
+
+/// The constraint of a request, if it has one.
+pub fn constraint(fields: &Fields) -> Result<Option<ConstraintSpec>, ApiError> {
+    let mut found: Vec<(&str, ConstraintSpec)> = Vec::new();
+    if let Some(value) = fields.value("response_format") {
+        found.extend(response_format(value)?.map(|spec| ("response_format", spec)));
+    }
+    if let Some(schema) = fields.value("json_schema") {
+        found.push(("json_schema", json_schema("json_schema", schema)?));
+    }
+    if let Some(pattern) = fields.text("regex_pattern") {
+        found.push(("regex_pattern", ConstraintSpec::Regex(pattern.to_owned())));
+    }
+    if let Some(text) = fields.text("grammar_string") {
+        found.push(("grammar_string", grammar(text)));
+    }
+    if let Some(value) = fields.value("guided_choice") {
+        found.push(("guided_choice", choice("guided_choice", value)?));
+    }
+    if let Some(value) = fields.value("structured_outputs") {
+        found.extend(structured(value)?.map(|spec| ("structured_outputs", spec)));
+    }
+    if let [(first, _), (second, _), ..] = found.as_slice() {
+        let message = format!("{first} and {second} both say what the text looks like: give one");
+        return Err(ApiError::field(Code::ConflictingParameters, *second, message));
+    }
+    Ok(found.pop().map(|(_, spec)| spec))
+}
+
+fn json_schema(path: &str, schema: &Value) -> Result<ConstraintSpec, ApiError> {
+    match schema {
+        Value::Object(_) | Value::Bool(_) => Ok(ConstraintSpec::JsonSchema(schema.clone())),
+        // Some clients send the schema as text.
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(schema @ Value::Object(_)) => Ok(ConstraintSpec::JsonSchema(schema)),
+            _ => Err(wrong_type(path, "a JSON schema")),
+        },
+        _ => Err(wrong_type(path, "a JSON schema")),
+    }
+}
+
+/// GBNF and Lark are told apart by how they define a rule.
+fn grammar(text: &str) -> ConstraintSpec {
+    match text.contains("::=") {
+        true => ConstraintSpec::Gbnf(text.to_owned()),
+        false => ConstraintSpec::Lark(text.to_owned()),
+    }
+}
+
+fn choice(path: &str, value: &Value) -> Result<ConstraintSpec, ApiError> {
+    let options = strings(path, value, CHOICES_MAX)?;
+    Ok(ConstraintSpec::Choice { options, case_insensitive: false })
+}
+
+fn text_of<'a>(map: &'a Map<String, Value>, path: &str, key: &str) -> Result<&'a str, ApiError> {
+    let path = format!("{path}.{key}");
+    let value = map.get(key).ok_or_else(|| missing(&path))?;
+    value.as_str().ok_or_else(|| wrong_type(path, "a string"))
+}
+
+fn response_format(value: &Value) -> Result<Option<ConstraintSpec>, ApiError> {
+    let path = "response_format";
+    let Value::Object(map) = value else { return Err(wrong_type(path, "an object")) };
+    let spec = match text_of(map, path, "type")? {
+        "text" => return Ok(None),
+        "json_object" | "json" => match map.get("schema") {
+            None | Some(Value::Null) => ConstraintSpec::JsonObject,
+            Some(schema) => json_schema("response_format.schema", schema)?,
+        },
+        "json_schema" => {
+            let nested = map.get("json_schema").and_then(|inner| inner.get("schema"));
+            let schema = nested.or_else(|| map.get("schema"));
+            let path = "response_format.json_schema.schema";
+            json_schema(path, schema.ok_or_else(|| missing(path))?)?
+        }
+        "regex" => ConstraintSpec::Regex(text_of(map, path, "pattern")?.to_owned()),
+        "grammar" => {
+            let definition = text_of(map, path, "definition")?;
+            match map.get("syntax").map(|syntax| syntax.as_str().unwrap_or_default()) {
+                None => grammar(definition),
+                Some("gbnf") => ConstraintSpec::Gbnf(definition.to_owned()),
+                Some("lark") => ConstraintSpec::Lark(definition.to_owned()),
+                Some(_) => {
+                    let message = "response_format.syntax must be gbnf or lark";
+                    let param = "response_format.syntax";
+                    return Err(ApiError::field(Code::UnsupportedValue, param, message));
+                }
+            }
+        }
+        "choice" => {
+            let path = "response_format.choices";
+            choice(path, map.get("choices").ok_or_else(|| missing(path))?)?
+        }
+        _ => {
+            let message = "response_format.type must be text, json_object, json_schema, regex, \
+                           grammar or choice";
+            let param = "response_format.type";
+            return Err(ApiError::field(Code::UnsupportedValue, param, message));
+        }
+    };
+    Ok(Some(spec))
+}
+
+fn structured(value: &Value) -> Result<Option<ConstraintSpec>, ApiError> {
+    let path = "structured_outputs";
+    let Value::Object(map) = value else { return Err(wrong_type(path, "an object")) };
+    let given: Vec<(&String, &Value)> = map.iter().filter(|(_, value)| !value.is_null()).collect();
+    let (key, value) = match given.as_slice() {
+        [] => return Ok(None),
+        [one] => *one,
+        _ => {
+            let message = "structured_outputs has several forms: give one";
+            return Err(ApiError::field(Code::ConflictingParameters, path, message));
+        }
+    };
+    let spec = match key.as_str() {
+        "json" => json_schema("structured_outputs.json", value)?,
+        "regex" => ConstraintSpec::Regex(text_of(map, path, key)?.to_owned()),
+        "grammar" => grammar(text_of(map, path, key)?),
+        "choice" => choice("structured_outputs.choice", value)?,
+        "json_object" if value.as_bool() == Some(false) => return Ok(None),
+        "json_object" => ConstraintSpec::JsonObject,
+        _ => {
+            let message = "structured_outputs knows json, regex, grammar, choice and json_object";
+            return Err(ApiError::field(Code::UnsupportedValue, path, message));
+        }
+    };
+    Ok(Some(spec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::params::SHAPE;
+    use serde_json::json;
+
+    fn read(body: Value) -> Result<Option<ConstraintSpec>, ApiError> {
+        let Value::Object(map) = body else { panic!() };
+        constraint(&Fields::read(map, &[SHAPE]).unwrap())
+    }
+
+    #[test]
+    fn every_form_is_understood() {
+        let schema = json!({"type": "integer"});
+        let wanted = Some(ConstraintSpec::JsonSchema(schema.clone()));
+        for body in [
+            json!({"json_schema": schema}),
+            json!({"guided_json": schema.to_string()}),
+            json!({"structured_outputs": {"json": schema, "regex": null}}),
+            json!({"response_format": {"type": "json_schema", "schema": schema}}),
+            json!({"response_format": {"type": "json_schema",
+                "json_schema": {"name": "x", "strict": true, "schema": schema}}}),
+        ] {
+            assert_eq!(read(body.clone()).unwrap(), wanted, "{body}");
+        }
+        let gbnf = json!({"guided_grammar": "root ::= \"a\""});
+        assert!(matches!(read(gbnf).unwrap(), Some(ConstraintSpec::Gbnf(_))));
+        let lark = json!({"grammar": "start: \"a\""});
+        assert!(matches!(read(lark).unwrap(), Some(ConstraintSpec::Lark(_))));
+        let object = json!({"response_format": {"type": "json_object"}});
+        assert_eq!(read(object).unwrap(), Some(ConstraintSpec::JsonObject));
+        assert_eq!(read(json!({"response_format": {"type": "text"}})).unwrap(), None);
+    }
+
+    #[test]
+    fn bad_constraint_is_never_ignored() {
+        for body in [
+            json!({"response_format": {"type": "jsonschema"}}),
+            json!({"response_format": {}}),
+            json!({"response_format": "json"}),
+            json!({"response_format": {"type": "json_schema"}}),
+            json!({"response_format": {"type": "grammar", "syntax": "x", "definition": "y"}}),
+            json!({"json_schema": 5}),
+            json!({"guided_choice": 5}),
+            json!({"structured_outputs": {"xml": 1}}),
+            json!({"structured_outputs": {"regex": "a", "choice": ["b"]}}),
+            json!({"regex_pattern": "a", "guided_choice": ["a"]}),
+        ] {
+            assert!(read(body.clone()).is_err(), "{body}");
+        }
+    }
+}

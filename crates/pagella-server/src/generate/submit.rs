@@ -1,0 +1,203 @@
+//! Jobs in the engine, and everything a request holds while they run. Dropping it gives all of it
+//! back: jobs are cancelled, places and counts are free, the request is no longer listed.
+
+use std::sync::Arc;
+
+use pagella_engine::{BoxedConstraint, Completion, JobSpec, JobStream, Record, Stage};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use super::ask::Ask;
+use super::choices::Choices;
+use super::ending::{engine_error, finish_reason};
+use crate::access::Access;
+use crate::admission::Ticket;
+use crate::app::Phase;
+use crate::call::Call;
+use crate::fields::out_of_range;
+use crate::model::ServedModel;
+use crate::requests::{Listed, Progress};
+use crate::wire::error::{ApiError, Code};
+
+/// A prompt as ids, and what to steer away from.
+pub struct Prompt {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// Ids of the negative prompt.
+    pub negative: Option<Vec<u32>>,
+}
+
+/// A request that has entered: it is counted and listed.
+pub struct Entered {
+    ticket: Ticket,
+    listed: Listed,
+    access: Arc<Access>,
+    phases: watch::Receiver<Phase>,
+}
+
+/// A request whose jobs run.
+pub struct Running {
+    /// The jobs' records.
+    choices: Choices,
+    /// What the request counts for.
+    pub ticket: Ticket,
+    /// Finished jobs.
+    pub done: Vec<Option<Completion>>,
+    listed: Listed,
+    access: Arc<Access>,
+    phases: watch::Receiver<Phase>,
+    prompt_field: &'static str,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+fn draining() -> ApiError {
+    ApiError::new(Code::Draining, "the server is shutting down: ask another one, or later")
+}
+
+/// Lets a request in, before anything costly is done for it.
+pub fn enter(call: &Call) -> Result<Entered, ApiError> {
+    if call.app.phase() >= Phase::Draining {
+        return Err(draining());
+    }
+    let key = &call.caller.key;
+    let ticket = call.app.admission.enter(key)?;
+    let listed = call.app.requests.list(&call.id, call.route.path, &key.name);
+    let (access, phases) = (call.access.clone(), call.app.phases());
+    access.note(|facts| facts.phase = Some(Progress::Preparing.name()));
+    Ok(Entered { ticket, listed, access, phases })
+}
+
+impl Entered {
+    /// Submits `ask.n` jobs per prompt. `prompt_field` is what errors call the prompt.
+    pub async fn submit(
+        self,
+        call: &Call,
+        model: &Arc<ServedModel>,
+        ask: Ask,
+        prompts: Vec<Prompt>,
+        prompt_field: &'static str,
+    ) -> Result<Running, ApiError> {
+        let Entered { ticket, listed, access, mut phases } = self;
+        let most = call.app.settings.limits.max_choices;
+        if prompts.len().saturating_mul(ask.n) > most {
+            let allowed = format!("so few that there are at most {most} choices");
+            return Err(out_of_range("n", &allowed));
+        }
+        let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len()).sum();
+        listed.live.prompt_is(prompt_tokens);
+        access.note(|facts| facts.prompt_tokens = prompt_tokens);
+        let Ask { job, constraint, n, .. } = ask;
+        let constraint = match constraint {
+            None => None,
+            Some(spec) => {
+                let model = model.clone();
+                Some(call.app.blocking.run(move || model.constraints.compile(&spec)).await?)
+            }
+        };
+        listed.live.reach(Progress::Queued);
+        access.note(|facts| facts.phase = Some(Progress::Queued.name()));
+        let place = tokio::select! {
+            place = ticket.place() => place,
+            _ = phases.wait_for(|phase| *phase >= Phase::Draining) => return Err(draining()),
+        };
+        let model = model.clone();
+        let submit =
+            move || submit_all(&model, &job, constraint.as_ref(), n, prompts, prompt_field);
+        let streams = call.app.blocking.run(submit).await?;
+        ticket.charge(prompt_tokens);
+        let done = streams.iter().map(|_| None).collect();
+        let choices = Choices::new(streams);
+        listed.live.owns(choices.cancellers());
+        Ok(Running { choices, ticket, done, listed, access, phases, prompt_field, _place: place })
+    }
+}
+
+fn submit_all(
+    model: &ServedModel,
+    job: &JobSpec,
+    constraint: Option<&BoxedConstraint>,
+    n: usize,
+    prompts: Vec<Prompt>,
+    prompt_field: &str,
+) -> Result<Vec<JobStream>, ApiError> {
+    let mut streams = Vec::with_capacity(n * prompts.len());
+    for prompt in prompts {
+        let mut job = job.clone();
+        job.constraint = constraint.cloned();
+        if let Some(first) = job.prompts.first_mut() {
+            first.ids = prompt.ids;
+        }
+        if let Some(negative) = prompt.negative {
+            let scale = job.sampling.cfg_scale.unwrap_or(1.0);
+            job = job.guided_by(negative, scale);
+        }
+        let submitted = model.parts.worker.submit_n(&job, n);
+        streams.extend(submitted.map_err(|error| engine_error(&error, prompt_field))?);
+    }
+    Ok(streams)
+}
+
+impl Running {
+    /// How many choices there are.
+    pub fn n_choices(&self) -> usize {
+        self.choices.len()
+    }
+
+    /// Whether the engine has begun with any of the jobs.
+    pub fn has_begun(&self) -> bool {
+        self.listed.live.progress() > Progress::Queued
+    }
+
+    /// The next record and whose it is; `None` when all jobs have ended well.
+    pub async fn next(&mut self) -> Result<Option<(usize, Record)>, ApiError> {
+        let limit = match self.has_begun() {
+            true => Phase::Cancelling,
+            false => Phase::Draining,
+        };
+        let next = tokio::select! {
+            biased;
+            next = self.choices.next() => next,
+            _ = self.phases.wait_for(|phase| *phase >= limit) => return Err(draining()),
+        };
+        let Some((idx, item)) = next else { return Ok(None) };
+        let record = item.map_err(|error| engine_error(&error, self.prompt_field))?;
+        self.note(idx, &record)?;
+        Ok(Some((idx, record)))
+    }
+
+    fn note(&mut self, idx: usize, record: &Record) -> Result<(), ApiError> {
+        let before = self.listed.live.progress();
+        let progress = match record.stage {
+            Stage::Streaming => Progress::Decode,
+            Stage::Started | Stage::Prefill => Progress::Prefill,
+        };
+        if progress > before {
+            self.ticket.begin();
+            self.listed.live.reach(progress);
+            self.access.note(|facts| facts.phase = Some(progress.name()));
+        }
+        self.listed.live.wrote(record.token_ids.len());
+        let Some(done) = &record.eos else { return Ok(()) };
+        let reason = done.eos_reason;
+        self.access.note(|facts| {
+            facts.new_tokens += done.new_tokens;
+            facts.cached_tokens = facts.cached_tokens.max(done.cached_tokens);
+            facts.finish = Some(reason.name());
+        });
+        self.ticket.charge(done.new_tokens);
+        finish_reason(reason)?;
+        self.done[idx] = Some((**done).clone());
+        Ok(())
+    }
+
+    /// Reads all records to the end, joined by choice.
+    pub async fn finish(&mut self) -> Result<Vec<Record>, ApiError> {
+        let mut all: Vec<Option<Record>> = (0..self.n_choices()).map(|_| None).collect();
+        while let Some((idx, record)) = self.next().await? {
+            match &mut all[idx] {
+                Some(earlier) => earlier.merge(record),
+                empty => *empty = Some(record),
+            }
+        }
+        all.into_iter().map(|record| record.ok_or_else(ApiError::internal)).collect()
+    }
+}

@@ -1,0 +1,48 @@
+//! The HTTP server: everything between a socket and the engine's handle.
+//!
+//! The way of a request:
+//!
+//! 1. a connection with deadlines reads it ([`net`]);
+//! 2. the table says who may ask and what answers ([`router`]), keys say who asks ([`auth`]);
+//! 3. the body becomes JSON ([`wire`]) and its fields are checked against tables ([`fields`]);
+//! 4. a conversation becomes ids ([`chat`]), fields become a job ([`generate`]);
+//! 5. it is let in or refused ([`admission`]), and the engine computes;
+//! 6. its records become an answer, whole or piece by piece ([`routes`]).
+//!
+//! What always holds:
+//! - No input stops the engine or another request; a panic is answered and ends one request.
+//! - Whoever goes away costs nothing after the next step: everything a request holds is held by the
+//!   future that answers it, and goes with it.
+//! - Nothing that changes the output is ignored in silence.
+//! - The server never opens a connection by itself.
+//!
+//! What a model is made of is not known here: whoever starts the server hands in [`ModelParts`].
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod admission;
+mod app;
+mod auth;
+mod blocking;
+mod call;
+mod chat;
+mod fields;
+mod generate;
+mod log;
+mod model;
+mod net;
+mod requests;
+mod router;
+mod routes;
+pub mod settings;
+mod wire;
+
+pub use app::App;
+pub use auth::{
+    CacheScope, Key, KeyFileError, Keys, Role, create as create_keys, load as load_keys,
+};
+pub use model::{ModelFacts, ModelParts, ModelSlot, ServedModel, Slot};
+pub use net::{Server, ServerError, Shutdown};
+pub use router::{Access, ROUTES, Route};
+pub use settings::Settings;

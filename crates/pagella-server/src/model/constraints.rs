@@ -1,0 +1,94 @@
+//! Compiled constraints of one model: compiled once, kept while they are in use.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use pagella_engine::BoxedConstraint;
+use pagella_engine::constraint::{
+    ConstraintError, ConstraintFactory, ConstraintLimits, ConstraintSpec,
+};
+use pagella_text::Tokenizer;
+
+use crate::wire::error::{ApiError, Code};
+
+/// Compiled constraints that are kept.
+const KEPT_MAX: usize = 256;
+/// Longest text of a constraint that is kept.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// Compiles constraints and remembers the newest.
+pub struct Constraints {
+    tokenizer: Tokenizer,
+    vocab: usize,
+    /// Made at the first use: it indexes the whole vocabulary.
+    factory: Mutex<Option<ConstraintFactory>>,
+    /// The last used ones at the back.
+    kept: Mutex<VecDeque<(String, BoxedConstraint)>>,
+}
+
+impl Constraints {
+    pub(super) fn new(tokenizer: Tokenizer, vocab: usize) -> Self {
+        Constraints { tokenizer, vocab, factory: Mutex::default(), kept: Mutex::default() }
+    }
+
+    /// The constraint at its beginning. Takes up to seconds for a new one.
+    pub fn compile(&self, spec: &ConstraintSpec) -> Result<BoxedConstraint, ApiError> {
+        let name = serde_json::to_string(spec).map_err(|_| ApiError::internal())?;
+        if let Some(known) = self.known(&name) {
+            return Ok(known);
+        }
+        let compiled = self.factory().and_then(|factory| factory.compile(spec));
+        let compiled = BoxedConstraint(compiled.map_err(|error| refusal(&error))?);
+        if name.len() <= KEPT_BYTES_MAX {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.push_back((name, compiled.clone()));
+            if kept.len() > KEPT_MAX {
+                kept.pop_front();
+            }
+        }
+        Ok(compiled)
+    }
+
+    fn known(&self, name: &str) -> Option<BoxedConstraint> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let idx = kept.iter().position(|(known, _)| known == name)?;
+        let entry = kept.remove(idx)?;
+        let copy = entry.1.clone();
+        kept.push_back(entry);
+        Some(copy)
+    }
+
+    fn factory(&self) -> Result<ConstraintFactory, ConstraintError> {
+        let mut made = self.factory.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*made {
+            Some(factory) => Ok(factory.clone()),
+            None => {
+                let limits = ConstraintLimits::default();
+                let factory = ConstraintFactory::new(&self.tokenizer, self.vocab, limits)?;
+                Ok(made.insert(factory).clone())
+            }
+        }
+    }
+}
+
+/// What a client is told of a constraint that cannot be used.
+pub fn refusal(error: &ConstraintError) -> ApiError {
+    use ConstraintError as E;
+    let code = match error {
+        E::TooLarge { .. } | E::TooComplex { .. } | E::CompileTime { .. } => {
+            Code::ConstraintTooComplex
+        }
+        E::InvalidSchema { .. } | E::UnsupportedKeyword { .. } => Code::InvalidSchema,
+        E::Impossible { what: "regular expression", .. } | E::InvalidRegex { .. } => {
+            Code::InvalidRegex
+        }
+        E::Impossible { what: "JSON schema", .. } => Code::InvalidSchema,
+        E::Impossible { .. }
+        | E::InvalidLark { .. }
+        | E::InvalidGbnf { .. }
+        | E::InvalidStrings { .. } => Code::InvalidGrammar,
+        E::NotAllowed { .. } | E::PrefixNotAllowed { .. } => Code::ConstraintDeadEnd,
+        _ => Code::InternalError,
+    };
+    ApiError::new(code, error.to_string())
+}

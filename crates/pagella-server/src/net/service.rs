@@ -1,0 +1,168 @@
+//! One request: checked, matched, answered. The order is the contract: nothing of a body is read
+//! before the sender is known, and no handler runs that the sender may not call.
+
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+
+use super::body::{ReplyBody, TrackedBody};
+use super::browser;
+use super::stream::Busy;
+use crate::access::Access;
+use crate::app::App;
+use crate::auth::{Caller, Role};
+use crate::call::{Call, Reply};
+use crate::router::{self, Found, Route};
+use crate::wire::error::{ApiError, Code, Dialect};
+use crate::wire::id::request_id;
+
+/// Answers one request.
+pub async fn answer(
+    app: Arc<App>,
+    peer: SocketAddr,
+    busy: Busy,
+    request: Request<Incoming>,
+) -> Response<TrackedBody> {
+    busy.set(true);
+    let begun = Instant::now();
+    let (head, body) = request.into_parts();
+    let given = head.headers.get("x-request-id").and_then(|value| value.to_str().ok());
+    let id = request_id(given);
+    let path = head.uri.path();
+    let method = head.method.as_str();
+    let found = match path.strip_prefix(app.settings.network.base_path.as_str()) {
+        Some(rest) => router::find(method, rest),
+        None => Found::Nothing,
+    };
+    let shown = if method.len() <= 16 { method.to_owned() } else { "-".to_owned() };
+    let mut access = Access::new(app.clone(), id.clone(), shown, peer.to_string(), begun);
+    let mut dialect = Dialect::OpenAi;
+    if let Found::Route(route, _) = &found {
+        access.set_route(route.path);
+        dialect = route.dialect;
+    }
+    let access = Arc::new(access);
+
+    let result = if head.method == Method::OPTIONS {
+        browser::check(&app.settings.network, app.bound, &head.uri, &head.headers)
+            .map(|()| preflight(&app, path, &head.headers))
+    } else {
+        match admit(&app, peer, &head, found) {
+            Err(error) => Err(error),
+            Ok((route, segment, caller)) => {
+                access.note(|facts| facts.key = Some(caller.key.name.clone()));
+                let query = head.uri.query().unwrap_or_default().to_owned();
+                let call = Call {
+                    app: app.clone(),
+                    route,
+                    id: id.clone(),
+                    caller,
+                    segment,
+                    query,
+                    headers: head.headers.clone(),
+                    access: access.clone(),
+                    begun,
+                    body: Some(body),
+                };
+                run(&app, route, call).await
+            }
+        }
+    };
+    let mut reply = result.unwrap_or_else(|error| refuse(&error, dialect));
+    access.set_status(reply.status.as_u16());
+    browser::write_headers(&app.settings.network, &head.headers, None, &mut reply.headers);
+    write_common(&mut reply.headers, &id);
+    let mut response = Response::new(TrackedBody::new(reply.body, access, busy));
+    *response.status_mut() = reply.status;
+    *response.headers_mut() = reply.headers;
+    response
+}
+
+/// The route, its open segment and who asks; or why not.
+fn admit(
+    app: &App,
+    peer: SocketAddr,
+    head: &http::request::Parts,
+    found: Found,
+) -> Result<(&'static Route, Option<String>, Caller), ApiError> {
+    let url_bytes = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    if url_bytes > app.settings.limits.url_bytes {
+        let message = format!("the URL has {url_bytes} bytes: shorten it");
+        return Err(ApiError::new(Code::UriTooLong, message));
+    }
+    browser::check(&app.settings.network, app.bound, &head.uri, &head.headers)?;
+    let is_public =
+        matches!(&found, Found::Route(route, _) if route.access == router::Access::Public);
+    // A path that does not exist tells nothing to someone without a key.
+    let caller = if is_public { Caller::nobody() } else { app.identify(&head.headers, peer)? };
+    match found {
+        Found::Route(route, segment) => {
+            if route.access == router::Access::Admin && caller.role() != Role::Admin {
+                let message = "this route needs an administrator's key";
+                return Err(ApiError::new(Code::AdminKeyRequired, message));
+            }
+            Ok((route, segment, caller))
+        }
+        Found::OtherMethods(methods) => {
+            let message = format!("this path knows {methods}");
+            let error = ApiError::new(Code::MethodNotAllowed, message);
+            Err(ApiError { allow: Some(methods), ..error })
+        }
+        Found::Nothing => {
+            let message = "there is no such path: see /.well-known/serviceinfo for those that are";
+            Err(ApiError::new(Code::UnknownRoute, message))
+        }
+    }
+}
+
+/// Runs a handler; a panic in it is answered and ends nothing else.
+async fn run(app: &App, route: &'static Route, call: Call) -> Result<Reply, ApiError> {
+    let mut handler = (route.handler)(call);
+    let guarded = std::future::poll_fn(|context| {
+        let polled = AssertUnwindSafe(|| handler.as_mut().poll(context));
+        match std::panic::catch_unwind(polled) {
+            Ok(polled) => polled,
+            Err(_) => {
+                app.issue("panic", route.path);
+                Poll::Ready(Err(ApiError::internal()))
+            }
+        }
+    });
+    guarded.await
+}
+
+fn refuse(error: &ApiError, dialect: Dialect) -> Reply {
+    let mut reply = Reply::bytes(error.code.status(), "application/json", error.body(dialect));
+    error.write_headers(&mut reply.headers);
+    reply
+}
+
+fn preflight(app: &App, path: &str, request: &HeaderMap) -> Reply {
+    let base = app.settings.network.base_path.as_str();
+    let wanted = request.get(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let wanted = wanted.and_then(|value| value.to_str().ok()).unwrap_or("GET");
+    let methods = match router::find(wanted, path.strip_prefix(base).unwrap_or_default()) {
+        Found::Route(route, _) => route.method.to_owned(),
+        Found::OtherMethods(methods) => methods,
+        Found::Nothing => String::new(),
+    };
+    let mut headers = HeaderMap::new();
+    browser::write_headers(&app.settings.network, request, Some(&methods), &mut headers);
+    if let Ok(allow) = HeaderValue::from_str(&methods) {
+        headers.insert(header::ALLOW, allow);
+    }
+    Reply { status: StatusCode::NO_CONTENT, headers, body: ReplyBody::Whole(None) }
+}
+
+/// Headers that every answer has.
+fn write_common(headers: &mut HeaderMap, id: &str) {
+    if let Ok(id) = HeaderValue::from_str(id) {
+        headers.insert(HeaderName::from_static("x-request-id"), id);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+}

@@ -1,0 +1,125 @@
+//! A socket with a sense of time: a client that sends its headers too slowly, stays idle too long
+//! or does not read its answer is disconnected.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// From the first byte of a request to the end of its headers.
+    pub header: Duration,
+    /// Between two requests.
+    pub idle: Duration,
+    /// For a socket that is full.
+    pub stall: Duration,
+}
+
+/// Whether a request is being answered; set by whoever answers.
+#[derive(Clone, Default)]
+pub struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    /// A request was read, or its answer was written.
+    pub fn set(&self, busy: bool) {
+        self.0.store(busy, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A socket with deadlines.
+pub struct TimedStream<S> {
+    inner: S,
+    patience: Patience,
+    busy: Busy,
+    /// Bytes of the next request have come.
+    in_header: bool,
+    read_deadline: Option<Pin<Box<Sleep>>>,
+    write_deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> TimedStream<S> {
+    /// The first request must begin as soon as its headers must end.
+    pub fn new(inner: S, patience: Patience, busy: Busy) -> Self {
+        TimedStream {
+            inner,
+            patience,
+            busy,
+            in_header: true,
+            read_deadline: None,
+            write_deadline: None,
+        }
+    }
+}
+
+fn timer(after: Duration) -> Pin<Box<Sleep>> {
+    Box::pin(sleep_until(Instant::now() + after))
+}
+
+fn late(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.inner).poll_read(context, buffer);
+        if this.busy.get() {
+            // Between two requests the clock starts anew.
+            (this.in_header, this.read_deadline) = (false, None);
+            return polled;
+        }
+        if polled.is_ready() {
+            if !this.in_header {
+                this.in_header = true;
+                this.read_deadline = Some(timer(this.patience.header));
+            }
+            return polled;
+        }
+        let patience = if this.in_header { this.patience.header } else { this.patience.idle };
+        let deadline = this.read_deadline.get_or_insert_with(|| timer(patience));
+        ready!(deadline.as_mut().poll(context));
+        Poll::Ready(Err(late("the client sends nothing")))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.inner).poll_write(context, bytes);
+        if polled.is_ready() {
+            this.write_deadline = None;
+            return polled;
+        }
+        let stall = this.patience.stall;
+        let deadline = this.write_deadline.get_or_insert_with(|| timer(stall));
+        ready!(deadline.as_mut().poll(context));
+        Poll::Ready(Err(late("the client reads nothing")))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}

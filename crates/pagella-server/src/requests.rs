@@ -1,0 +1,186 @@
+//! Requests that live: for lists, and for ending one by its id.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use pagella_engine::Canceller;
+use serde_json::{Value, json};
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Progress {
+    /// Rendered, tokenized, compiled.
+    Preparing,
+    /// Waiting for the engine.
+    Queued,
+    /// Its prompt is computed.
+    Prefill,
+    /// Its answer is written.
+    Decode,
+}
+
+impl Progress {
+    const ALL: [Progress; 4] =
+        [Progress::Preparing, Progress::Queued, Progress::Prefill, Progress::Decode];
+
+    /// For lists and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Progress::Preparing => "preparing",
+            Progress::Queued => "queued",
+            Progress::Prefill => "prefill",
+            Progress::Decode => "decode",
+        }
+    }
+}
+
+/// One request while it lives.
+pub struct Live {
+    serial: u64,
+    id: String,
+    route: &'static str,
+    key: String,
+    begun: Instant,
+    progress: AtomicU8,
+    prompt_tokens: AtomicUsize,
+    new_tokens: AtomicUsize,
+    cancelled: AtomicBool,
+    jobs: Mutex<Vec<Canceller>>,
+}
+
+impl Live {
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let idx = usize::from(self.progress.load(Ordering::Relaxed));
+        Progress::ALL[idx.min(Progress::ALL.len() - 1)]
+    }
+
+    /// It has come so far; never back.
+    pub fn reach(&self, progress: Progress) {
+        self.progress.fetch_max(progress as u8, Ordering::Relaxed);
+    }
+
+    /// It has so many prompt tokens.
+    pub fn prompt_is(&self, tokens: usize) {
+        self.prompt_tokens.store(tokens, Ordering::Relaxed);
+    }
+
+    /// More tokens were written.
+    pub fn wrote(&self, tokens: usize) {
+        self.new_tokens.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    /// These jobs are its own.
+    pub fn owns(&self, jobs: Vec<Canceller>) {
+        // Someone may have asked for its end while it was prepared.
+        if self.is_cancelled() {
+            jobs.iter().for_each(Canceller::cancel);
+        }
+        *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = jobs;
+    }
+
+    /// Whether someone asked for its end.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.iter().for_each(Canceller::cancel);
+    }
+
+    fn describe(&self) -> Value {
+        json!({
+            "id": self.id,
+            "route": self.route,
+            "key": self.key,
+            "phase": self.progress().name(),
+            "prompt_tokens": self.prompt_tokens.load(Ordering::Relaxed),
+            "completion_tokens": self.new_tokens.load(Ordering::Relaxed),
+            "age": self.begun.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+type Map = BTreeMap<u64, Arc<Live>>;
+
+/// Requests that live, oldest first.
+#[derive(Clone, Default)]
+pub struct Requests {
+    live: Arc<Mutex<(u64, Map)>>,
+}
+
+/// Keeps a request listed while it lives.
+pub struct Listed {
+    requests: Requests,
+    /// The request.
+    pub live: Arc<Live>,
+}
+
+impl Requests {
+    fn lock(&self) -> MutexGuard<'_, (u64, Map)> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lists a request.
+    pub fn list(&self, id: &str, route: &'static str, key: &str) -> Listed {
+        let mut all = self.lock();
+        all.0 += 1;
+        let live = Arc::new(Live {
+            serial: all.0,
+            id: id.to_owned(),
+            route,
+            key: key.to_owned(),
+            begun: Instant::now(),
+            progress: AtomicU8::new(0),
+            prompt_tokens: AtomicUsize::new(0),
+            new_tokens: AtomicUsize::new(0),
+            cancelled: AtomicBool::new(false),
+            jobs: Mutex::default(),
+        });
+        all.1.insert(live.serial, live.clone());
+        drop(all);
+        Listed { requests: self.clone(), live }
+    }
+
+    /// Describes all requests, or those of one key.
+    pub fn describe(&self, key: Option<&str>) -> Vec<Value> {
+        let all = self.lock();
+        let own = all.1.values().filter(|live| key.is_none_or(|key| live.key == key));
+        own.map(|live| live.describe()).collect()
+    }
+
+    /// Ends the requests of this id, of all keys or of one. Returns whether there was one. Object
+    /// ids, such as `chatcmpl-…`, work too.
+    pub fn cancel(&self, id: &str, key: Option<&str>) -> bool {
+        let bare = ["chatcmpl-", "cmpl-"].iter().find_map(|prefix| id.strip_prefix(prefix));
+        let all = self.lock();
+        let named = all.1.values().filter(|live| live.id == id || Some(&*live.id) == bare);
+        let own = named.filter(|live| key.is_none_or(|key| live.key == key));
+        own.inspect(|live| live.cancel()).count() > 0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lock().1.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends all of them.
+    pub fn cancel_all(&self) {
+        self.lock().1.values().for_each(|live| live.cancel());
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.requests.lock().1.remove(&self.live.serial);
+    }
+}

@@ -1,0 +1,223 @@
+//! The table of routes. Nothing else adds one: who may ask, how large the body may be and how errors
+//! look follow from a route's row.
+
+use std::pin::Pin;
+
+use crate::call::{Call, Reply};
+use crate::routes::{
+    chat, completions, health, list, model, permission, requests, service_info, stats, token,
+};
+use crate::wire::error::{ApiError, Dialect};
+
+/// Who may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everyone.
+    Public,
+    /// Every valid key.
+    Api,
+    /// Keys of administrators.
+    Admin,
+}
+
+/// What body a route reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyRule {
+    /// None.
+    None,
+    /// A small one.
+    Small,
+    /// One with conversations in it.
+    Generation,
+}
+
+/// What answers.
+pub type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
+
+/// One row.
+pub struct Route {
+    /// Method.
+    pub method: &'static str,
+    /// Path; `{…}` stands for one segment.
+    pub path: &'static str,
+    /// Who may ask.
+    pub access: Access,
+    /// What body it reads.
+    pub body: BodyRule,
+    /// How its errors look.
+    pub dialect: Dialect,
+    /// What answers.
+    pub handler: Handler,
+}
+
+macro_rules! routes {
+    ($($method:ident $path:literal $access:ident $body:ident $dialect:ident $handler:path;)+) => {
+        /// Every route.
+        pub static ROUTES: &[Route] = &[$(Route {
+            method: stringify!($method),
+            path: $path,
+            access: Access::$access,
+            body: BodyRule::$body,
+            dialect: Dialect::$dialect,
+            handler: |call| Box::pin($handler(call)),
+        }),+];
+    };
+}
+
+routes! {
+    POST "/v1/chat/completions" Api Generation OpenAi chat::create;
+    POST "/v1/chat/completions/input_tokens" Api Generation OpenAi chat::input_tokens;
+    POST "/v1/completions" Api Generation OpenAi completions::create;
+    POST "/v1/token/encode" Api Generation Tabby token::encode;
+    POST "/v1/token/decode" Api Generation Tabby token::decode;
+    POST "/tokenize" Api Generation OpenAi token::tokenize;
+    POST "/detokenize" Api Generation OpenAi token::detokenize;
+    POST "/apply-template" Api Generation OpenAi token::apply_template;
+    GET "/v1/models" Api None OpenAi list::models;
+    GET "/v1/model/list" Api None Tabby list::models;
+    GET "/v1/models/{id}" Api None OpenAi list::card;
+    GET "/v1/model" Api None Tabby model::current;
+    GET "/props" Api None OpenAi model::props;
+    GET "/v1/auth/permission" Api None Tabby permission::show;
+    GET "/v1/requests" Api None OpenAi requests::list;
+    POST "/v1/requests/{id}/cancel" Api None OpenAi requests::cancel;
+    GET "/v1/stats" Api None OpenAi stats::show;
+    GET "/health" Public None OpenAi health::health;
+    GET "/v1/health" Public None OpenAi health::health;
+    GET "/health/live" Public None OpenAi health::live;
+    GET "/health/ready" Public None OpenAi health::ready;
+    GET "/.well-known/serviceinfo" Public None OpenAi service_info::show;
+}
+
+/// What a path leads to.
+pub enum Found {
+    /// A route, and the segment it leaves open.
+    Route(&'static Route, Option<String>),
+    /// The path exists with these methods only.
+    OtherMethods(String),
+    /// Nothing.
+    Nothing,
+}
+
+/// Looks for a path, without the base path, as it was sent.
+pub fn find(method: &str, path: &str) -> Found {
+    let path = match path.strip_suffix('/') {
+        Some(shorter) if !shorter.is_empty() => shorter,
+        _ => path,
+    };
+    let mut methods: Vec<&str> = Vec::new();
+    for route in ROUTES {
+        let Some(segment) = matches(route.path, path) else { continue };
+        if route.method == method {
+            return Found::Route(route, segment);
+        }
+        methods.push(route.method);
+    }
+    methods.dedup();
+    match methods.is_empty() {
+        true => Found::Nothing,
+        false => Found::OtherMethods(methods.join(", ")),
+    }
+}
+
+/// Whether a path has the form of a pattern; the inner value is the open segment.
+fn matches(pattern: &str, path: &str) -> Option<Option<String>> {
+    let (mut expected, mut given) = (pattern.split('/'), path.split('/'));
+    let mut open = None;
+    loop {
+        match (expected.next(), given.next()) {
+            (None, None) => return Some(open),
+            (Some(name), Some(segment)) => {
+                // Decoded once and by segment, so an encoded slash never makes two of one.
+                let segment = percent_decode(segment)?;
+                if name.starts_with('{') && !segment.is_empty() {
+                    open = Some(segment);
+                } else if name != segment {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Text with `%XX` replaced; `None` if that is not UTF-8 or a digit is missing.
+pub fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = rest.get(..2).filter(|two| two.iter().all(u8::is_ascii_hexdigit))?;
+        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The value of a parameter in a query.
+pub fn query_value(query: &str, name: &str) -> Option<String> {
+    let mut pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let (_, value) = pairs.find(|(key, _)| *key == name)?;
+    percent_decode(&value.replace('+', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(method: &str, path: &str) -> Option<(&'static str, Option<String>)> {
+        match find(method, path) {
+            Found::Route(route, segment) => Some((route.path, segment)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn paths_match_exactly() {
+        assert_eq!(route("GET", "/v1/models"), Some(("/v1/models", None)));
+        assert_eq!(route("GET", "/v1/models/"), Some(("/v1/models", None)));
+        let id = Some("org/name x".to_owned());
+        assert_eq!(route("GET", "/v1/models/org%2Fname%20x"), Some(("/v1/models/{id}", id)));
+        for path in ["/v1//models", "/V1/models", "/v1%2Fmodels", "/v1/models//", "/v1/models/a/b"]
+        {
+            assert_eq!(route("GET", path), None, "{path}");
+        }
+        assert_eq!(route("GET", "/%76%31/models"), Some(("/v1/models", None)));
+        assert_eq!(route("GET", "/v1/models/%zz"), None);
+    }
+
+    #[test]
+    fn other_methods_are_named() {
+        let Found::OtherMethods(methods) = find("DELETE", "/v1/models") else { panic!() };
+        assert_eq!(methods, "GET");
+        assert!(matches!(find("GET", "/nothing"), Found::Nothing));
+    }
+
+    #[test]
+    fn no_row_occurs_twice() {
+        for (idx, row) in ROUTES.iter().enumerate() {
+            let same = |other: &&Route| (other.method, other.path) == (row.method, row.path);
+            assert_eq!(ROUTES.iter().position(|other| same(&other)), Some(idx), "{}", row.path);
+        }
+    }
+
+    #[test]
+    fn the_public_routes_are_these() {
+        let public = ROUTES.iter().filter(|route| route.access == Access::Public);
+        let paths: Vec<&str> = public.map(|route| route.path).collect();
+        let expected =
+            ["/health", "/v1/health", "/health/live", "/health/ready", "/.well-known/serviceinfo"];
+        assert_eq!(paths, expected);
+    }
+
+    #[test]
+    fn query_values_are_decoded() {
+        assert_eq!(query_value("a=1&deep=x%20y+z", "deep").as_deref(), Some("x y z"));
+        assert_eq!(query_value("stream", "stream").as_deref(), Some(""));
+        assert_eq!(query_value("a=1", "b"), None);
+    }
+}

@@ -1,0 +1,347 @@
+//! `/v1/completions`: prompts as text or ids, continued.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pagella_engine::{Record, Stage};
+use pagella_text::{AddBos, Span, SpecialTokens};
+use serde_json::{Value, json};
+
+use super::model_name::model_for;
+use super::streamed;
+use crate::call::{Call, Reply};
+use crate::fields::{
+    Fields, Param, any, boolean, ids, integer, one_of, out_of_range, text, unsupported, wrong_type,
+};
+use crate::generate::ask::{Ask, Delivery};
+use crate::generate::ending::{finish_reason, text_error};
+use crate::generate::logprobs::{self, LogprobAsk};
+use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE, TOP_LOGPROBS_MAX};
+use crate::generate::sampling::ZeroTopP;
+use crate::generate::submit::{Prompt, Running, enter};
+use crate::generate::usage::Usage;
+use crate::model::ServedModel;
+use crate::wire::error::{ApiError, Code};
+use crate::wire::sse::{self, Sink};
+
+const COMPLETION: &[Param] = &[
+    any("prompt"),
+    boolean("echo"),
+    text("suffix", 1 << 20),
+    integer("best_of", 1, i64::MAX),
+    any("logprobs"),
+    integer("top_logprobs", 0, TOP_LOGPROBS_MAX).or(&["n_probs"]),
+    one_of("logprobs_mode", &["raw", "processed"]),
+];
+
+/// Every field of the route.
+pub const FIELDS: &[&[Param]] = &[COMPLETION, GENERATION, SAMPLING, SHAPE, INERT];
+
+/// Everything that answers are made of.
+struct Completions {
+    model: Arc<ServedModel>,
+    n: usize,
+    seed: i64,
+    delivery: Delivery,
+    id: String,
+    created: u64,
+    logprobs: Option<LogprobAsk>,
+    /// Texts of the prompts, where they are part of the answer.
+    echo: Option<Vec<String>>,
+    /// Jobs per prompt, of which `n` are shown.
+    jobs_per_prompt: usize,
+    begun: std::time::Instant,
+}
+
+/// Answers the request.
+pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
+    let fields = Fields::read(call.object().await?, FIELDS)?;
+    let ignored = call.settle(&fields)?;
+    let model = model_for(&call, &fields)?;
+    let mut ask = Ask::read(&call, &fields, &model, ZeroTopP::Off)?;
+    let logprobs = read_logprobs(&fields)?;
+    if fields.text("suffix").is_some_and(|suffix| !suffix.is_empty()) {
+        return Err(unsupported("suffix", "the model has no tokens for filling a gap"));
+    }
+    if fields.is("echo") && logprobs.is_some() {
+        return Err(unsupported("echo", "log-probabilities of the prompt cannot be given"));
+    }
+    let n = ask.n;
+    let best_of = read_best_of(&call, &fields, &ask)?;
+    match logprobs {
+        Some(logprobs) => logprobs.apply(&mut ask.job),
+        // The best are those whose tokens the model found most likely.
+        None if best_of > n => ask.job.return_logprobs = Some(0),
+        None => {}
+    }
+    ask.n = best_of;
+    let entered = enter(&call)?;
+    let prompts = encode(&call, &fields, &model, ask.negative.clone()).await?;
+    let echo = fields.is("echo").then(|| {
+        let decode =
+            |prompt: &Prompt| model.parts.tokenizer.decode(&prompt.ids, SpecialTokens::Hide);
+        prompts.iter().map(decode).collect()
+    });
+    let (seed, delivery) = (ask.seed, ask.delivery.clone());
+    let mut running = entered.submit(&call, &model, ask, prompts, "prompt").await?;
+    let completions = Completions {
+        model,
+        id: format!("cmpl-{}", call.id),
+        created: streamed::now(),
+        logprobs,
+        echo,
+        jobs_per_prompt: best_of,
+        n,
+        seed,
+        delivery,
+        begun: call.begun,
+    };
+    let stream = completions.delivery.stream;
+    call.access.note(|facts| facts.stream = stream);
+    let mut headers = http::HeaderMap::new();
+    running.ticket.write_headers(&mut headers);
+    ignored.write_header(&mut headers);
+    let mut reply = if stream {
+        Reply::events(move |sink| completions.stream(running, sink))
+    } else {
+        let records = running.finish().await?;
+        Reply::json(&completions.whole(&running, records)?)?
+    };
+    reply.headers.extend(headers);
+    Ok(reply)
+}
+
+fn read_logprobs(fields: &Fields) -> Result<Option<LogprobAsk>, ApiError> {
+    let top = fields.int("top_logprobs");
+    let top = match fields.value("logprobs") {
+        None | Some(Value::Bool(false)) => top,
+        Some(Value::Bool(true)) => Some(top.unwrap_or(0)),
+        Some(value) => {
+            let checked =
+                integer("logprobs", 0, TOP_LOGPROBS_MAX).check("logprobs", value.clone())?;
+            checked.as_i64().max(top)
+        }
+    };
+    let processed = fields.text("logprobs_mode") == Some("processed");
+    Ok(top.map(|top| LogprobAsk { top: usize::try_from(top).unwrap_or(0), processed }))
+}
+
+fn read_best_of(call: &Call, fields: &Fields, ask: &Ask) -> Result<usize, ApiError> {
+    let Some(best_of) = fields.int("best_of") else { return Ok(ask.n) };
+    let most = call.app.settings.limits.max_n;
+    match usize::try_from(best_of) {
+        Ok(best_of) if best_of > ask.n && ask.delivery.stream => {
+            let message = "best_of cannot be streamed: leave stream or best_of out";
+            Err(ApiError::field(Code::ConflictingParameters, "best_of", message))
+        }
+        Ok(best_of) if (ask.n..=most).contains(&best_of) => Ok(best_of),
+        _ => Err(out_of_range("best_of", &format!("from n to {most}"))),
+    }
+}
+
+/// One prompt on the wire.
+enum Given {
+    Text(String),
+    Ids(Vec<u32>),
+}
+
+fn given(call: &Call, fields: &Fields, vocab: usize) -> Result<Vec<Given>, ApiError> {
+    let most = call.app.settings.limits.prompts;
+    let value = fields.need("prompt")?;
+    let list = match value {
+        Value::String(text) => return Ok(vec![Given::Text(text.clone())]),
+        Value::Array(list) if list.first().is_some_and(Value::is_number) => {
+            return Ok(vec![Given::Ids(ids("prompt", value, vocab)?)]);
+        }
+        Value::Array(list) if !list.is_empty() && list.len() <= most => list,
+        Value::Array(_) => {
+            return Err(out_of_range("prompt", &format!("a list of 1 to {most} prompts")));
+        }
+        _ => return Err(wrong_type("prompt", "a string, a list of strings, or token ids")),
+    };
+    let one = |(idx, item): (usize, &Value)| match item {
+        Value::String(text) => Ok(Given::Text(text.clone())),
+        item => Ok(Given::Ids(ids(&format!("prompt[{idx}]"), item, vocab)?)),
+    };
+    list.iter().enumerate().map(one).collect()
+}
+
+async fn encode(
+    call: &Call,
+    fields: &Fields,
+    model: &Arc<ServedModel>,
+    negative: Option<String>,
+) -> Result<Vec<Prompt>, ApiError> {
+    let given = given(call, fields, model.parts.vocab)?;
+    let add_bos = match fields.bool("add_bos_token") {
+        Some(false) => AddBos::Never,
+        // A token that the model lacks cannot be added; one is never doubled.
+        _ => AddBos::Auto,
+    };
+    let model = model.clone();
+    let encode = move || {
+        let tokenizer = &model.parts.tokenizer;
+        let encode = |text: String| -> Result<Vec<u32>, ApiError> {
+            let ids = tokenizer.encode(&[Span::Special(text)], add_bos);
+            let ids = ids.map_err(|error| text_error(&error))?;
+            // Nothing but the beginning of a text is a prompt too.
+            Ok(if ids.is_empty() { tokenizer.bos_id().into_iter().collect() } else { ids })
+        };
+        let negative = negative.map(encode).transpose()?;
+        let prompt = |given| -> Result<Prompt, ApiError> {
+            let ids = match given {
+                Given::Text(text) => encode(text)?,
+                Given::Ids(ids) => ids,
+            };
+            Ok(Prompt { ids, negative: negative.clone() })
+        };
+        given.into_iter().map(prompt).collect()
+    };
+    call.app.blocking.run(encode).await
+}
+
+impl Completions {
+    fn base(&self, choices: Vec<Value>) -> Value {
+        json!({
+            "id": self.id,
+            "object": "text_completion",
+            "created": self.created,
+            "model": self.model.parts.id,
+            "system_fingerprint": self.model.parts.facts.fingerprint,
+            "choices": choices,
+        })
+    }
+
+    /// One choice, or one piece of it.
+    fn choice(&self, index: usize, record: &Record, offset: &mut usize) -> Result<Value, ApiError> {
+        let done = record.eos.as_deref();
+        let stop = done.and_then(|done| done.eos_string.clone());
+        let mut text = record.text.clone();
+        if let (true, Some(stop)) = (self.delivery.include_stop, &stop) {
+            text.push_str(stop);
+        }
+        let logprobs = self
+            .logprobs
+            .map(|ask| logprobs::completion(ask, record, &self.model.parts.tokenizer, offset));
+        let reason = done.map(|done| finish_reason(done.eos_reason)).transpose()?;
+        let mut choice = json!({
+            "index": index,
+            "text": text,
+            "logprobs": logprobs,
+            "finish_reason": reason,
+        });
+        if let Some(done) = done {
+            choice["eos_reason"] = done.eos_reason.name().into();
+            choice["stop_str"] = stop.into();
+        }
+        if self.delivery.token_ids {
+            choice["token_ids"] = json!(record.token_ids);
+        }
+        Ok(choice)
+    }
+
+    fn echoed(&self, job_idx: usize) -> &str {
+        let prompt = job_idx / self.jobs_per_prompt.max(1);
+        self.echo.as_ref().and_then(|texts| texts.get(prompt)).map_or("", String::as_str)
+    }
+
+    /// The whole answer.
+    fn whole(&self, running: &Running, records: Vec<Record>) -> Result<Value, ApiError> {
+        let mut choices = Vec::new();
+        for (prompt, group) in records.chunks(self.jobs_per_prompt.max(1)).enumerate() {
+            let mut order: Vec<usize> = (0..group.len()).collect();
+            if group.len() > self.n {
+                order.sort_by(|a, b| mean_logprob(&group[*b]).total_cmp(&mean_logprob(&group[*a])));
+            }
+            for (place, idx) in order.into_iter().take(self.n).enumerate() {
+                let record = &group[idx];
+                let mut choice = self.choice(prompt * self.n + place, record, &mut 0)?;
+                let echoed = self.echoed(prompt * self.jobs_per_prompt);
+                if !echoed.is_empty() {
+                    choice["text"] = format!("{echoed}{}", record.text).into();
+                }
+                choices.push(choice);
+            }
+        }
+        let usage = Usage::of(&running.done, self.jobs_per_prompt, self.begun);
+        let mut body = self.base(choices);
+        body["usage"] = usage.openai();
+        body["seed"] = self.seed.into();
+        if self.delivery.timings {
+            body["timings"] = usage.timings();
+        }
+        Ok(body)
+    }
+
+    async fn stream(self, mut running: Running, sink: Sink) {
+        let delivery = self.delivery.clone();
+        let mut offsets = vec![0; running.n_choices()];
+        let mut echoed = vec![false; running.n_choices()];
+        let written = streamed::write(&mut running, &delivery, &sink, |idx, record, running| {
+            let mut record = record;
+            if !std::mem::replace(&mut echoed[idx], true) {
+                record.text.insert_str(0, self.echoed(idx));
+            }
+            self.events(idx, &record, &mut offsets[idx], running)
+        });
+        let ended = match written.await {
+            Ok(()) => self.end(&running),
+            Err(error) => sse::error(&error),
+        };
+        sink.send(ended).await;
+    }
+
+    fn events(
+        &self,
+        idx: usize,
+        record: &Record,
+        offset: &mut usize,
+        running: &Running,
+    ) -> Vec<Bytes> {
+        let silent = record.text.is_empty() && record.token_ids.is_empty() && !record.is_last();
+        let progress = self.delivery.progress && record.stage != Stage::Streaming;
+        if silent && !progress {
+            return Vec::new();
+        }
+        let choice = match self.choice(idx, record, offset) {
+            Ok(choice) => choice,
+            Err(error) => return vec![sse::error(&error)],
+        };
+        let mut chunk = self.base(vec![choice]);
+        if progress {
+            chunk["prompt_progress"] = json!({
+                "total": record.max_progress,
+                "processed": record.curr_progress,
+                "queue_position": record.queue_position,
+                "time_ms": self.begun.elapsed().as_millis() as u64,
+            });
+        }
+        let usage = || Usage::of(&running.done, self.jobs_per_prompt, self.begun).openai();
+        if self.delivery.continuous_usage {
+            chunk["usage"] = usage();
+        } else if self.delivery.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        vec![sse::data(&chunk)]
+    }
+
+    fn end(&self, running: &Running) -> Bytes {
+        let mut bytes = Vec::new();
+        if self.delivery.include_usage {
+            let usage = Usage::of(&running.done, self.jobs_per_prompt, self.begun);
+            let mut chunk = self.base(Vec::new());
+            chunk["usage"] = usage.openai();
+            if self.delivery.timings {
+                chunk["timings"] = usage.timings();
+            }
+            bytes.extend_from_slice(&sse::data(&chunk));
+        }
+        bytes.extend_from_slice(sse::DONE);
+        Bytes::from(bytes)
+    }
+}
+
+fn mean_logprob(record: &Record) -> f32 {
+    let sum: f32 = record.logprobs.iter().map(|found| found.logprob).sum();
+    sum / record.logprobs.len().max(1) as f32
+}

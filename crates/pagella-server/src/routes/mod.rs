@@ -1,0 +1,14 @@
+//! What answers, one file per endpoint. The table is in `router.rs`.
+
+pub mod chat;
+pub mod completions;
+pub mod health;
+pub mod list;
+pub mod model;
+mod model_name;
+pub mod permission;
+pub mod requests;
+pub mod service_info;
+pub mod stats;
+mod streamed;
+pub mod token;

@@ -1,0 +1,163 @@
+//! Text to ids and back, without generating anything.
+
+use std::sync::Arc;
+
+use pagella_text::{AddBos, Span, SpecialTokens};
+use serde_json::{Value, json};
+
+use super::model_name::model_for;
+use crate::call::{Call, Reply};
+use crate::chat::{CONVERSATION, Conversation};
+use crate::fields::{Fields, Param, any, boolean, ids, out_of_range, text, wrong_type};
+use crate::generate::ending::text_error;
+use crate::model::ServedModel;
+use crate::wire::error::ApiError;
+
+/// Most ids that are decoded at once.
+const IDS_MAX: usize = 1 << 20;
+
+const ENCODE: &[&[Param]] = &[
+    &[
+        text("model", 512),
+        any("text"),
+        boolean("add_bos_token"),
+        boolean("encode_special_tokens"),
+        boolean("decode_special_tokens"),
+        boolean("with_pieces"),
+        boolean("with_offsets"),
+    ],
+    CONVERSATION,
+];
+const DECODE: &[&[Param]] = &[&[
+    text("model", 512),
+    any("tokens"),
+    boolean("add_bos_token"),
+    boolean("encode_special_tokens"),
+    boolean("decode_special_tokens"),
+]];
+const TOKENIZE: &[&[Param]] = &[&[
+    text("model", 512),
+    text("content", 32 << 20),
+    boolean("add_special"),
+    boolean("parse_special"),
+    boolean("with_pieces"),
+]];
+const DETOKENIZE: &[&[Param]] = &[&[text("model", 512), any("tokens")]];
+const TEMPLATE: &[&[Param]] = &[&[text("model", 512)], CONVERSATION];
+
+async fn read(
+    call: &mut Call,
+    tables: &'static [&'static [Param]],
+) -> Result<(Fields, Arc<ServedModel>), ApiError> {
+    let fields = Fields::read(call.object().await?, tables)?;
+    call.settle(&fields)?;
+    let model = model_for(call, &fields)?;
+    Ok((fields, model))
+}
+
+/// A token as text, or as bytes where it is none alone.
+fn piece(model: &ServedModel, id: u32) -> Value {
+    let bytes = model.parts.tokenizer.token_bytes(id);
+    std::str::from_utf8(bytes).map_or_else(|_| json!(bytes), Value::from)
+}
+
+/// `/v1/token/encode`: a text or a conversation.
+pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
+    let (mut fields, model) = read(&mut call, ENCODE).await?;
+    let bos = match fields.bool("add_bos_token") {
+        Some(false) => AddBos::Never,
+        _ => AddBos::Auto,
+    };
+    let special = fields.bool("encode_special_tokens") != Some(false);
+    let text = fields.need("text")?.clone();
+    let work: Box<dyn FnOnce() -> Result<Vec<u32>, ApiError> + Send> = match text {
+        Value::String(text) => {
+            let span = if special { Span::Special(text) } else { Span::Text(text) };
+            let model = model.clone();
+            Box::new(move || {
+                let encoded = model.parts.tokenizer.encode(&[span], bos);
+                encoded.map_err(|error| text_error(&error))
+            })
+        }
+        Value::Array(messages) => {
+            fields.set("messages", Value::Array(messages));
+            if !fields.has("add_generation_prompt") {
+                fields.set("add_generation_prompt", false.into());
+            }
+            let conversation = Conversation::read(&call, &fields, &model)?;
+            let model = model.clone();
+            Box::new(move || conversation.encode(&model, bos))
+        }
+        _ => return Err(wrong_type("text", "a string or a list of messages")),
+    };
+    let ids = call.app.blocking.run(work).await?;
+    let mut body = json!({ "tokens": ids, "length": ids.len() });
+    if fields.is("with_pieces") {
+        body["pieces"] = ids.iter().map(|id| piece(&model, *id)).collect();
+    }
+    if fields.is("with_offsets") {
+        // Where each token begins, in bytes of the text that the ids stand for.
+        let mut at = 0;
+        let offsets = ids.iter().map(|id| {
+            let begin = at;
+            at += model.parts.tokenizer.token_bytes(*id).len();
+            begin
+        });
+        body["offsets"] = offsets.collect::<Vec<usize>>().into();
+    }
+    Reply::json(&body)
+}
+
+async fn decoded(call: &mut Call, tables: &'static [&'static [Param]]) -> Result<String, ApiError> {
+    let (fields, model) = read(call, tables).await?;
+    let value = fields.need("tokens")?;
+    if value.as_array().is_some_and(|list| list.len() > IDS_MAX) {
+        return Err(out_of_range("tokens", &format!("at most {IDS_MAX} ids")));
+    }
+    let ids = ids("tokens", value, model.parts.tokenizer.vocab_size())?;
+    let specials = match fields.bool("decode_special_tokens") {
+        Some(false) => SpecialTokens::Hide,
+        _ => SpecialTokens::Show,
+    };
+    let decode = move || Ok(model.parts.tokenizer.decode(&ids, specials));
+    call.app.blocking.run(decode).await
+}
+
+/// `/v1/token/decode`.
+pub async fn decode(mut call: Call) -> Result<Reply, ApiError> {
+    let text = decoded(&mut call, DECODE).await?;
+    Reply::json(&json!({ "text": text }))
+}
+
+/// `/detokenize`, as llama.cpp has it.
+pub async fn detokenize(mut call: Call) -> Result<Reply, ApiError> {
+    let text = decoded(&mut call, DETOKENIZE).await?;
+    Reply::json(&json!({ "content": text }))
+}
+
+/// `/tokenize`, as llama.cpp has it.
+pub async fn tokenize(mut call: Call) -> Result<Reply, ApiError> {
+    let (fields, model) = read(&mut call, TOKENIZE).await?;
+    let Some(text) = fields.need("content")?.as_str().map(str::to_owned) else {
+        return Err(wrong_type("content", "a string"));
+    };
+    let special = fields.bool("parse_special") != Some(false);
+    let bos = if fields.is("add_special") { AddBos::Auto } else { AddBos::Never };
+    let span = if special { Span::Special(text) } else { Span::Text(text) };
+    let tokenizer = model.parts.tokenizer.clone();
+    let work = move || tokenizer.encode(&[span], bos).map_err(|error| text_error(&error));
+    let ids = call.app.blocking.run(work).await?;
+    let tokens: Value = match fields.is("with_pieces") {
+        true => ids.iter().map(|id| json!({ "id": id, "piece": piece(&model, *id) })).collect(),
+        false => json!(ids),
+    };
+    Reply::json(&json!({ "tokens": tokens }))
+}
+
+/// `/apply-template`, as llama.cpp has it: the prompt of a conversation as text.
+pub async fn apply_template(mut call: Call) -> Result<Reply, ApiError> {
+    let (fields, model) = read(&mut call, TEMPLATE).await?;
+    let conversation = Conversation::read(&call, &fields, &model)?;
+    let prompt = call.app.blocking.run(move || conversation.render()).await?;
+    Reply::json(&json!({ "prompt": prompt }))
+}

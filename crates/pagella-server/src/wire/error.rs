@@ -1,0 +1,279 @@
+//! Errors as clients see them: the one place that maps a code to status, type and headers.
+//!
+//! Messages are built from typed values: no path, no address, nothing of other requests.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+use super::nearest::nearest;
+
+/// Longest message, in bytes: a refused schema is not echoed back whole.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
+/// Whether official clients should ask again by themselves; they do so for many statuses unless
+/// told otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Asking again cannot help.
+    Never,
+    /// Waiting helps.
+    Later,
+    /// Nothing is said; clients do not retry this status.
+    Unsaid,
+}
+
+macro_rules! codes {
+    ($($code:ident = $status:literal, $kind:literal, $name:literal, $retry:ident;)+) => {
+        /// Why a request was refused or failed. Names are stable: programs read them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs, reason = "the names say it, the table of the documentation too")]
+        pub enum Code { $($code),+ }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &[Code] = &[$(Code::$code),+];
+
+            /// HTTP status.
+            pub fn status(self) -> StatusCode {
+                let number: u16 = match self { $(Code::$code => $status),+ };
+                StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+
+            /// The class of error.
+            pub fn kind(self) -> &'static str {
+                match self { $(Code::$code => $kind),+ }
+            }
+
+            /// The code as text.
+            pub fn name(self) -> &'static str {
+                match self { $(Code::$code => $name),+ }
+            }
+
+            /// Whether clients should try again.
+            pub fn retry(self) -> Retry {
+                match self { $(Code::$code => Retry::$retry),+ }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidJson = 400, "invalid_request_error", "invalid_json", Unsaid;
+    MissingParameter = 400, "invalid_request_error", "missing_parameter", Unsaid;
+    InvalidType = 400, "invalid_request_error", "invalid_type", Unsaid;
+    OutOfRange = 400, "invalid_request_error", "out_of_range", Unsaid;
+    UnknownParameter = 400, "invalid_request_error", "unknown_parameter", Unsaid;
+    UnsupportedParameter = 400, "invalid_request_error", "unsupported_parameter", Unsaid;
+    UnsupportedValue = 400, "invalid_request_error", "unsupported_value", Unsaid;
+    ConflictingParameters = 400, "invalid_request_error", "conflicting_parameters", Unsaid;
+    ContextLengthExceeded = 400, "invalid_request_error", "context_length_exceeded", Unsaid;
+    InvalidSchema = 400, "invalid_request_error", "invalid_schema", Unsaid;
+    InvalidRegex = 400, "invalid_request_error", "invalid_regex", Unsaid;
+    InvalidGrammar = 400, "invalid_request_error", "invalid_grammar", Unsaid;
+    ConstraintTooComplex = 400, "invalid_request_error", "constraint_too_complex", Unsaid;
+    NoChatTemplate = 400, "invalid_request_error", "no_chat_template", Unsaid;
+    TemplateError = 400, "invalid_request_error", "template_error", Unsaid;
+    ReservedTemplateVariable = 400, "invalid_request_error", "reserved_template_variable", Unsaid;
+    UnsupportedModality = 400, "invalid_request_error", "unsupported_modality", Unsaid;
+    InvalidApiKey = 401, "authentication_error", "invalid_api_key", Unsaid;
+    MissingApiKey = 401, "authentication_error", "missing_api_key", Unsaid;
+    KeyExpired = 401, "authentication_error", "key_expired", Unsaid;
+    AdminKeyRequired = 403, "permission_error", "admin_key_required", Unsaid;
+    OriginNotAllowed = 403, "permission_error", "origin_not_allowed", Unsaid;
+    HostNotAllowed = 403, "permission_error", "host_not_allowed", Unsaid;
+    UnknownRoute = 404, "not_found_error", "unknown_route", Unsaid;
+    ModelNotFound = 404, "not_found_error", "model_not_found", Unsaid;
+    LoraNotFound = 404, "not_found_error", "lora_not_found", Unsaid;
+    TemplateNotFound = 404, "not_found_error", "template_not_found", Unsaid;
+    RequestNotFound = 404, "not_found_error", "request_not_found", Unsaid;
+    MethodNotAllowed = 405, "invalid_request_error", "method_not_allowed", Unsaid;
+    BodyTimeout = 408, "invalid_request_error", "body_timeout", Never;
+    LengthRequired = 411, "invalid_request_error", "length_required", Unsaid;
+    RequestTooLarge = 413, "invalid_request_error", "request_too_large", Unsaid;
+    UriTooLong = 414, "invalid_request_error", "uri_too_long", Unsaid;
+    UnsupportedMediaType = 415, "invalid_request_error", "unsupported_media_type", Unsaid;
+    TooManyRequests = 429, "rate_limit_error", "too_many_requests", Later;
+    KeyQueueFull = 429, "rate_limit_error", "key_queue_full", Later;
+    TokensPerMinute = 429, "rate_limit_error", "tokens_per_minute", Later;
+    InternalError = 500, "server_error", "internal_error", Never;
+    NumericError = 500, "server_error", "numeric_error", Never;
+    ConstraintDeadEnd = 500, "server_error", "constraint_dead_end", Never;
+    FeatureDisabled = 501, "not_supported_error", "feature_disabled", Never;
+    NoModelLoaded = 503, "unavailable_error", "no_model_loaded", Never;
+    ModelLoading = 503, "unavailable_error", "model_loading", Later;
+    QueueFull = 503, "unavailable_error", "queue_full", Later;
+    EngineRestarting = 503, "unavailable_error", "engine_restarting", Later;
+    Draining = 503, "unavailable_error", "draining", Later;
+    DeadlineExceeded = 504, "timeout_error", "deadline_exceeded", Never;
+}
+
+/// How a family of routes writes its errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// `{"error": {...}}`.
+    OpenAi,
+    /// The same, with the message again as `detail`, which TabbyAPI's clients read.
+    Tabby,
+}
+
+/// An error on its way to a client.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// What kind of error.
+    pub code: Code,
+    /// What happened and what to do.
+    pub message: String,
+    /// The field at fault, as a path.
+    pub param: Option<String>,
+    /// Values for machines.
+    pub details: Option<Value>,
+    /// When asking again may help.
+    pub retry_after: Option<Duration>,
+    /// Methods that the path has, for 405.
+    pub allow: Option<String>,
+}
+
+impl ApiError {
+    /// An error with a message.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if message.len() > MESSAGE_BYTES_MAX {
+            let end = (0..=MESSAGE_BYTES_MAX).rev().find(|end| message.is_char_boundary(*end));
+            message.truncate(end.unwrap_or(0));
+            message.push('…');
+        }
+        ApiError { code, message, param: None, details: None, retry_after: None, allow: None }
+    }
+
+    /// The error of a field.
+    pub fn field(code: Code, param: impl Into<String>, message: impl Into<String>) -> Self {
+        let param = Some(param.into());
+        ApiError { param, ..ApiError::new(code, message) }
+    }
+
+    /// With values for machines.
+    pub fn with_details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// With a time after which asking again may help.
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// A field that nobody knows, with the nearest one that is known.
+    pub fn unknown_field<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        let hint = match nearest(name, known) {
+            Some(near) => format!("did you mean {near:?}?"),
+            None => "remove it".to_owned(),
+        };
+        let shown: String = name.chars().take(64).collect();
+        let message = format!("there is no parameter {shown:?}: {hint}");
+        ApiError::field(Code::UnknownParameter, shown, message)
+    }
+
+    /// A defect of the server; the client learns nothing of it.
+    pub fn internal() -> Self {
+        ApiError::new(Code::InternalError, "internal error: please report it")
+    }
+
+    /// The inner object, as it also appears inside streams.
+    pub fn object(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("message".into(), self.message.clone().into());
+        object.insert("type".into(), self.code.kind().into());
+        object.insert("param".into(), json!(self.param));
+        object.insert("code".into(), self.code.name().into());
+        if let Some(details) = &self.details {
+            object.insert("details".into(), details.clone());
+        }
+        Value::Object(object)
+    }
+
+    /// The whole body.
+    pub fn body(&self, dialect: Dialect) -> Bytes {
+        let mut body = json!({ "error": self.object() });
+        if let (Dialect::Tabby, Some(map)) = (dialect, body.as_object_mut()) {
+            map.insert("detail".into(), self.message.clone().into());
+        }
+        Bytes::from(body.to_string())
+    }
+
+    /// Adds what the error says in headers.
+    pub fn write_headers(&self, headers: &mut HeaderMap) {
+        let should_retry = HeaderName::from_static("x-should-retry");
+        match self.code.retry() {
+            Retry::Never => {
+                headers.insert(should_retry, HeaderValue::from_static("false"));
+            }
+            Retry::Later => {
+                let wait = self.retry_after.unwrap_or(Duration::from_secs(1));
+                let seconds = wait.as_secs().clamp(1, 60);
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+                let name = HeaderName::from_static("retry-after-ms");
+                headers.insert(name, HeaderValue::from(seconds * 1000));
+            }
+            Retry::Unsaid => {}
+        }
+        if self.code.status() == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        let allow = self.allow.as_deref().and_then(|allow| HeaderValue::from_str(allow).ok());
+        if let Some(allow) = allow {
+            headers.insert(header::ALLOW, allow);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_the_four_keys() {
+        for &code in Code::ALL {
+            let error = ApiError::new(code, "what happened: what to do");
+            let body: Value = serde_json::from_slice(&error.body(Dialect::Tabby)).unwrap();
+            for key in ["message", "type", "param", "code"] {
+                assert!(body["error"].get(key).is_some(), "{code:?} {key}");
+            }
+            assert_eq!(body["detail"], "what happened: what to do");
+            assert!(code.status().as_u16() >= 400);
+        }
+    }
+
+    #[test]
+    fn clients_are_told_whether_to_ask_again() {
+        for &code in Code::ALL {
+            let mut headers = HeaderMap::new();
+            ApiError::new(code, "x").write_headers(&mut headers);
+            let status = code.status().as_u16();
+            // The statuses that official clients repeat by themselves.
+            let repeated = matches!(status, 408 | 409 | 429) || status >= 500;
+            let said = headers.contains_key("retry-after-ms")
+                && headers.contains_key("retry-after")
+                || headers.get("x-should-retry").is_some_and(|value| value == "false");
+            assert_eq!(said, repeated, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn schema_echo_is_bounded() {
+        let error = ApiError::new(Code::InvalidSchema, "ä".repeat(30 << 20));
+        assert!(error.message.len() <= MESSAGE_BYTES_MAX + '…'.len_utf8());
+    }
+
+    #[test]
+    fn an_unknown_field_names_its_neighbour() {
+        let error = ApiError::unknown_field("temprature", ["top_p", "temperature"].into_iter());
+        assert!(error.message.contains("\"temperature\""), "{}", error.message);
+        let error = ApiError::unknown_field("zzz", ["top_p"].into_iter());
+        assert!(!error.message.contains("top_p"), "{}", error.message);
+    }
+}

@@ -1,0 +1,7 @@
+//! What goes over the wire whatever the route: JSON in, errors and events out, ids.
+
+pub mod error;
+pub mod id;
+pub mod json;
+mod nearest;
+pub mod sse;

@@ -1,0 +1,139 @@
+//! Prompts continued.
+
+use serde_json::{Value, json};
+
+use crate::support::{API, TestServer};
+
+const PATH: &str = "/v1/completions";
+
+fn ask(server: &TestServer, body: Value) -> Value {
+    let mut whole = json!({"max_tokens": 8, "temperature": 0});
+    whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+    server.client(API).post(PATH, &whole).good()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let choices = value["choices"].as_array().unwrap().iter();
+    choices.map(|choice| choice["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn prompts_come_as_text_or_ids_and_in_lists() {
+    let server = TestServer::demo();
+    let one = texts(&ask(&server, json!({"prompt": "The `map()` method"})));
+    let encoded =
+        server.client(API).post("/v1/token/encode", &json!({"text": "The `map()` method"}));
+    let ids = encoded.good()["tokens"].clone();
+    assert_eq!(texts(&ask(&server, json!({"prompt": ids}))), one);
+    let other = texts(&ask(&server, json!({"prompt": "CSS is"})));
+    let both = ask(&server, json!({"prompt": ["The `map()` method", "CSS is"], "n": 2}));
+    assert_eq!(texts(&both), [&one[0], &one[0], &other[0], &other[0]]);
+    let count = |value: &Value| value["usage"]["prompt_tokens"].as_u64().unwrap();
+    let sum = count(&ask(&server, json!({"prompt": "The `map()` method"})))
+        + count(&ask(&server, json!({"prompt": "CSS is"})));
+    assert_eq!(count(&both), sum, "each prompt counts once");
+    assert_eq!(both["usage"]["completion_tokens"], 32);
+    assert_eq!(texts(&ask(&server, json!({"prompt": [ids, ids]}))), [&one[0], &one[0]]);
+    ask(&server, json!({"prompt": ""}));
+    server.wait_idle();
+}
+
+#[test]
+fn echo_comes_first_streamed_or_not() {
+    let server = TestServer::demo();
+    let whole = texts(&ask(&server, json!({"prompt": "CSS is", "echo": true})));
+    assert!(whole[0].starts_with("CSS is"), "{}", whole[0]);
+    let body = json!({"prompt": "CSS is", "echo": true, "stream": true, "max_tokens": 8, "temperature": 0});
+    let chunks = server.client(API).post(PATH, &body).chunks();
+    let streamed: String = chunks.iter().flat_map(texts).collect();
+    assert_eq!(streamed, whole[0]);
+}
+
+#[test]
+fn offsets_go_on_over_pieces() {
+    let server = TestServer::demo();
+    let whole = ask(&server, json!({"prompt": "CSS is", "logprobs": 2}));
+    let logprobs = &whole["choices"][0]["logprobs"];
+    assert_eq!(logprobs["top_logprobs"][0].as_object().unwrap().len(), 2);
+    let tokens: String = logprobs["tokens"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|token| token.as_str().unwrap())
+        .collect();
+    assert_eq!(whole["choices"][0]["text"], tokens);
+    let body = json!({"prompt": "CSS is", "logprobs": 2, "stream": true, "max_tokens": 8, "temperature": 0});
+    let chunks = server.client(API).post(PATH, &body).chunks();
+    let offsets: Vec<Value> = chunks
+        .iter()
+        .flat_map(|chunk| chunk["choices"][0]["logprobs"]["text_offset"].as_array().cloned())
+        .flatten()
+        .collect();
+    assert_eq!(Value::Array(offsets), logprobs["text_offset"]);
+}
+
+#[test]
+fn the_best_of_several_are_returned() {
+    let server = TestServer::demo();
+    let body =
+        json!({"prompt": "CSS is", "temperature": 1.5, "seed": 3, "logprobs": 0, "max_tokens": 8});
+    let with = |extra: Value| {
+        let mut body = body.clone();
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        ask(&server, body)
+    };
+    let all = with(json!({"n": 4}));
+    let mean = |choice: &Value| {
+        let list = choice["logprobs"]["token_logprobs"].as_array().unwrap().clone();
+        list.iter().map(|value| value.as_f64().unwrap()).sum::<f64>() / list.len() as f64
+    };
+    let best = all["choices"].as_array().unwrap().iter().max_by(|a, b| mean(a).total_cmp(&mean(b)));
+    let picked = with(json!({"n": 1, "best_of": 4}));
+    assert_eq!(picked["choices"][0]["text"], best.unwrap()["text"]);
+    assert_eq!(picked["choices"].as_array().unwrap().len(), 1);
+    let refused = |extra: Value| server.client(API).post(PATH, &extra).refusal().1;
+    assert_eq!(refused(json!({"prompt": "x", "n": 3, "best_of": 2})), "out_of_range");
+    assert_eq!(
+        refused(json!({"prompt": "x", "best_of": 2, "stream": true})),
+        "conflicting_parameters"
+    );
+    assert_eq!(refused(json!({"prompt": "x", "suffix": "y"})), "unsupported_parameter");
+    assert_eq!(
+        refused(json!({"prompt": "x", "echo": true, "logprobs": 1})),
+        "unsupported_parameter"
+    );
+    assert_eq!(refused(json!({})), "missing_parameter");
+    assert_eq!(refused(json!({"prompt": [4096]})), "out_of_range");
+    assert_eq!(refused(json!({"prompt": []})), "out_of_range");
+}
+
+#[test]
+fn bans_biases_and_minimum_lengths_act() {
+    let server = TestServer::demo();
+    let plain = texts(&ask(&server, json!({"prompt": "CSS is", "max_tokens": 20})))[0].clone();
+    let word = plain.split_whitespace().max_by_key(|word| word.len()).unwrap().to_owned();
+    let without =
+        ask(&server, json!({"prompt": "CSS is", "max_tokens": 20, "banned_strings": word}));
+    assert!(!texts(&without)[0].to_lowercase().contains(&word.to_lowercase()));
+    let first = ask(&server, json!({"prompt": "CSS is", "return_token_ids": true}));
+    let id = first["choices"][0]["token_ids"][0].clone();
+    for extra in [
+        json!({"banned_tokens": [id]}),
+        json!({"custom_token_bans": format!("{id}")}),
+        json!({"logit_bias": {id.to_string(): -100}}),
+        json!({"logit_bias": [[id, false]]}),
+    ] {
+        let mut body = json!({"prompt": "CSS is", "return_token_ids": true});
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let other = ask(&server, body);
+        assert_ne!(other["choices"][0]["token_ids"][0], id, "{extra}");
+    }
+    let only = ask(
+        &server,
+        json!({"prompt": "x", "allowed_tokens": [id], "max_tokens": 3, "return_token_ids": true}),
+    );
+    assert_eq!(only["choices"][0]["token_ids"], json!([id, id, id]));
+    let guided = json!({"prompt": "CSS is", "negative_prompt": "HTML is", "cfg_scale": 1.5});
+    ask(&server, guided);
+    server.wait_idle();
+}

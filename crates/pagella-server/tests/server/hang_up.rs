@@ -1,0 +1,180 @@
+//! Clients that leave, in every phase: nothing is left of them, and nobody else notices.
+
+use std::net::Shutdown;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{API, OTHER, TestServer, demo, keys, settings, wait_for};
+
+const CHAT: &str = "/v1/chat/completions";
+const COMPLETIONS: &str = "/v1/completions";
+
+fn long(extra: Value) -> Value {
+    let mut body = json!({
+        "prompt": "CSS is", "max_tokens": 1500, "ban_eos_token": true, "temperature": 0,
+        "stream": true,
+    });
+    body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    body
+}
+
+#[test]
+fn while_writing_streamed_plain_and_several() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let short = json!({"prompt": "The `map()` method", "max_tokens": 20, "temperature": 0});
+    let alone = client.post(COMPLETIONS, &short).good()["choices"][0]["text"].clone();
+    for extra in [
+        json!({}),
+        json!({"n": 4}),
+        json!({"regex_pattern": "[a-z ]*"}),
+        json!({"banned_strings": ["zzz"]}),
+    ] {
+        let mut stream = client.stream(COMPLETIONS, &long(extra.clone()));
+        stream.until_text();
+        assert!(server.stats().pages.referenced > 0);
+        drop(stream);
+        // A sibling is answered as if nothing had happened.
+        let text = client.post(COMPLETIONS, &short).good()["choices"][0]["text"].clone();
+        assert_eq!(text, alone, "{extra}");
+        server.wait_idle();
+    }
+    let mut plain = long(json!({}));
+    plain["stream"] = false.into();
+    let socket = client.open("POST", COMPLETIONS, Some(plain.to_string().as_bytes()));
+    wait_for("the job to run", || server.stats().queue.active > 0);
+    drop(socket);
+    server.wait_idle();
+}
+
+#[test]
+fn half_closed_counts_as_gone() {
+    let server = TestServer::demo();
+    let body = long(json!({})).to_string();
+    let socket = server.client(API).open("POST", COMPLETIONS, Some(body.as_bytes()));
+    wait_for("the job to run", || server.stats().queue.active > 0);
+    socket.shutdown(Shutdown::Write).unwrap();
+    server.wait_idle();
+}
+
+#[test]
+fn during_prefill() {
+    let server = TestServer::demo();
+    let prompt = "word ".repeat(1500);
+    let body = json!({"messages": [{"role": "user", "content": prompt}], "stream": true});
+    for _ in 0..3 {
+        let socket = server.client(API).open("POST", CHAT, Some(body.to_string().as_bytes()));
+        wait_for("the prompt to be computed", || server.stats().queue.active > 0);
+        drop(socket);
+        server.wait_idle();
+    }
+}
+
+#[test]
+fn queued_dead_clients_never_run() {
+    let mut wide = settings();
+    wide.limits.max_queue = 1000;
+    wide.limits.connections_per_peer = 1000;
+    let server = TestServer::start(wide, keys(), Some(demo(1)));
+    let client = server.client(API);
+    let mut running = client.stream(COMPLETIONS, &long(json!({})));
+    running.until_text();
+    let queued: Vec<_> = (0..100)
+        .map(|_| client.open("POST", COMPLETIONS, Some(long(json!({})).to_string().as_bytes())))
+        .collect();
+    wait_for("all to wait", || server.stats().queue.pending == 100);
+    drop(queued);
+    wait_for("none to wait", || server.stats().queue.pending == 0);
+    assert!(server.stats().queue.active <= 1);
+    drop(running);
+    server.wait_idle();
+    let finished = server.stats().finished;
+    assert_eq!(finished.get("cancelled"), Some(&101), "{finished:?}");
+}
+
+#[test]
+fn before_the_body_is_complete() {
+    use std::io::Write;
+    let server = TestServer::demo();
+    let mut socket = std::net::TcpStream::connect(server.address).unwrap();
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: {}\r\nx-api-key: {API}\r\n\
+         content-type: application/json\r\ncontent-length: 100\r\n\r\n{{",
+        server.address
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    drop(socket);
+    server.wait_idle();
+    assert_eq!(server.stats().finished.len(), 0);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cancelled_and_the_engine_never_waits() {
+    let mut impatient = settings();
+    impatient.network.stall_timeout = Duration::from_millis(300);
+    let server = TestServer::start(impatient, keys(), Some(demo(64)));
+    // Much more than sockets hold: several choices with log-probabilities of every token.
+    let body = long(json!({"n": 8, "logprobs": 20, "timings_per_token": true}));
+    let socket = server.client(API).open("POST", COMPLETIONS, Some(body.to_string().as_bytes()));
+    server.wait_idle();
+    drop(socket);
+}
+
+#[test]
+fn an_explicit_cancel_ends_an_answer_well() {
+    let server = TestServer::demo();
+    let client = server.client(API).with("x-request-id", "to-be-ended");
+    let mut stream = client.stream(COMPLETIONS, &long(json!({})));
+    stream.until_text();
+    let listed = server.client(API).get("/v1/requests").good();
+    assert_eq!(listed["data"][0]["id"], "to-be-ended");
+    assert_eq!(listed["data"][0]["phase"], "decode");
+    let cancel = "/v1/requests/to-be-ended/cancel";
+    let other = server.client(OTHER);
+    assert_eq!(other.get("/v1/requests").good()["data"], json!([]));
+    assert_eq!(other.send("POST", cancel, None).refusal().1, "request_not_found");
+    assert_eq!(server.client(API).send("POST", cancel, None).good()["cancelled"], true);
+    let mut last = Value::Null;
+    loop {
+        let event = stream.next().expect("the stream ends with its mark");
+        if event == "[DONE]" {
+            break;
+        }
+        last = serde_json::from_str(&event).unwrap();
+    }
+    let choice = &last["choices"][0];
+    assert_eq!(
+        (&choice["finish_reason"], &choice["eos_reason"]),
+        (&json!("stop"), &json!("cancelled"))
+    );
+    server.wait_idle();
+}
+
+#[test]
+fn many_clients_at_once_and_some_leave() {
+    let mut wide = settings();
+    wide.limits.connections_per_peer = 1000;
+    let server = TestServer::start(wide, keys(), Some(demo(64)));
+    let prompts = ["CSS is", "The `map()` method", "An array", "HTML elements"];
+    let ask = |prompt: &str| {
+        let body = json!({"prompt": prompt, "max_tokens": 24, "temperature": 0});
+        server.client(API).post(COMPLETIONS, &body).good()["choices"][0]["text"].clone()
+    };
+    let alone: Vec<Value> = prompts.iter().map(|prompt| ask(prompt)).collect();
+    std::thread::scope(|scope| {
+        for i in 0..24 {
+            let (server, alone, ask) = (&server, &alone, &ask);
+            scope.spawn(move || {
+                if i % 3 == 0 {
+                    let mut stream =
+                        server.client(API).stream(COMPLETIONS, &long(json!({"seed": i})));
+                    stream.until_text();
+                } else {
+                    assert_eq!(ask(prompts[i % 4]), alone[i % 4]);
+                }
+            });
+        }
+    });
+    server.wait_idle();
+}

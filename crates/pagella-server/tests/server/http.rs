@@ -1,0 +1,143 @@
+//! Requests that are wrong before they mean anything.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{API, TestServer, keys, parse, settings};
+
+#[test]
+fn every_answer_has_the_common_headers() {
+    let server = TestServer::demo();
+    for answer in [
+        server.client(API).with("x-request-id", "my.id-7").get("/v1/models"),
+        server.client(API).with("x-request-id", "my.id-7").get("/nowhere"),
+        server.stranger().with("x-request-id", "my.id-7").get("/v1/models"),
+    ] {
+        assert_eq!(answer.header("x-request-id"), Some("my.id-7"));
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert_eq!(answer.header("server"), None);
+    }
+    let own = server.client(API).with("x-request-id", "not harmless").get("/v1/models");
+    assert_eq!(own.header("x-request-id").unwrap().len(), 26);
+}
+
+#[test]
+fn bodies_that_are_not_json_objects_are_refused() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let send = |body: &[u8]| client.send("POST", "/v1/completions", Some(body)).refusal();
+    for body in
+        [&b"{"[..], b"", b"{\"prompt\": 1e999}", b"{\"n\":1,\"n\":1}", b"\xff", b"\xef\xbb\xbf{}"]
+    {
+        assert_eq!(send(body), (400, "invalid_json".to_owned(), None));
+    }
+    assert_eq!(send(b"[]").1, "invalid_type");
+    let form = client.clone().with("content-type", "text/plain");
+    let answer = form.send("POST", "/v1/completions", Some(b"{}"));
+    assert_eq!(answer.refusal().1, "unsupported_media_type");
+    let vendor = client.with("content-type", "application/vnd.x+json; charset=utf-8");
+    let answer = vendor.send("POST", "/v1/completions", Some(b"{}"));
+    assert_eq!(answer.refusal().1, "missing_parameter");
+}
+
+#[test]
+fn a_wrong_method_names_the_right_one() {
+    let server = TestServer::start(settings(), keys(), None);
+    let answer = server.client(API).send("PUT", "/v1/models", None);
+    assert_eq!(answer.refusal().1, "method_not_allowed");
+    assert_eq!(answer.header("allow"), Some("GET"));
+}
+
+#[test]
+fn giant_and_slow_http() {
+    let mut small = settings();
+    small.limits.header_time = Duration::from_millis(300);
+    small.limits.body_time = Duration::from_millis(300);
+    small.limits.generation_body_bytes = 1000;
+    let server = TestServer::start(small, keys(), None);
+    let client = server.client(API);
+
+    let long = format!("/v1/models?{}", "x".repeat(9000));
+    assert_eq!(client.get(&long).refusal().1, "uri_too_long");
+    let large = client.send("POST", "/v1/completions", Some(&[b' '; 1001]));
+    assert_eq!(large.refusal().1, "request_too_large");
+    let many = (0..200).fold(client.clone(), |client, i| client.with(&format!("x-{i}"), "1"));
+    assert_eq!(many.get("/v1/models").status, 431);
+    let huge = client.clone().with("x-huge", &"x".repeat(100_000));
+    assert_eq!(huge.get("/v1/models").status, 431);
+
+    // A header that never ends, a body that never ends, and a chunked body that is too long.
+    let timed = |head: &str| {
+        let mut socket = TcpStream::connect(server.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.write_all(head.as_bytes()).unwrap();
+        let begun = Instant::now();
+        let mut bytes = Vec::new();
+        let _ = socket.read_to_end(&mut bytes);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{head}");
+        bytes
+    };
+    let host = server.address;
+    assert!(timed(&format!("GET /v1/models HTTP/1.1\r\nhost: {host}\r\nx: ")).is_empty());
+    assert!(timed("").is_empty());
+    let post = format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: {host}\r\nx-api-key: {API}\r\n\
+         content-type: application/json\r\n"
+    );
+    let answer = parse(&timed(&format!("{post}content-length: 10\r\n\r\n{{")));
+    assert_eq!(answer.refusal().1, "body_timeout");
+    let chunk = format!("800\r\n{}\r\n", " ".repeat(0x800));
+    let answer = parse(&timed(&format!("{post}transfer-encoding: chunked\r\n\r\n{chunk}")));
+    assert_eq!(answer.refusal().1, "request_too_large");
+    // Both lengths at once are a way to smuggle.
+    let both = format!("{post}content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n");
+    let answer = timed(&both);
+    assert!(answer.is_empty() || parse(&answer).status >= 400);
+    assert_eq!(client.get("/health/live").status, 200);
+}
+
+#[test]
+fn one_connection_serves_many_requests() {
+    let server = TestServer::start(settings(), keys(), None);
+    let mut socket = TcpStream::connect(server.address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let request = format!("GET /health/live HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    for _ in 0..3 {
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut bytes = [0; 4096];
+        let n = socket.read(&mut bytes).unwrap();
+        assert!(String::from_utf8_lossy(&bytes[..n]).contains("alive"));
+    }
+}
+
+#[test]
+fn unknown_fields_are_named_or_refused() {
+    let server = TestServer::demo();
+    let body = json!({"prompt": "The", "max_tokens": 1, "temprature": 1, "user": "u", "foo": 2});
+    let warned = server.client(API).post("/v1/completions", &body);
+    warned.good();
+    assert_eq!(warned.header("x-ignored-fields"), Some("temprature,foo"));
+    let strict = server.client(API).with("x-strict", "1").post("/v1/completions", &body);
+    let refused = strict.refusal();
+    assert_eq!(refused, (400, "unknown_parameter".to_owned(), Some("temprature".to_owned())));
+    assert!(strict.text().contains("temperature"));
+}
+
+#[test]
+fn browser_cannot_drive_open_server() {
+    let mut open = settings();
+    open.network.disable_auth = true;
+    let server = TestServer::start(open, pagella_server::Keys::none(), None);
+    let stranger = server.stranger();
+    assert_eq!(stranger.get("/v1/models").status, 200);
+    let rebound = stranger.clone().with("host", "evil.example");
+    assert_eq!(rebound.get("/v1/models").refusal().1, "host_not_allowed");
+    let foreign = stranger.clone().with("origin", "https://evil.example");
+    assert_eq!(foreign.get("/v1/models").refusal().1, "origin_not_allowed");
+    let form = stranger.with("content-type", "text/plain");
+    assert_eq!(form.send("POST", "/v1/completions", Some(b"{}")).status, 415);
+}

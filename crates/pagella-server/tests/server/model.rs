@@ -1,0 +1,98 @@
+//! What is said about the model, and about the server's health.
+
+use std::time::Duration;
+
+use pagella_server::Slot;
+use serde_json::json;
+
+use crate::support::{ADMIN, API, TestServer, demo, keys, settings, wait_for};
+
+#[test]
+fn lists_and_cards() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let list = client.get("/v1/models").good();
+    assert_eq!((&list["object"], &list["data"][0]["id"]), (&json!("list"), &json!("demo")));
+    assert_eq!(client.get("/v1/model/list").good(), list);
+    assert_eq!(client.get("/v1/models/demo").good(), list["data"][0]);
+    assert_eq!(client.get("/v1/models/nope").refusal().1, "model_not_found");
+    let anthropic = client.clone().with("anthropic-version", "2023-06-01").get("/v1/models").good();
+    assert_eq!((&anthropic["first_id"], &anthropic["has_more"]), (&json!("demo"), &json!(false)));
+    assert_eq!(client.get("/v1/model").good()["parameters"]["max_seq_len"], 2048);
+    let props = client.get("/props").good();
+    assert!(props["chat_template"].as_str().unwrap().contains("message"));
+    assert_eq!(props["default_generation_settings"]["n_ctx"], 2048);
+    let info = server.stranger().get("/.well-known/serviceinfo").good();
+    assert_eq!(info["api"]["openai"]["relative_url"], "/v1");
+}
+
+#[test]
+fn the_name_in_a_request_is_checked_as_chosen() {
+    let body = json!({"model": "gpt-4o", "prompt": "CSS is", "max_tokens": 1});
+    let server = TestServer::demo();
+    let answered = server.client(API).post("/v1/completions", &body).good();
+    assert_eq!(answered["model"], "demo", "the answer tells the truth");
+    let mut strict = settings();
+    strict.model.reject_unknown = true;
+    let server = TestServer::start(strict, keys(), Some(demo(8)));
+    let refused = server.client(API).post("/v1/completions", &body).refusal();
+    assert_eq!(refused, (404, "model_not_found".to_owned(), Some("model".to_owned())));
+}
+
+#[test]
+fn without_a_model_everything_says_so() {
+    let server = TestServer::start(settings(), keys(), None);
+    let client = server.client(API);
+    let body = json!({"prompt": "x"});
+    let refused = client.post("/v1/completions", &body);
+    assert_eq!((refused.status, refused.refusal().1), (503, "no_model_loaded".to_owned()));
+    assert_eq!(refused.header("x-should-retry"), Some("false"));
+    assert_eq!(client.get("/v1/models").good()["data"], json!([]));
+    assert_eq!(client.get("/health").good()["model"], json!(null));
+    assert_eq!(client.get("/health/ready").status, 503);
+    server.app.model.set(Slot::Loading { id: "demo".to_owned() });
+    let refused = client.post("/v1/completions", &body);
+    assert_eq!((refused.status, refused.refusal().1), (503, "model_loading".to_owned()));
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(client.get("/health").good()["engine"]["state"], "loading");
+    assert_eq!(client.get("/v1/models").good()["data"][0]["status"], "loading");
+}
+
+#[test]
+fn liveness_tells_the_truth() {
+    let mut quick = settings();
+    quick.health.timeout = Duration::from_millis(600);
+    let server = TestServer::start(quick, keys(), Some(demo(8)));
+    let stranger = server.stranger();
+    let health = stranger.get("/health").good();
+    assert_eq!(
+        (&health["status"], &health["engine"]["state"]),
+        (&json!("healthy"), &json!("idle"))
+    );
+    assert_eq!(stranger.get("/health/ready").status, 200);
+    let (thaw, frozen) = std::sync::mpsc::channel::<()>();
+    let worker = server.worker.clone().unwrap();
+    let freeze = std::thread::spawn(move || worker.call(move |_| frozen.recv().unwrap()));
+    wait_for("a frozen engine to be noticed", || stranger.get("/health").status == 503);
+    assert_eq!(stranger.get("/health").json()["status"], "unhealthy");
+    assert_eq!(stranger.get("/health/live").status, 200);
+    assert_eq!(server.client(ADMIN).get("/v1/stats").status, 200);
+    thaw.send(()).unwrap();
+    freeze.join().unwrap().unwrap();
+    wait_for("recovery to be noticed", || stranger.get("/health").status == 200);
+}
+
+#[test]
+fn counts_are_shown_by_role() {
+    let server = TestServer::demo();
+    let body = json!({"prompt": "CSS is", "max_tokens": 3});
+    server.client(API).post("/v1/completions", &body).good();
+    wait_for("the counts to follow", || {
+        let stats = server.client(ADMIN).get("/v1/stats").good();
+        stats["engine"]["decode_tokens"].as_u64().is_some_and(|tokens| tokens > 0)
+    });
+    let own = server.client(API).get("/v1/stats").good();
+    assert!(own["engine"].get("cache_hit_ratio").is_none());
+    let refused = server.client(API).get("/v1/stats?stream=1&interval=1").refusal();
+    assert_eq!(refused.1, "out_of_range");
+}
