@@ -27,13 +27,13 @@ fn prompts_come_as_text_or_ids_and_in_lists() {
     assert_eq!(texts(&ask(&server, json!({"prompt": ids}))), one);
     let other = texts(&ask(&server, json!({"prompt": "CSS is"})));
     let both = ask(&server, json!({"prompt": ["The `map()` method", "CSS is"], "n": 2}));
-    assert_eq!(texts(&both), [&one[0], &one[0], &other[0], &other[0]]);
+    assert_eq!(texts(&both), [one[0].as_str(), &one[0], &other[0], &other[0]]);
     let count = |value: &Value| value["usage"]["prompt_tokens"].as_u64().unwrap();
     let sum = count(&ask(&server, json!({"prompt": "The `map()` method"})))
         + count(&ask(&server, json!({"prompt": "CSS is"})));
     assert_eq!(count(&both), sum, "each prompt counts once");
     assert_eq!(both["usage"]["completion_tokens"], 32);
-    assert_eq!(texts(&ask(&server, json!({"prompt": [ids, ids]}))), [&one[0], &one[0]]);
+    assert_eq!(texts(&ask(&server, json!({"prompt": [ids, ids]}))), [one[0].as_str(), &one[0]]);
     ask(&server, json!({"prompt": ""}));
     server.wait_idle();
 }
