@@ -227,6 +227,22 @@ impl Engine {
         self.shared.parts.template.is_some()
     }
 
+    /// The model's chat template, if it has one.
+    pub fn chat_template(&self) -> Option<&ChatTemplate> {
+        self.shared.parts.template.as_ref()
+    }
+
+    /// Entries of a row of logits.
+    pub fn vocab(&self) -> usize {
+        self.shared.vocab
+    }
+
+    /// A short name of everything that decides results: program, weights, arithmetic, cache. Equal
+    /// names, seeds and prompts mean equal texts. Reads samples of the model's files.
+    pub fn fingerprint(&self) -> Result<String, Error> {
+        self.shared.identity.fingerprint(self.shared.facts.cache)
+    }
+
     /// The thread that serves the model, for programs that bring their own jobs.
     pub fn worker(&self) -> &Worker {
         &self.worker

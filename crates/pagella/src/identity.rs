@@ -11,6 +11,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use pagella_arch::ModelSpec;
+use pagella_backend::KvFormat;
 use sha2::{Digest, Sha256};
 
 use crate::Error;
@@ -33,6 +34,17 @@ impl ModelIdentity {
     pub fn new(dir: &Path, spec: &ModelSpec, arithmetic: &str) -> Self {
         let choices = format!("{arithmetic}, {:?}", spec.ropes);
         ModelIdentity { dir: dir.to_owned(), choices }
+    }
+
+    /// A short name of maker, cache format and version of the program.
+    pub fn fingerprint(&self, cache: KvFormat) -> Result<String, Error> {
+        let mut sum = Sha256::new();
+        for part in [self.digest()?.as_str(), cache.name(), env!("CARGO_PKG_VERSION")] {
+            sum.update((part.len() as u64).to_le_bytes());
+            sum.update(part);
+        }
+        let hex: String = sum.finalize().iter().take(6).map(|b| format!("{b:02x}")).collect();
+        Ok(format!("fp_{hex}"))
     }
 
     /// The digest, in hexadecimal.

@@ -7,6 +7,7 @@ mod inspect;
 mod ppl;
 mod pull;
 mod run;
+mod serve;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -16,6 +17,7 @@ use clap::Subcommand;
 pub enum Command {
     Run(Box<run::RunArgs>),
     Chat(Box<chat::ChatArgs>),
+    Serve(Box<serve::ServeArgs>),
     Inspect(inspect::InspectArgs),
     Ppl(ppl::PplArgs),
     Bench(bench::BenchArgs),
@@ -29,6 +31,7 @@ impl Command {
         match self {
             Command::Run(args) => run::run(&args),
             Command::Chat(args) => chat::run(&args),
+            Command::Serve(args) => serve::run(&args),
             Command::Inspect(args) => inspect::run(&args),
             Command::Ppl(args) => ppl::run(&args),
             Command::Bench(args) => bench::run(&args),

@@ -14,5 +14,6 @@ mod pull;
 mod report;
 mod run;
 mod sampling;
+mod serve;
 mod support;
 mod usage;

@@ -1,0 +1,128 @@
+//! The server as a command: keys, signals, exit codes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{command, demo_dir, pagella, text};
+
+/// A server that was started, and what it said so far.
+struct Serving {
+    child: Child,
+    address: String,
+    keys: Vec<String>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn serve(args: &[&str]) -> Serving {
+    let demo = demo_dir();
+    let mut all = vec!["serve", text(&demo), "--port", "0"];
+    all.extend(args);
+    let mut child = command(&all).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let (mut address, mut keys) = (None, Vec::new());
+    let mut seen = String::new();
+    for line in lines.by_ref() {
+        let line = line.unwrap();
+        seen.push_str(&line);
+        if let Some(url) = line.strip_prefix("listening on http://") {
+            address = Some(url.to_owned());
+        }
+        if line.starts_with("  api") || line.starts_with("  admin") {
+            keys.push(line.split_whitespace().nth(1).unwrap().to_owned());
+        }
+        if line.contains("state=finished") {
+            break;
+        }
+        assert!(!line.contains("failed"), "{line}");
+    }
+    // Whatever else it says must not fill the pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    let address = address.unwrap_or_else(|| panic!("no address: {seen}"));
+    Serving { child, address, keys }
+}
+
+fn ask(serving: &Serving, path: &str, key: &str, body: Option<&str>) -> String {
+    let mut socket = TcpStream::connect(&serving.address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let method = if body.is_some() { "POST" } else { "GET" };
+    let length = body.map_or(0, str::len);
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{}",
+        serving.address,
+        body.unwrap_or_default()
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_model_is_served_with_new_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.toml");
+    let serving = serve(&["--keys", text(&file)]);
+    assert_eq!(serving.keys.len(), 2, "new keys are shown");
+    let models = ask(&serving, "/v1/models", &serving.keys[0], None);
+    assert!(models.starts_with("HTTP/1.1 200") && models.contains("\"id\":\"demo\""), "{models}");
+    assert!(models.contains("\"quantization\":\"exl2\""), "{models}");
+    let body = r#"{"prompt": "CSS is", "max_tokens": 3}"#;
+    let answer = ask(&serving, "/v1/completions", &serving.keys[0], Some(body));
+    assert!(answer.contains("\"system_fingerprint\":\"fp_"), "{answer}");
+    assert!(ask(&serving, "/v1/models", "wrong", None).starts_with("HTTP/1.1 401"));
+    drop(serving);
+    let again = serve(&["--keys", text(&file)]);
+    assert!(again.keys.is_empty(), "old keys are never shown");
+}
+
+#[cfg(unix)]
+#[test]
+fn signals_reload_keys_and_end_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.toml");
+    let mut serving = serve(&["--keys", text(&file)]);
+    let old = serving.keys[0].clone();
+    let written = "[[key]]\nname = 'new'\nkey = 'brand-new-key'\nrole = 'api'\n";
+    std::fs::write(&file, written).unwrap();
+    let signal = |serving: &Serving, name: &str| {
+        let id = serving.child.id().to_string();
+        let sent = std::process::Command::new("kill").args(["-s", name, &id]).status();
+        assert!(sent.unwrap().success());
+    };
+    signal(&serving, "HUP");
+    let begun = Instant::now();
+    while !ask(&serving, "/v1/models", "brand-new-key", None).starts_with("HTTP/1.1 200") {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(ask(&serving, "/v1/models", &old, None).starts_with("HTTP/1.1 401"));
+    signal(&serving, "TERM");
+    assert_eq!(serving.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_served_is_said_at_once() {
+    let open = pagella(&["serve", "demo", "--host", "0.0.0.0", "--port", "0", "--disable-auth"]);
+    assert!(open.error(2).contains("can be reached by others"));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let used = pagella(&["serve", "demo", "--port", &port, "--disable-auth"]);
+    assert!(used.error(1).contains("cannot listen"));
+    let base = ["serve", "demo", "--port", "0", "--disable-auth", "--base-path", "x/"];
+    assert!(pagella(&base).error(2).contains("base path"));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.toml");
+    std::fs::write(&file, "[[key]]\nname = 1\n").unwrap();
+    let keys = pagella(&["serve", "demo", "--port", "0", "--keys", text(&file)]);
+    assert!(keys.error(1).contains("keys.toml"));
+    assert!(pagella(&["serve", "no-such-model"]).error(1).contains("no-such-model"));
+}
