@@ -7,6 +7,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::app::App;
+use crate::router::Route;
 
 /// Status in logs of a request whose client went away before the answer ended.
 const CLIENT_WENT: u16 = 499;
@@ -35,7 +36,7 @@ pub struct Access {
     app: Arc<App>,
     id: String,
     method: String,
-    route: &'static str,
+    route: Option<&'static Route>,
     peer: String,
     begun: Instant,
     status: AtomicU16,
@@ -51,7 +52,7 @@ impl Access {
             app,
             id,
             method,
-            route: "<unmatched>",
+            route: None,
             peer,
             begun,
             status: AtomicU16::new(0),
@@ -62,8 +63,8 @@ impl Access {
     }
 
     /// The row of the table it belongs to.
-    pub fn set_route(&mut self, route: &'static str) {
-        self.route = route;
+    pub fn set_route(&mut self, route: &'static Route) {
+        self.route = Some(route);
     }
 
     /// The status that is sent.
@@ -89,11 +90,18 @@ impl Access {
 
 impl Drop for Access {
     fn drop(&mut self) {
+        let (method, route) = match self.route {
+            Some(route) => (route.method, route.path),
+            None => ("-", "<unmatched>"),
+        };
+        let complete = *self.complete.get_mut();
+        let status = if complete { *self.status.get_mut() } else { CLIENT_WENT };
+        if !["/health", "/v1/health", "/metrics"].iter().any(|probe| route.starts_with(probe)) {
+            self.app.metrics.note_request(method, route, status, self.begun.elapsed());
+        }
         if !self.app.log.access() {
             return;
         }
-        let complete = *self.complete.get_mut();
-        let status = if complete { *self.status.get_mut() } else { CLIENT_WENT };
         let facts = std::mem::take(self.facts.get_mut().unwrap_or_else(PoisonError::into_inner));
         let count = |n: usize| if n > 0 { Value::from(n) } else { Value::Null };
         let phase = facts.phase.filter(|_| !complete);
@@ -103,7 +111,7 @@ impl Drop for Access {
                 ("id", self.id.as_str().into()),
                 ("key", facts.key.into()),
                 ("method", self.method.as_str().into()),
-                ("route", self.route.into()),
+                ("route", route.into()),
                 ("status", status.into()),
                 ("ms", (self.begun.elapsed().as_millis() as u64).into()),
                 ("prompt", count(facts.prompt_tokens)),

@@ -12,6 +12,7 @@ use crate::admission::Admission;
 use crate::auth::{self, Caller, Failures, KeyFileError, Keys};
 use crate::blocking::Blocking;
 use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::model::ModelSlot;
 use crate::requests::Requests;
 use crate::settings::{CacheIsolation, Settings};
@@ -42,6 +43,8 @@ pub struct App {
     pub admission: Admission,
     /// Threads for work that is not moving bytes.
     pub blocking: Blocking,
+    /// What is counted.
+    pub metrics: Metrics,
     /// Requests that live.
     pub requests: Requests,
     /// Where the server listens.
@@ -61,6 +64,7 @@ impl App {
             model: ModelSlot::default(),
             admission: Admission::new(&settings.limits),
             blocking: Blocking::new(&settings.limits),
+            metrics: Metrics::default(),
             requests: Requests::default(),
             bound,
             started: Instant::now(),
@@ -113,6 +117,7 @@ impl App {
         }
         let found = self.keys().identify(headers, SystemTime::now());
         let Err(error) = found else { return found };
+        self.metrics.note_auth_failure();
         match self.failures.note(peer.ip(), Instant::now()) {
             None => Err(error),
             Some(wait) => {

@@ -30,6 +30,7 @@ mod chat;
 mod fields;
 mod generate;
 mod log;
+mod metrics;
 mod model;
 mod net;
 mod requests;

@@ -5,7 +5,8 @@ use std::pin::Pin;
 
 use crate::call::{Call, Reply};
 use crate::routes::{
-    chat, completions, health, list, model, permission, requests, service_info, stats, token,
+    chat, completions, health, list, metrics, model, permission, requests, service_info, stats,
+    token,
 };
 use crate::wire::error::{ApiError, Dialect};
 
@@ -18,6 +19,19 @@ pub enum Access {
     Api,
     /// Keys of administrators.
     Admin,
+    /// Everyone on this machine; from other machines, keys of administrators.
+    Metrics,
+}
+
+impl Access {
+    /// What it comes to on an address that only this machine reaches, or on another.
+    pub fn here(self, loopback: bool) -> Access {
+        match self {
+            Access::Metrics if loopback => Access::Public,
+            Access::Metrics => Access::Admin,
+            other => other,
+        }
+    }
 }
 
 /// What body a route reads.
@@ -86,6 +100,7 @@ routes! {
     GET "/v1/health" Public None OpenAi health::health;
     GET "/health/live" Public None OpenAi health::live;
     GET "/health/ready" Public None OpenAi health::ready;
+    GET "/metrics" Metrics None OpenAi metrics::show;
     GET "/.well-known/serviceinfo" Public None OpenAi service_info::show;
 }
 

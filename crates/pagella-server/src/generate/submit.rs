@@ -11,7 +11,7 @@ use super::choices::Choices;
 use super::ending::{engine_error, finish_reason};
 use crate::access::Access;
 use crate::admission::Ticket;
-use crate::app::Phase;
+use crate::app::{App, Phase};
 use crate::call::Call;
 use crate::fields::out_of_range;
 use crate::model::ServedModel;
@@ -46,6 +46,9 @@ pub struct Running {
     access: Arc<Access>,
     phases: watch::Receiver<Phase>,
     prompt_field: &'static str,
+    app: Arc<App>,
+    /// Jobs per prompt.
+    n: usize,
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -104,10 +107,22 @@ impl Entered {
             move || submit_all(&model, &job, constraint.as_ref(), n, prompts, prompt_field);
         let streams = call.app.blocking.run(submit).await?;
         ticket.charge(prompt_tokens);
+        call.app.metrics.note_choices(n);
         let done = streams.iter().map(|_| None).collect();
         let choices = Choices::new(streams);
         listed.live.owns(choices.cancellers());
-        Ok(Running { choices, ticket, done, listed, access, phases, prompt_field, _place: place })
+        Ok(Running {
+            choices,
+            ticket,
+            done,
+            listed,
+            access,
+            phases,
+            prompt_field,
+            app: call.app.clone(),
+            n,
+            _place: place,
+        })
     }
 }
 
@@ -184,6 +199,7 @@ impl Running {
             facts.finish = Some(reason.name());
         });
         self.ticket.charge(done.new_tokens);
+        self.app.metrics.note_job(done, idx % self.n.max(1) > 0);
         finish_reason(reason)?;
         self.done[idx] = Some((**done).clone());
         Ok(())

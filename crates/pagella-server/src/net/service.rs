@@ -43,7 +43,7 @@ pub async fn answer(
     let mut access = Access::new(app.clone(), id.clone(), shown, peer.to_string(), begun);
     let mut dialect = Dialect::OpenAi;
     if let Found::Route(route, _) = &found {
-        access.set_route(route.path);
+        access.set_route(*route);
         dialect = route.dialect;
     }
     let access = Arc::new(access);
@@ -96,13 +96,18 @@ fn admit(
         return Err(ApiError::new(Code::UriTooLong, message));
     }
     browser::check(&app.settings.network, app.bound, &head.uri, &head.headers)?;
-    let is_public =
-        matches!(&found, Found::Route(route, _) if route.access == router::Access::Public);
+    let access = match &found {
+        Found::Route(route, _) => route.access.here(app.bound.ip().is_loopback()),
+        _ => router::Access::Api,
+    };
     // A path that does not exist tells nothing to someone without a key.
-    let caller = if is_public { Caller::nobody() } else { app.identify(&head.headers, peer)? };
+    let caller = match access {
+        router::Access::Public => Caller::nobody(),
+        _ => app.identify(&head.headers, peer)?,
+    };
     match found {
         Found::Route(route, segment) => {
-            if route.access == router::Access::Admin && caller.role() != Role::Admin {
+            if access == router::Access::Admin && caller.role() != Role::Admin {
                 let message = "this route needs an administrator's key";
                 return Err(ApiError::new(Code::AdminKeyRequired, message));
             }
@@ -128,6 +133,7 @@ async fn run(app: &App, route: &'static Route, call: Call) -> Result<Reply, ApiE
         match std::panic::catch_unwind(polled) {
             Ok(polled) => polled,
             Err(_) => {
+                app.metrics.note_panic();
                 app.issue("panic", route.path);
                 Poll::Ready(Err(ApiError::internal()))
             }

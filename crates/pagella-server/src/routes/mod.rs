@@ -4,6 +4,7 @@ pub mod chat;
 pub mod completions;
 pub mod health;
 pub mod list;
+pub mod metrics;
 pub mod model;
 mod model_name;
 pub mod permission;

@@ -83,6 +83,62 @@ fn liveness_tells_the_truth() {
 }
 
 #[test]
+fn metrics_count_what_usage_says() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let mut sums = (0, 0);
+    for stream in [false, true, false] {
+        let body = json!({
+            "prompt": "CSS is", "max_tokens": 5, "temperature": 0, "n": 2, "stream": stream,
+            "stream_options": {"include_usage": true},
+        });
+        let answer = client.post("/v1/completions", &body);
+        let usage = match stream {
+            true => answer.chunks().pop().unwrap()["usage"].clone(),
+            false => answer.good()["usage"].clone(),
+        };
+        sums.0 += usage["prompt_tokens"].as_u64().unwrap();
+        sums.1 += usage["completion_tokens"].as_u64().unwrap();
+    }
+    let text = server.stranger().get("/metrics").text().to_owned();
+    for line in [
+        format!("pagella_prompt_tokens_total {}", sums.0),
+        format!("pagella_generation_tokens_total {}", sums.1),
+        format!("vllm:generation_tokens_total{{model_name=\"demo\",engine=\"0\"}} {}", sums.1),
+        "pagella_request_success_total{finished_reason=\"length\"} 6".to_owned(),
+        "pagella_time_to_first_token_seconds_count 6".to_owned(),
+        "pagella_model_loaded{model_name=\"demo\"} 1".to_owned(),
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn metrics_cardinality() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let series = || {
+        let text = server.stranger().get("/metrics").text().to_owned();
+        text.lines().filter(|line| !line.starts_with('#')).count()
+    };
+    let ask = |i: usize| {
+        client.get(&format!("/nowhere/{i}"));
+        client.get(&format!("/v1/models/{i}"));
+        let body = json!({"model": format!("m{i}"), "prompt": "x", "max_tokens": 1, "user": i});
+        client.post("/v1/completions", &body);
+        client.send(&format!("M{i}"), "/v1/models", None);
+    };
+    ask(0);
+    wait_for("all four to be counted", || {
+        let text = server.stranger().get("/metrics").text().to_owned();
+        text.lines().filter(|line| line.starts_with("http_requests_total{")).count() == 4
+    });
+    let before = series();
+    (1..20).for_each(ask);
+    assert_eq!(series(), before);
+}
+
+#[test]
 fn counts_are_shown_by_role() {
     let server = TestServer::demo();
     let body = json!({"prompt": "CSS is", "max_tokens": 3});
