@@ -55,7 +55,7 @@ test('only MathML elements and inert attributes come out', () => {
   const visit = (node) => {
     if (typeof node === 'string') return;
     assert.ok(allowed.has(node[0]), node[0]);
-    for (const name of Object.keys(node[1])) assert.ok(!/^on|href|src|style/i.test(name), name);
+    for (const name of Object.keys(node[1])) assert.ok(!/^(on|href|src|style)/i.test(name), name);
     node[2].forEach(visit);
   };
   for (const [source] of FORMULAS) visit(parseLatex(source));
