@@ -45,7 +45,7 @@ export function readImport(text, makeId, now_ms = Date.now()) {
 
 /** llama.cpp exports `{conv, messages}` (one or a list); OpenAI-style files are `{messages}` or a list. */
 function foreignConversations(file) {
-  const items = Array.isArray(file) && file.every((item) => asObject(item)?.role) ? [{ messages: file }] : Array.isArray(file) ? file : [file];
+  const items = Array.isArray(file) && file.length > 0 && file.every((item) => asObject(item)?.role) ? [{ messages: file }] : Array.isArray(file) ? file : [file];
   return items.filter((item) => Array.isArray(asObject(item)?.messages)).map((item) => {
     const head = asObject(item.conv) ?? item;
     const known = new Set(item.messages.map((m) => asObject(m)?.id).filter(Boolean));

@@ -1,0 +1,159 @@
+// The chat view: list, transcript and composer, sampler panel. Wires the open conversation to them.
+
+import { el, fill, setText } from '../page/element.js';
+import { button } from '../page/controls.js';
+import { formatCompact } from '../page/format.js';
+import { say } from '../page/words.js';
+import { contextTokens, currentModel } from '../net/connection.js';
+import { conversationById, conversations, newConversation, treeChangedElsewhere } from '../data/conversation_store.js';
+import { activePath, showNode } from '../data/tree.js';
+import { SamplerPanel } from '../sampler/sampler_panel.js';
+import { runOf } from './answer_run.js';
+import { Chat } from './chat.js';
+import { chatBody } from './chat_request.js';
+import { openCompare } from './compare.js';
+import { Composer } from './composer.js';
+import { conversationList } from './conversation_list.js';
+import { openOutline } from './outline.js';
+import { SystemBlock } from './system_block.js';
+import { Transcript } from './transcript.js';
+
+const EXAMPLES = ['example.1', 'example.2', 'example.3'];
+const scrollKey = (id) => `pagella.scroll.${id}`;
+
+/** `go(path)` changes the address; the view follows it through `open`. */
+export function chatView({ go }) {
+  const chat = new Chat();
+  const transcript = new Transcript(chat);
+  chat.grew = () => transcript.grew();
+  const composer = new Composer(chat);
+  const system = new SystemBlock(chat, () => composer.recount());
+  const panel = new SamplerPanel({ route: 'chat', onChange: (values) => chat.setSamplers(values), requestBody: () => chatBody({ path: activePath(chat.tree), system: chat.record.system }) });
+  const list = conversationList({ openId: () => chat.record.id, onOpen: (record) => go(`chat/${record.id}`), onNew: () => startNew() });
+  const empty = el('div.empty-chat');
+  const lockBar = el('div.lock-bar', { role: 'status', hidden: true }, el('span', null, say('lock.elsewhere')), button({ label: say('lock.take'), variant: 'plain', onClick: () => chat.open(chat.record, { steal: true }) }));
+  transcript.top.append(system.node, empty);
+
+  const main = el('section.chat', { 'aria-label': say('view.chat') }, lockBar, transcript.node, composer.node);
+
+  function drawEmpty() {
+    empty.hidden = chat.tree.nodes.size > 0;
+    const model = currentModel.value;
+    fill(empty, el('p.empty-model', null, model ? model.id : say('model.none')),
+      model ? el('p.empty-note', null, say('empty.context', { n: formatCompact(contextTokens(model)) })) : null,
+      el('div.examples', null, EXAMPLES.map((key) => el('button.example', { type: 'button', on: { click: () => composer.fillText(say(key)) } }, say(key)))));
+  }
+
+  chat.changed.watch((what) => {
+    if (what === null) return;
+    if (what === 'opened') openAll();
+    else if (what === 'messages') showMessages();
+    else if (what === 'samplers') panel.open(chat.record.samplers);
+    else if (what === 'lock') { showLock(); showMessages(); }
+    if (what === 'finished') composer.recount();
+    composer.refresh();
+  });
+
+  function openAll() {
+    transcript.clear();
+    system.open();
+    panel.open(chat.record.samplers);
+    composer.open();
+    drawEmpty();
+    showLock();
+    transcript.show({ toEnd: true });
+    restoreScroll();
+    attachRuns();
+    list.draw();
+  }
+
+  function showMessages() {
+    drawEmpty();
+    transcript.show();
+    for (const view of transcript.views.values()) if (view.drawn && !view.editing && !runOf(view.model.id)) view.refresh();
+    attachRuns();
+    composer.recount();
+  }
+
+  /** Views of running answers follow them; a view that was drawn before its run began is told here. */
+  function attachRuns() {
+    for (const view of transcript.views.values()) {
+      const run = runOf(view.model.id);
+      if (run && view.drawn && view.attachedTo !== run) { view.attachedTo = run; view.refresh(); view.attach(run); }
+    }
+  }
+
+  function showLock() {
+    lockBar.hidden = !chat.readOnly;
+  }
+
+  function restoreScroll() {
+    const saved = sessionStorage.getItem(scrollKey(chat.record.id));
+    if (saved === null || chat.running()) return;
+    transcript.follow.moveTo(Number(saved));
+    transcript.follow.active.value = transcript.follow.below_px() <= 40;
+  }
+  addEventListener('pagehide', () => {
+    if (!transcript.follow.active.value) sessionStorage.setItem(scrollKey(chat.record.id), String(transcript.scroller.scrollTop));
+    else sessionStorage.removeItem(scrollKey(chat.record.id));
+  });
+
+  chat.asked = (question) => transcript.showQuestion(question.id);
+  chat.opened = (record) => go(`chat/${record.id}`);
+  chat.edited = (node) => transcript.views.get(node.id)?.refresh();
+  chat.editMessage = (node) => transcript.views.get(node.id)?.edit();
+  chat.focusMessage = (id) => transcript.views.get(id)?.node.focus({ preventScroll: true });
+  chat.compare = (node) => openCompare(chat, node.role === 'user' ? node : chat.tree.nodes.get(node.parent) ?? node, () => showMessages());
+
+  currentModel.watch(() => { drawEmpty(); chat.sendQueued(); });
+  conversations.watch(() => { const mine = conversationById(chat.record.id); if (mine?.deleted) go('chat'); }, { now: false });
+  treeChangedElsewhere.watch((id) => { if (id === chat.record.id && chat.readOnly) chat.reread(); }, { now: false });
+
+  async function startNew() {
+    await chat.open(newConversation());
+    go('chat');
+    composer.area.focus();
+  }
+
+  /** Message keys: only while the focus is in the transcript, and never while writing. */
+  transcript.scroller.addEventListener('keydown', (event) => {
+    if (event.target.closest('textarea, input, select, button, a, summary, pre') && !event.target.matches('.message')) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const view = transcript.focusedView();
+    const keys = { j: () => transcript.moveFocus(1), ArrowDown: () => transcript.moveFocus(1), k: () => transcript.moveFocus(-1), ArrowUp: () => transcript.moveFocus(-1), ArrowLeft: () => view && chat.sibling(view.model, -1), ArrowRight: () => view && chat.sibling(view.model, 1) };
+    if (!keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+
+  /** The message that a shortcut means: the focused one, else the last of the role. */
+  const target = (role) => transcript.focusedView() ?? transcript.lastView(role);
+
+  return {
+    title: () => chat.record.title || say('view.chat'), list: list.node, main, side: panel.node, chat, composer, panel,
+    async open(id) {
+      if (id === chat.record.id && (chat.tree.nodes.size || !id)) return;
+      const record = id ? conversationById(id) : null;
+      if (record && !record.deleted) await chat.open(record);
+      else if (!id && chat.tree.nodes.size === 0) await chat.open(chat.record);
+      else await chat.open(newConversation());
+    },
+    shown() {
+      if (!matchMedia('(pointer: coarse)').matches) composer.area.focus();
+    },
+    commands: {
+      newChat: startNew, stop: () => chat.stop(),
+      regenerate: () => { const view = target('assistant'); if (view) chat.regenerate(view.model); },
+      continue: () => { const view = target('assistant'); if (view?.model.role === 'assistant') chat.continueFrom(view.model); },
+      edit: () => target('user')?.edit(),
+      branch: () => { const view = target(); if (view) chat.branch(view.model); },
+      outline: () => openOutline(chat.tree, (nodeId) => { showNode(chat.tree, nodeId); showMessages(); transcript.views.get(nodeId)?.node.scrollIntoView({ block: 'center' }); }),
+      compare: () => { const view = transcript.lastView('user'); if (view) chat.compare(view.model); },
+      system: () => { system.node.open = true; system.area.focus(); },
+      prefix: () => composer.togglePrefix(),
+      jump: () => transcript.follow.jump(),
+      focusTranscript: () => transcript.moveFocus(0),
+    },
+    setTitle(node) { setText(node, chat.record.title); },
+  };
+}
