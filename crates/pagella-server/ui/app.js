@@ -39,7 +39,7 @@ let shownName = null;
 
 /** `#/chat/<id>`; unknown views and empty addresses mean chat. */
 function readAddress() {
-  const [path, query = ''] = decodeURIComponent(location.hash.replace(/^#\/?/, '')).split('?');
+  const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
   const [name, id = ''] = path.split('/');
   return { name: VIEW_NAMES.includes(name) ? name : 'chat', id, options: new URLSearchParams(query) };
 }
@@ -57,6 +57,8 @@ async function followAddress() {
   document.title = `${view.title?.() ?? say(`view.${name}`)} · Pagella`;
   view.shown?.();
 }
+
+const looksDark = () => settings.value.theme === 'dark' || (settings.value.theme === 'system' && matchMedia('(prefers-color-scheme: dark)').matches);
 
 function registerCommands() {
   const { commands } = views.chat;
@@ -81,7 +83,7 @@ function registerCommands() {
   registerCommand('help', { title: say('shortcuts.title'), run: openShortcutHelp });
   registerCommand('settings', { title: say('settings.title'), run: openSettings });
   registerCommand('key', { title: say('key.title'), run: openKeyDialog });
-  registerCommand('theme', { title: say('theme.switch'), run: () => settings.patch({ theme: matchMedia('(prefers-color-scheme: dark)').matches !== (settings.value.theme === 'system') && settings.value.theme !== 'light' ? 'light' : settings.value.theme === 'dark' ? 'light' : 'dark' }) });
+  registerCommand('theme', { title: say('theme.switch'), run: () => settings.patch({ theme: looksDark() ? 'light' : 'dark' }) });
   registerCommand('export', { title: say('list.exportAll'), run: exportAll });
   registerCommand('import', { title: say('list.import'), run: importFiles });
   registerCommand('print', { title: say('print'), run: () => print(), available: inChat });

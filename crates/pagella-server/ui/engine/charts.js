@@ -1,6 +1,7 @@
 // Small charts on canvas: a sparkline beside each gauge, and the strip of page states over ten minutes.
 
-import { el } from '../page/element.js';
+import { el, setText } from '../page/element.js';
+import { formatSeconds } from '../page/format.js';
 import { say } from '../page/words.js';
 import { pageColours } from './page_map.js';
 
@@ -29,13 +30,17 @@ function prepare(canvas, width, height) {
   return context;
 }
 
+/** Samples across a chart: a young history is shown wider, down to one minute. */
+const windowOf = (samples) => Math.max(60, Math.min(HISTORY_MAX, samples));
+
 export function drawSparkline(canvas, { values }) {
   const width = canvas.clientWidth;
   const height = canvas.clientHeight;
   if (!width || values.length < 2) return;
   const context = prepare(canvas, width, height);
   const top = Math.max(...values, 1e-9);
-  const x = (i) => ((HISTORY_MAX - values.length + i) / (HISTORY_MAX - 1)) * width;
+  const window = windowOf(values.length);
+  const x = (i) => ((window - values.length + i) / (window - 1)) * width;
   const y = (value) => height - 2 - (value / top) * (height - 4);
   context.strokeStyle = context.fillStyle = getComputedStyle(canvas).color;
   context.lineWidth = 1.5;
@@ -54,8 +59,9 @@ export class StripChart {
   #samples = [];
 
   constructor() {
+    this.start = el('span');
     this.canvas = el('canvas.strip-canvas', { role: 'img', 'aria-label': say('strip.label') });
-    this.node = el('figure.strip', null, this.canvas, el('figcaption', null, el('span', null, say('strip.start')), el('span.strip-ticks', null, say('strip.ticks')), el('span', null, say('strip.now'))));
+    this.node = el('figure.strip', null, this.canvas, el('figcaption', null, this.start, el('span.strip-ticks', null, say('strip.ticks')), el('span', null, say('strip.now'))));
   }
 
   /** `counts` in the order of the states; `ticks` counts since the last sample. */
@@ -70,7 +76,9 @@ export class StripChart {
     if (!width || this.#samples.length === 0) return;
     const context = prepare(this.canvas, width, height);
     const colours = pageColours();
-    const step = width / HISTORY_MAX;
+    const window = windowOf(this.#samples.length);
+    const step = width / window;
+    setText(this.start, say('strip.start', { t: formatSeconds(window) }));
     this.#samples.forEach(({ counts, evictions, preemptions }, i) => {
       const x = width - (this.#samples.length - i) * step;
       const total = counts.reduce((a, b) => a + b, 0) || 1;

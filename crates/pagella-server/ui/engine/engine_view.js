@@ -75,16 +75,17 @@ export function engineView() {
 
   async function follow(path, take, signal) {
     while (!signal.aborted) {
+      let stale = false;
       try {
         const response = await send('GET', path, { signal });
-        const fresh = new AbortController();
-        await readEvents(response, (message) => { if (take(message) === false) fresh.abort(); if (fresh.signal.aborted) throw new DOMException('stale', 'AbortError'); });
+        // A missed number: leave the stream and ask for a new snapshot.
+        await readEvents(response, (message) => { if (take(message) === false) throw new DOMException('stale', 'AbortError'); });
       } catch (error) {
         if (signal.aborted) return;
         if (error.status === 503 || error.status === 501) note.textContent = error.message;
-        if (error.name === 'AbortError') continue;
+        stale = error.name === 'AbortError';
       }
-      await new Promise((resolve) => setTimeout(resolve, RETRY_STREAM_MS));
+      await new Promise((resolve) => setTimeout(resolve, stale ? PAGES_EVERY_MS : RETRY_STREAM_MS));
     }
   }
 

@@ -59,7 +59,7 @@ export class JobsTable {
       const cancel = button({ label: say('job.cancel'), icon: 'close', onClick: (event) => { event.stopPropagation(); postJson(`v1/requests/${encodeURIComponent(job.id)}/cancel`).catch(showError); } });
       const node = el('tr', { on: { click: () => this.select(this.selected === job.id ? null : job.id) } }, cells, el('td', null, cancel));
       row = { node, cells, bar: el('span.phase-bar', { 'aria-hidden': 'true' }, el('span')) };
-      fill(cells[0], el('button.link-button', { type: 'button', title: job.id }, job.id.slice(-8)));
+      fill(cells[0], el('button.link-button', { type: 'button', title: job.id }, job.id.length > 14 ? `…${job.id.slice(-8)}` : job.id));
       this.#rows.set(job.id, row);
       this.body.append(node);
     }

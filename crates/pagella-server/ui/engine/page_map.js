@@ -168,9 +168,9 @@ export class PageMap {
   #sign(state, refs, x, y, size) {
     const { context } = this;
     if (state === CACHED || state === PARTIAL) {
-      context.fillStyle = this.paper;
+      context.fillStyle = isDark() ? this.ink : this.paper;
       context.beginPath();
-      context.arc(x + size / 2, y + (state === PARTIAL ? size * 0.75 : size / 2), Math.max(1, size / 8), 0, 7);
+      context.arc(x + size / 2, y + (state === PARTIAL ? size * 0.75 : size / 2), Math.max(1.5, size / 7), 0, 7);
       context.fill();
     } else if (refs > 1 && (state === REFERENCED || state === GENERATING || state === FILLING)) {
       context.fillStyle = this.paper;
@@ -282,8 +282,8 @@ function drawSwatch(context, state, colour) {
     return;
   }
   context.fillRect(2, 2, 24, 24);
-  context.strokeStyle = context.fillStyle = isDark() ? '#171614' : '#fdfcfa';
-  if (state === CACHED) { context.beginPath(); context.arc(14, 14, 3.500, 0, 7); context.fill(); }
+  context.strokeStyle = context.fillStyle = isDark() === (state === CACHED) ? '#f5f2ec' : isDark() ? '#171614' : '#fdfcfa';
+  if (state === CACHED) { context.beginPath(); context.arc(14, 14, 3.5, 0, 7); context.fill(); }
   if (state === GENERATING) context.fillRect(5, 19, 18, 3);
   if (state === FILLING || state === INCONSISTENT) { context.beginPath(); context.moveTo(4, 24); context.lineTo(24, 4); if (state === INCONSISTENT) { context.moveTo(4, 4); context.lineTo(24, 24); } context.stroke(); }
 }

@@ -11,7 +11,7 @@ const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
 
 export const formatCount = (n) => (isNumber(n) ? integerFormat.format(n) : '–');
 
-export const formatCompact = (n) => (isNumber(n) ? (n < 10000 ? integerFormat.format(n) : compactFormat.format(n)) : '–');
+export const formatCompact = (n) => (isNumber(n) ? (n < 1000000 ? integerFormat.format(n) : compactFormat.format(n)) : '–');
 
 /** Tokens per second: one digit below 100, none above. */
 export const formatRate = (n) => (isNumber(n) ? (n < 100 ? oneDigitFormat.format(n) : integerFormat.format(Math.round(n))) : '–');

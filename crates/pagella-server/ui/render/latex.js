@@ -25,6 +25,8 @@ export function parseLatex(source, display = false) {
 const mathRow = (children) => (children.length === 1 ? children[0] : ['mrow', {}, children]);
 const operator = (text, attributes = {}) => ['mo', attributes, [text]];
 
+const thinSpace = () => ['mspace', { width: '0.167em' }, []];
+
 function tokenize(source) {
   return source.replace(/%.*$/gm, '').match(/\\[a-zA-Z]+\*?|\\.|[^]/gu) ?? [];
 }
@@ -52,8 +54,14 @@ class LatexParser {
       this.skipSpace();
       const token = this.peek();
       if (token === undefined || token === '}' || stop(token)) break;
+      const named = LATEX_FUNCTIONS.has(token.slice(1));
       const atom = this.atom();
-      if (atom) items.push(this.scripts(atom));
+      if (!atom) continue;
+      // A thin space on the sides of a named function, where no bracket keeps its distance already.
+      if (named && items.length && items.at(-1)[0] !== 'mo') items.push(thinSpace());
+      items.push(this.scripts(atom));
+      this.skipSpace();
+      if (named && this.peek() !== undefined && !/^(?:[()[\]{}|,&=+]|\\left|\\\\|\\right|\\end)$/.test(this.peek())) items.push(thinSpace());
     }
     this.depth--;
     return items;

@@ -90,7 +90,10 @@ export class SamplerPanel {
     const reset = button({ label: say('sampler.reset', { name: entry.name }), icon: 'undo', onClick: () => { this.#setOne(entry, undefined); input.main.focus(); } });
     const head = el('div.sampler-head', null, shown.firstChild, origin, reset);
     shown.prepend(head);
-    if (input.row) input.main.replaceWith(input.row);
+    if (input.row) {
+      input.main.before(input.row);
+      input.row[input.mainFirst ? 'prepend' : 'append'](input.main);
+    }
     shown.classList.add('sampler');
     shown.dataset.name = entry.name;
     this.#controls.set(entry.name, { field: shown, input, origin, reset });
@@ -122,7 +125,7 @@ export class SamplerPanel {
     } });
     if (!entry.slider) return { main, show: (value) => { main.value = value === null ? '' : this.#numberText(entry, value); } };
     const slider = el('input.sampler-slider', { type: 'range', min: entry.slider[0], max: entry.slider[1], step: entry.step, 'aria-label': entry.name, on: { input: () => this.#setOne(entry, Number(slider.value)) } });
-    return { main, row: el('div.sampler-row', null, slider, main), show: (value) => {
+    return { main, row: el('div.sampler-row', null, slider), show: (value) => {
       const neutral = entry.neutral ?? entry.slider[0];
       slider.value = String(value ?? neutral);
       const share = (Number(slider.value) - entry.slider[0]) / (entry.slider[1] - entry.slider[0]);
@@ -156,7 +159,7 @@ export class SamplerPanel {
     };
     if (!entry.exclusive) return { main, show };
     const check = button({ label: say('sampler.check'), variant: 'plain', onClick: () => this.#checkConstraint(entry) });
-    return { main, row: el('div.sampler-text', null, main, check), show };
+    return { main, row: el('div.sampler-text', null, check), mainFirst: true, show };
   }
 
   /** Compiles a constraint on the server by asking for one token with it. */
@@ -229,7 +232,7 @@ export class SamplerPanel {
       own.length || server ? null : undefined,
       { label: say('preset.save'), icon: 'plus', run: () => this.#save() },
       { label: say('sampler.forNew'), icon: 'check', run: () => { settings.patch({ samplersForNew: { ...this.values } }); toast(say('sampler.forNewDone')); } },
-      { label: say('preset.import'), icon: 'upload', run: () => this.#import() },
+      { label: say('preset.import'), icon: 'upload', run: () => this.#importValues() },
       { label: say('preset.export'), icon: 'download', run: () => saveFile('samplers.json', JSON.stringify(this.values, null, 2)) },
       { label: say('sampler.copyJson'), icon: 'copy', run: () => copyText(JSON.stringify(samplerFields(this.values, this.route), null, 2)) },
       own.length ? null : undefined,
@@ -243,7 +246,7 @@ export class SamplerPanel {
     if (name) await savePreset({ name, kind: 'samplers', values: { ...this.values } });
   }
 
-  async #import() {
+  async #importValues() {
     try {
       for (const file of await chooseFiles('.json')) {
         if (file.size > 1024 * 1024) throw new Error(say('preset.tooLarge'));

@@ -18,12 +18,12 @@ export const LOCAL_KEYS = [
 ];
 
 /** Never ours: reload, find, tabs, windows, address bar, developer tools. */
-const RESERVED = new Set(['Ctrl+R', 'Ctrl+F', 'Ctrl+T', 'Ctrl+W', 'Ctrl+N', 'Ctrl+L', 'Ctrl+P', 'Ctrl+S', 'Ctrl+Tab', 'Ctrl+Shift+T', 'Ctrl+Shift+I', 'F5', 'F12', 'Tab']);
+const RESERVED_KEYS = new Set(['Ctrl+R', 'Ctrl+F', 'Ctrl+T', 'Ctrl+W', 'Ctrl+N', 'Ctrl+L', 'Ctrl+P', 'Ctrl+S', 'Ctrl+Tab', 'Ctrl+Shift+T', 'Ctrl+Shift+I', 'F5', 'F12', 'Tab']);
 
 export const keysFor = (id) => settings.value.shortcuts[id] ?? SHORTCUTS.find(([command]) => command === id)?.[1] ?? '';
 
 /** Whether `keys` may be given to a command. */
-export const keysAllowed = (keys) => keys !== '' && !RESERVED.has(keys);
+export const keysAllowed = (keys) => keys !== '' && !RESERVED_KEYS.has(keys);
 
 /** A key event as text, such as `Ctrl+Shift+O`. */
 export function keysOf(event) {

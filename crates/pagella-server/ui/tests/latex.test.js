@@ -25,7 +25,7 @@ const FORMULAS = [
   ['\\text{if } x \\geq 0', 'ath(row(text(if ) x ≥ 0))'],
   ['\\hat{y} = \\vec v', 'ath(row(over(y ^) = over(v →)))'],
   ['3.14 \\times 10^{-5}', 'ath(row(3.14 × sup(10 row(− 5))))'],
-  ['\\lim_{x \\to 0} \\sin x', 'ath(row(under(lim row(x → 0)) sin x))'],
+  ['\\lim_{x \\to 0} \\sin x', 'ath(row(under(lim row(x → 0)) space() space() sin space() x))'],
 ];
 
 test('known formulas', () => {
