@@ -36,7 +36,8 @@ export class Chat {
 
   /** Opens a conversation; takes its lock if no other tab has it. */
   async open(record, { steal = false } = {}) {
-    this.#release?.();
+    if (record === this.record && this.#release && !this.readOnly) return this.#tell('opened');
+    await this.#release?.();
     this.#release = null;
     this.#queues.set(this.record.id, this.queue);
     this.record = record;

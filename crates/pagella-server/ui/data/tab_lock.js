@@ -18,15 +18,18 @@ export function hearTabs(listener) {
 
 /**
  * Tries to become the writer of `name`. Resolves to a release function, or null when another tab holds
- * it. `onLost` is called when a tab takes over. `steal` takes the lock away from its holder.
+ * it. What the release function returns resolves when the lock is free again. `onLost` is called when a tab takes over. `steal` takes the lock away from its holder.
  */
 export function acquireLock(name, { steal = false, onLost } = {}) {
   if (!navigator.locks) return Promise.resolve(() => {});
   return new Promise((resolve) => {
     const options = steal ? { steal: true } : { ifAvailable: true };
-    navigator.locks.request(`pagella:${name}`, options, (lock) => {
+    const ended = navigator.locks.request(`pagella:${name}`, options, (lock) => {
       if (!lock) return resolve(null);
-      return new Promise((release) => resolve(release));
+      return new Promise((release) => resolve(() => {
+        release();
+        return ended;
+      }));
     }).catch(() => onLost?.());
   });
 }

@@ -1,0 +1,264 @@
+"""What a person does on the page, step by step, against a running server.
+
+Each function takes an open `Page`; together they are the list of flows in `run.py`.
+"""
+
+import json
+import re
+
+
+
+
+def chat(page):
+    """Send, see the states, get an answer with its statistics."""
+    page.send("Say a few words about bridges.")
+    page.page.wait_for_selector(".message.user")
+    page.page.wait_for_selector(".message.assistant")
+    page.wait_idle()
+    assert page.texts()[-1].strip(), "the answer is empty"
+    stats = page.page.locator(".message.assistant:last-child .stats").inner_text()
+    assert re.search(r"\d+ tokens", stats), stats
+    page.shot("chat")
+
+
+def stop(page):
+    """Stop keeps what was written and says who stopped."""
+    page.send("Write a very long story about a lighthouse, at least two thousand words. slow")
+    page.page.wait_for_selector(".message.running .progress-line")
+    page.page.wait_for_timeout(400)
+    page.page.keyboard.press("Escape")
+    page.page.wait_for_selector(".message.running", state="detached")
+    ending = page.page.locator(".message.assistant:last-child .ending").inner_text()
+    assert "stopped by you" in ending, ending
+
+
+def regenerate(page):
+    """Regenerating keeps the old answer as an alternative."""
+    page.send("Name one river.")
+    page.wait_idle()
+    page.page.locator("#composer").blur()
+    page.page.keyboard.press("Alt+r")
+    page.page.wait_for_selector(".message.assistant:last-child .siblings")
+    page.wait_idle()
+    assert page.page.locator(".message.assistant:last-child .siblings span").inner_text() == "2/2"
+    page.page.locator(".message.assistant:last-child").get_by_role("button", name="Previous alternative").click()
+    assert page.page.locator(".message.assistant:last-child .siblings span").inner_text() == "1/2"
+
+
+def edit(page):
+    """Editing an own message and answering makes a branch; the old one stays."""
+    message = page.page.locator(".message.user").last
+    message.hover()
+    message.get_by_role("button", name="Edit").click()
+    page.page.fill(".edit-area", "Name one mountain.")
+    page.page.get_by_role("button", name="Save and answer").click()
+    page.page.wait_for_selector(".message.user:has-text('Name one mountain.') .siblings")
+    page.wait_idle()
+    assert page.page.locator(".message.user").last.locator(".siblings span").inner_text() == "2/2"
+
+
+def edit_answer(page):
+    """The model's own text can be edited; the history alone changes."""
+    message = page.page.locator(".message.assistant").last
+    message.hover()
+    message.get_by_role("button", name="Edit").click()
+    page.page.fill(".edit-area", "My own words.")
+    page.page.get_by_role("button", name="Save", exact=True).click()
+    page.page.wait_for_selector(".message.assistant:last-child:has-text('My own words.')")
+
+
+def continue_answer(page):
+    """Continuing appends to the text that is there."""
+    page.page.locator(".message.assistant").last.get_by_role("button", name="Continue").click()
+    page.wait_idle()
+    assert page.texts()[-1].startswith("My own words."), page.texts()[-1]
+
+
+def delete_and_undo(page):
+    """Deleting can be undone."""
+    before = page.page.locator(".message").count()
+    message = page.page.locator(".message.assistant").last
+    message.hover()
+    message.get_by_role("button", name="More").click()
+    page.page.get_by_role("menuitem", name="Delete", exact=True).click()
+    page.page.wait_for_function("n => document.querySelectorAll('.message').length === n", arg=before - 1)
+    page.page.locator(".toast").get_by_role("button", name="Undo").click()
+    page.page.wait_for_function("n => document.querySelectorAll('.message').length === n", arg=before)
+
+
+def branch(page):
+    """A branch is a new conversation with the same messages."""
+    before = page.page.locator(".message").count()
+    message = page.page.locator(".message.assistant").last
+    message.hover()
+    message.get_by_role("button", name="Branch").click()
+    page.page.wait_for_selector(".toast:has-text('Branched')")
+    page.page.wait_for_function("n => document.querySelectorAll('.message').length === n", arg=before)
+    assert page.page.locator(".list-row").count() >= 2
+
+
+def queued_send(page):
+    """A message sent while an answer runs waits its turn."""
+    page.send("Count to one hundred in words. slow")
+    page.page.wait_for_selector(".message.running")
+    page.send("And one more: say hello.")
+    page.page.wait_for_selector(".composer-queue .chip")
+    page.page.keyboard.press("Escape")
+    page.page.wait_for_selector(".message.user:has-text('say hello')")
+    page.wait_idle()
+
+
+def draft_survives(page):
+    """A reload keeps the conversation and the unsent text."""
+    page.page.fill("#composer", "not sent yet")
+    count = page.page.locator(".message").count()
+    page.page.reload()
+    page.unlock()
+    page.page.wait_for_function("n => document.querySelectorAll('.message').length === n", arg=count)
+    assert page.page.input_value("#composer") == "not sent yet"
+    page.page.fill("#composer", "")
+
+
+def samplers(page):
+    """Only changed values are sent, and the panel shows them."""
+    page.page.keyboard.press("Control+.")
+    field = page.page.locator(".sampler[data-name=temperature] .sampler-number")
+    field.fill("0.3")
+    field.press("Tab")
+    page.page.locator(".sampler-wire summary").click()
+    page.page.wait_for_function("() => document.querySelector('.sampler-wire pre').innerText.trim() !== ''")
+    sent = json.loads(page.page.locator(".sampler-wire pre").first.inner_text())
+    assert sent == {"temperature": 0.3}, sent
+    field.fill("99")
+    field.press("Tab")
+    assert "at most 10" in page.page.locator(".sampler[data-name=temperature] .field-error").inner_text()
+    page.shot("samplers")
+    page.page.get_by_role("button", name="Reset all").click()
+    page.page.keyboard.press("Control+.")
+
+
+def hostile(page, corpus):
+    """Model text, own text, titles: nothing runs, nothing leaves, nothing is made but text."""
+    for text in corpus:
+        page.page.keyboard.press("Control+Shift+o")
+        page.send(text)
+        page.page.wait_for_selector(".message.user")
+        page.page.wait_for_selector(".message.running", state="detached", timeout=120000)
+        # The same text as an answer, through the page's own editing.
+        page.page.locator(".message.assistant").last.hover()
+        page.page.locator(".message.assistant").last.get_by_role("button", name="Edit").click()
+        page.page.fill(".edit-area", text)
+        page.page.get_by_role("button", name="Save", exact=True).click()
+        page.page.wait_for_timeout(50)
+        assert page.page.evaluate("window.__pwned === undefined")
+        found = page.page.evaluate(
+            """() => [...document.querySelectorAll('.message-body *')].flatMap((node) => {
+                 const bad = ['SCRIPT', 'IFRAME', 'OBJECT', 'EMBED', 'STYLE', 'LINK', 'META', 'FORM', 'svg', 'BASE'].includes(node.nodeName) && !node.closest('button');
+                 const attributes = [...node.attributes].filter((a) => /^on|^style$|^srcdoc$/i.test(a.name) && !node.closest('button'));
+                 const link = node.nodeName === 'A' && !/^(https?:|mailto:)/.test(node.getAttribute('href'));
+                 return bad || attributes.length || link ? [node.outerHTML.slice(0, 200)] : [];
+               })"""
+        )
+        assert not found, found
+    page.shot("hostile")
+
+
+def link_cannot_send(page):
+    """An address can fill the box, and does not send."""
+    before = page.page.evaluate("document.querySelectorAll('.list-row').length")
+    page.page.goto(page.base + "#/chat/?text=run%20this")
+    page.page.wait_for_timeout(600)
+    assert page.page.input_value("#composer").startswith("run")
+    assert page.page.evaluate("document.querySelectorAll('.list-row').length") == before
+    page.page.evaluate("window.postMessage({text: 'run this', send: true}, '*')")
+    page.page.wait_for_timeout(200)
+    assert page.page.locator(".message.running").count() == 0
+    page.page.fill("#composer", "")
+
+
+def key_not_exposed(page, key):
+    """The key is in neither address, document, storage nor exports."""
+    seen = page.page.evaluate(
+        """() => JSON.stringify([location.href, document.documentElement.outerHTML, {...localStorage}, {...sessionStorage}])"""
+    )
+    assert key not in seen, "the key is visible"
+
+
+def notebook(page):
+    """Generate, one token, undo as one step, token view."""
+    page.page.keyboard.press("Alt+2")
+    area = page.page.locator(".editor-text")
+    area.fill("Once upon a time")
+    area.press("Control+End")
+    area.press("Shift+Enter")
+    page.page.wait_for_function("() => document.querySelector('.editor-text').value.length > 20", timeout=60000)
+    page.page.keyboard.press("Escape")
+    page.page.wait_for_selector(".notebook-bar .primary:not(.running)")
+    page.page.get_by_role("button", name="Tokens", exact=True).click()
+    page.page.wait_for_selector(".token-flow .token")
+    page.page.locator(".token-flow .token").last.click()
+    page.page.wait_for_selector(".alternative")
+    page.shot("notebook")
+    area.press("Control+z")
+    assert area.input_value() == "Once upon a time", area.input_value()
+    area.press("Control+Enter")
+    page.page.wait_for_function("() => document.querySelector('.editor-text').value.length > 16")
+    page.page.get_by_role("button", name="Tokens", exact=True).click()
+
+
+def page_map(page, load):
+    """The map draws and changes while `load` runs; the table says the same."""
+    page.page.keyboard.press("Alt+3")
+    page.page.wait_for_selector(".page-canvas")
+    page.page.wait_for_function("() => document.querySelector('.map-summary').textContent.includes('pages')")
+    idle = page.page.locator(".map-summary").inner_text()
+    load()
+    page.page.wait_for_function("before => document.querySelector('.map-summary').textContent !== before", arg=idle, timeout=60000)
+    page.page.wait_for_selector(".jobs tbody tr", timeout=60000)
+    page.shot("engine")
+    page.page.get_by_role("button", name="As table").click()
+    page.page.wait_for_selector(".map-table tr")
+    page.page.get_by_role("button", name="As table").click()
+
+
+def switch_model(page, names):
+    """Unload, load another model, watch it, and chat with it."""
+    page.page.keyboard.press("Alt+4")
+    for name in names:
+        page.page.locator(".list-button", has_text=name).first.click()
+        page.page.wait_for_selector(".load-form")
+        page.page.locator(".load-form button[type=submit]").click()
+        page.page.wait_for_selector(".model-button[data-state=loading]", timeout=10000)
+        page.page.wait_for_selector(".model-button[data-state=loaded]", timeout=300000)
+    page.shot("models")
+    page.page.get_by_role("button", name="Unload").first.click()
+    page.page.wait_for_selector(".model-button[data-state=none]")
+    page.page.locator(".list-button", has_text=names[0]).first.click()
+    page.page.locator(".load-form button[type=submit]").click()
+    page.page.wait_for_selector(".model-button[data-state=loaded]", timeout=300000)
+    page.page.keyboard.press("Alt+1")
+
+
+def keyboard(page):
+    """Palette, help, messages and alternatives without a pointer."""
+    page.page.keyboard.press("Control+k")
+    page.page.wait_for_selector(".palette-item")
+    page.page.keyboard.type("notebook")
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector(".notebook")
+    page.page.keyboard.press("Alt+1")
+    page.page.wait_for_selector(".chat")
+    page.page.locator("#composer").blur()
+    page.page.keyboard.press("?")
+    page.page.wait_for_selector(".shortcut-table")
+    page.page.keyboard.press("Escape")
+
+
+def narrow(page):
+    """Nothing scrolls sideways."""
+    for view in ("chat", "notebook", "engine", "models"):
+        page.page.goto(page.base + f"#/{view}")
+        page.page.wait_for_timeout(500)
+        width = page.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert width[0] <= width[1], (view, width)
+        page.shot(f"narrow-{view}")
