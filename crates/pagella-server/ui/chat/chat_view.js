@@ -1,6 +1,6 @@
 // The chat view: list, transcript and composer, sampler panel. Wires the open conversation to them.
 
-import { el, fill, setText } from '../page/element.js';
+import { el, fill } from '../page/element.js';
 import { button } from '../page/controls.js';
 import { formatCompact } from '../page/format.js';
 import { say } from '../page/words.js';
@@ -47,7 +47,7 @@ export function chatView({ go }) {
   chat.changed.watch((what) => {
     if (what === null) return;
     if (what === 'opened') openAll();
-    else if (what === 'messages') showMessages();
+    else if (what === 'messages') { showMessages(); showAddress(); }
     else if (what === 'samplers') panel.open(chat.record.samplers);
     else if (what === 'lock') { showLock(); showMessages(); }
     if (what === 'finished') composer.recount();
@@ -81,6 +81,12 @@ export function chatView({ go }) {
       const run = runOf(view.model.id);
       if (run && view.drawn && view.attachedTo !== run) { view.attachedTo = run; view.refresh(); view.attach(run); }
     }
+  }
+
+  /** A conversation that has just begun gets its own address, so that a reload finds it. */
+  function showAddress() {
+    if (main.isConnected && chat.tree.nodes.size && location.hash !== `#/chat/${chat.record.id}`) history.replaceState(null, '', `#/chat/${chat.record.id}`);
+    document.title = `${chat.record.title || say('view.chat')} · Pagella`;
   }
 
   function showLock() {
@@ -154,6 +160,5 @@ export function chatView({ go }) {
       jump: () => transcript.follow.jump(),
       focusTranscript: () => transcript.moveFocus(0),
     },
-    setTitle(node) { setText(node, chat.record.title); },
   };
 }

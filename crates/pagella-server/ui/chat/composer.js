@@ -49,7 +49,7 @@ export class Composer {
 
   /** Shows the draft of the conversation that is now open. */
   open() {
-    this.area.value = drafts.read(this.chat.record.id);
+    this.area.value = drafts.read(this.#draftName());
     this.attachments = [];
     this.prefix.value = this.chat.record.prefix ?? '';
     this.prefixRow.hidden = !this.prefix.value;
@@ -57,6 +57,11 @@ export class Composer {
     this.#drawStrip();
     this.refresh();
     this.#count();
+  }
+
+  /** Conversations that have not begun share one draft: after a reload they have other names. */
+  #draftName() {
+    return this.chat.tree.nodes.size ? this.chat.record.id : 'new';
   }
 
   refresh() {
@@ -81,7 +86,7 @@ export class Composer {
     const attachments = this.attachments;
     this.area.value = '';
     this.attachments = [];
-    drafts.write(this.chat.record.id, '');
+    drafts.write(this.#draftName(), '');
     this.#grow();
     this.#drawStrip();
     this.chat.send(text, attachments);
@@ -96,7 +101,7 @@ export class Composer {
   }
 
   #changed() {
-    drafts.write(this.chat.record.id, this.area.value);
+    drafts.write(this.#draftName(), this.area.value);
     this.#grow();
     this.refresh();
     this.#count();

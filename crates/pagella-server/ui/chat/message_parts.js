@@ -38,7 +38,7 @@ export function toolCallNodes(calls) {
   return calls.map((call) => {
     const view = new CodeView('json');
     view.update(prettyJson(call.arguments));
-    return el('section.tool-call', { 'aria-label': say('tool.region', { name: call.name }) }, el('h4', null, say('tool.call'), ' ', el('code', null, call.name || '…')), view.node);
+    return el('section.tool-call', { 'aria-label': say('tool.region', { name: call.name }) }, el('h3', null, say('tool.call'), ' ', el('code', null, call.name || '…')), view.node);
   });
 }
 

@@ -33,7 +33,7 @@ export class MessageView {
     this.body = el('div.message-body');
     this.footer = el('div.message-footer');
     this.tools = el('div.message-tools', { role: 'toolbar', 'aria-label': say('message.actions') });
-    this.head = el('h3.message-head', { id });
+    this.head = el('h2.message-head', { id });
     this.node = el('article.message', { class: node.role, tabIndex: -1, 'aria-labelledby': id, data: { id: node.id } });
     // A guess of the height keeps the scroll bar honest before the message is drawn.
     const lines = node.content.length / LINE_CHARS + node.content.split('\n').length;

@@ -10,11 +10,15 @@ import { MessageView } from './message_view.js';
 
 /** Messages within this distance of the view are drawn. */
 const DRAW_MARGIN_PX = 1200;
+/** Room below a fresh question, as a share of the view. */
+const ROOM_SHARE = 0.68;
 
 export class Transcript {
   views = new Map();
   #newLines = 0;
   #heightSeen = 0;
+  /** The question that was asked last, while room is kept below it. */
+  #question = null;
 
   constructor(chat) {
     this.chat = chat;
@@ -58,6 +62,7 @@ export class Transcript {
     for (const model of path.slice(-6)) kept.get(model.id).draw();
     for (const view of kept.values()) if (!view.drawn) this.observer.observe(view.node);
     if (toEnd) {
+      this.#question = null;
       this.room.style.setProperty('min-height', '0px');
       this.follow.jump();
       requestAnimationFrame(() => { if (this.follow.active.value) this.follow.jump(); });
@@ -74,14 +79,23 @@ export class Transcript {
   showQuestion(id) {
     const view = this.views.get(id);
     if (!view) return;
-    this.room.style.setProperty('min-height', `${Math.round(this.scroller.clientHeight * 0.62)}px`);
+    this.#question = view.node;
+    this.#fitRoom();
     this.follow.active.value = true;
     const offset = view.node.getBoundingClientRect().top - this.scroller.getBoundingClientRect().top;
     this.follow.moveTo(this.scroller.scrollTop + offset - Math.min(96, this.scroller.clientHeight / 6));
   }
 
+  /** The empty room shrinks by what the answer takes. */
+  #fitRoom() {
+    if (!this.#question) return;
+    const answer_px = this.list.getBoundingClientRect().bottom - this.#question.getBoundingClientRect().bottom;
+    this.room.style.setProperty('min-height', `${Math.max(0, Math.round(this.scroller.clientHeight * ROOM_SHARE - answer_px))}px`);
+  }
+
   /** Text grew somewhere. */
   grew() {
+    this.#fitRoom();
     this.follow.grew();
     if (!this.follow.active.value) {
       this.#newLines = Math.max(0, Math.round((this.list.scrollHeight - this.#heightSeen) / 26));

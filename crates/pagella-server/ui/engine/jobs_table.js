@@ -27,7 +27,7 @@ export class JobsTable {
     this.body = el('tbody');
     this.empty = el('p.plain-note', null, say('jobs.none'));
     this.table = el('table.data.jobs', null, el('caption.offscreen', null, say('jobs.title')), el('thead', null, el('tr', null, this.heads, el('th', null, el('span.offscreen', null, say('job.cancel'))))), this.body);
-    this.node = el('div.table-scroll', { tabIndex: 0, role: 'region', 'aria-label': say('jobs.title') }, this.table, this.empty);
+    this.node = el('div.table-scroll', { tabIndex: 0, role: 'group', 'aria-label': say('jobs.title') }, this.table, this.empty);
   }
 
   #sortBy(name) {

@@ -20,7 +20,7 @@ export class CodeView {
   constructor(language) {
     this.#language = language;
     this.code = el('code');
-    this.pre = el('pre', { tabIndex: 0, role: 'region', 'aria-label': say('code.region', { language: language || say('code.plain') }) }, this.code);
+    this.pre = el('pre', { tabIndex: 0, role: 'group', 'aria-label': say('code.region', { language: language || say('code.plain') }) }, this.code);
     this.copyButton = button({ label: say('copy'), icon: 'copy', onClick: () => this.#copy() });
     this.expandButton = button({ label: say('code.expand'), icon: 'expand', hidden: true, onClick: () => this.node.classList.toggle('expanded') });
     this.node = el('figure.code', null, el('figcaption', null, el('span.code-language', null, language || say('code.plain')), this.expandButton,

@@ -78,7 +78,7 @@ function listNode(list) {
 
 function tableNode(table) {
   const cell = (tag, text, i) => el(tag, { class: table.align[i] ? `align-${table.align[i]}` : '', scope: tag === 'th' ? 'col' : undefined, dir: 'auto' }, inlineNodes(text));
-  return el('div.table-scroll', { tabIndex: 0, role: 'region', 'aria-label': say('table.region') }, el('table', null,
+  return el('div.table-scroll', { tabIndex: 0, role: 'group', 'aria-label': say('table.region') }, el('table', null,
     el('thead', null, el('tr', null, table.head.map((text, i) => cell('th', text, i)))),
     el('tbody', null, table.rows.map((row) => el('tr', null, row.map((text, i) => cell('td', text, i)))))));
 }
