@@ -79,9 +79,14 @@ class Page:
     def shot(self, name):
         self.page.screenshot(path=str(self.shots / f"{self.name}-{name}.png"))
 
-    def send(self, text):
+    def send(self, text, waits=True):
+        """Sends a message; `waits` until it stands in the transcript, which a queued one does not yet."""
+        before = self.page.locator(".message.user").count()
         self.page.fill("#composer", text)
         self.page.locator("#composer").press("Control+Enter")
+        if waits:
+            self.page.wait_for_function("n => document.querySelectorAll('.message.user').length > n", arg=before)
+            self.page.wait_for_selector(".message.assistant:last-child")
 
     def wait_idle(self, timeout_s=120):
         """Until no answer is being written."""

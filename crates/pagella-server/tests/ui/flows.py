@@ -101,7 +101,7 @@ def queued_send(page):
     """A message sent while an answer runs waits its turn."""
     page.send("Count to one hundred in words. slow")
     page.page.wait_for_selector(".message.running")
-    page.send("And one more: say hello.")
+    page.send("And one more: say hello.", waits=False)
     page.page.wait_for_selector(".composer-queue .chip")
     page.page.keyboard.press("Escape")
     page.page.wait_for_selector(".message.user:has-text('say hello')")

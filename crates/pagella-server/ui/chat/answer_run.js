@@ -67,7 +67,7 @@ export class AnswerRun {
       if (!complete && !this.answer.finish && !this.stopped) throw new ApiError('the connection broke', { code: 'broken' });
     } catch (error) {
       if (!this.stopped && error.name !== 'AbortError') this.node.error = describeError(error);
-      this.broken = error instanceof ApiError && (error.code === 'broken' || error.code === 'unreachable');
+      this.broken = error instanceof ApiError && (error.code === 'broken' || (error.code === 'unreachable' && this.node.stream.bytes > 0));
     } finally {
       clearInterval(timer);
       await this.#finish();

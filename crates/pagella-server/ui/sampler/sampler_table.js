@@ -17,7 +17,7 @@ const OFF = { off: true };
 const ANY = Number.MAX_SAFE_INTEGER;
 
 export const SAMPLER_TABLE = [
-  i('length', 'max_tokens', -1, -1, ANY, 1, [-1, 8192], 'Most tokens of one answer; −1 fills the context.', { offWord: 'fill context', ...OFF }),
+  i('length', 'max_tokens', -1, -1, ANY, 1, [-1, 8192], 'Most tokens of one answer; −1 fills the context.', { offWord: 'no limit', ...OFF }),
   i('length', 'min_tokens', 0, 0, ANY, 1, [0, 1024], 'The answer does not end before this many tokens.', OFF),
   flag('length', 'ban_eos_token', 'The model cannot end its answer by itself.'),
   i('length', 'loop_detect_window', 0, 0, ANY, 1, [0, 2000], 'Ends the answer when its last tokens are one pattern repeated.', OFF),
