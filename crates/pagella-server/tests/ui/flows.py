@@ -262,3 +262,62 @@ def narrow(page):
         width = page.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert width[0] <= width[1], (view, width)
         page.shot(f"narrow-{view}")
+
+
+def set_sampler(page, name, value):
+    """Types a value into the sampler panel, which is opened for it."""
+    page.page.keyboard.press("Control+.")
+    page.page.fill(".sampler-panel > .list-search", name)
+    field = page.page.locator(f".sampler[data-name={name}] .sampler-number")
+    field.fill(str(value))
+    field.press("Tab")
+    page.page.fill(".sampler-panel > .list-search", "")
+    page.page.keyboard.press("Control+.")
+
+
+def follow_rule(page):
+    """Once the reader scrolls, nothing moves the view until the button does; the end makes no jump."""
+    page.page.keyboard.press("Control+Shift+o")
+    set_sampler(page, "min_tokens", 900)
+    page.send("Write a long text, fast.")
+    top = "() => document.querySelector('.transcript').scrollTop"
+    page.page.wait_for_function("() => { const box = document.querySelector('.transcript'); return box.scrollHeight > box.clientHeight * 1.8; }", timeout=60000)
+    page.page.mouse.move(700, 400)
+    page.page.mouse.wheel(0, -250)
+    page.page.wait_for_timeout(200)
+    before = page.page.evaluate(top)
+    page.page.wait_for_timeout(700)
+    assert page.page.evaluate(top) == before, "the view moved under the reader"
+    page.page.locator(".button.jump").click()
+    page.page.wait_for_timeout(200)
+    assert page.page.evaluate(top) > before
+    page.page.wait_for_selector(".message.running", state="detached", timeout=120000)
+    end = page.page.evaluate(top)
+    page.page.wait_for_timeout(400)
+    assert page.page.evaluate(top) == end, "the view jumped at the end"
+
+
+def resume(page):
+    """A reload during an answer loses nothing: the answer goes on where it was."""
+    page.page.keyboard.press("Control+Shift+o")
+    set_sampler(page, "min_tokens", 1500)
+    page.send("A slow story about a clock.")
+    page.page.wait_for_function("() => document.querySelector('.message.assistant:last-child .markdown')?.textContent.length > 60", timeout=60000)
+    page.page.wait_for_timeout(1300)
+    seen = page.page.locator(".message.assistant .markdown").last.text_content()[:40]
+    page.page.reload()
+    page.unlock()
+    page.page.wait_for_selector(".message.running")
+    page.page.wait_for_selector(".message.running", state="detached", timeout=180000)
+    assert page.page.locator(".message.assistant .markdown").last.text_content().startswith(seen)
+    assert page.page.locator(".message-error").count() == 0
+    assert page.page.locator(".message.assistant:last-child .ending").count() == 0, "the answer did not reach its own end"
+
+
+def two_tabs(page):
+    """The second tab on a conversation follows; it can take over."""
+    other = page.context.new_page()
+    other.goto(page.page.url)
+    other.wait_for_selector("html[data-ready]")
+    other.wait_for_selector(".lock-bar", state="visible")
+    other.close()

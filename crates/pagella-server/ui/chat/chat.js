@@ -49,7 +49,7 @@ export class Chat {
     this.#release = release;
     this.readOnly = release === null;
     this.#tell('opened');
-    if (!this.readOnly) this.#resumeBroken();
+    this.resumeBroken();
     return undefined;
   }
 
@@ -59,8 +59,9 @@ export class Chat {
     this.#tell('messages');
   }
 
-  /** Answers that a reload or a crash cut off go on where they were. */
-  #resumeBroken() {
+  /** Answers that a reload or a crash cut off go on where they were, once the server knows us. */
+  resumeBroken() {
+    if (this.readOnly || connection.value.state !== 'ok') return;
     for (const node of activePath(this.tree)) if (node.stream && !runOf(node.id) && !node.error) this.resume(node);
   }
 
@@ -155,7 +156,7 @@ export class Chat {
     this.#tell('messages');
     await started;
     // Gone on the server: what was saved stays, and can be continued.
-    if (node.error) Object.assign(node, { stream: null, error: null, finish: 'stopped' });
+    if (node.error && !run.broken) Object.assign(node, { stream: null, error: null, finish: 'stopped' });
     await saveNodes(node);
     this.#tell('finished');
   }

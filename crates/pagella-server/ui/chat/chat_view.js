@@ -4,7 +4,7 @@ import { el, fill } from '../page/element.js';
 import { button } from '../page/controls.js';
 import { formatCompact } from '../page/format.js';
 import { say } from '../page/words.js';
-import { contextTokens, currentModel } from '../net/connection.js';
+import { connection, contextTokens, currentModel } from '../net/connection.js';
 import { conversationById, conversations, newConversation, treeChangedElsewhere } from '../data/conversation_store.js';
 import { activePath, showNode } from '../data/tree.js';
 import { SamplerPanel } from '../sampler/sampler_panel.js';
@@ -112,6 +112,7 @@ export function chatView({ go }) {
   chat.compare = (node) => openCompare(chat, node.role === 'user' ? node : chat.tree.nodes.get(node.parent) ?? node, () => showMessages());
 
   currentModel.watch(() => { drawEmpty(); chat.sendQueued(); });
+  connection.watch(({ state }) => { if (state === 'ok') chat.resumeBroken(); }, { now: false });
   conversations.watch(() => { const mine = conversationById(chat.record.id); if (mine?.deleted) go('chat'); }, { now: false });
   treeChangedElsewhere.watch((id) => { if (id === chat.record.id && chat.readOnly) chat.reread(); }, { now: false });
 
