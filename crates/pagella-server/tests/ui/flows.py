@@ -121,6 +121,7 @@ def draft_survives(page):
 
 def samplers(page):
     """Only changed values are sent, and the panel shows them."""
+    page.page.keyboard.press("Control+Shift+o")
     page.page.keyboard.press("Control+.")
     field = page.page.locator(".sampler[data-name=temperature] .sampler-number")
     field.fill("0.3")

@@ -119,8 +119,9 @@ export class AnswerRun {
 function phaseOf(answer) {
   if (answer.content || answer.toolCalls.length) return 'answering';
   if (answer.reasoning) return 'thinking';
-  if (answer.progress) return 'reading';
+  if (answer.progress?.processed > 0) return 'reading';
   if (answer.queuePosition) return 'queued';
+  if (answer.progress?.total > 0) return 'reading';
   return 'sent';
 }
 

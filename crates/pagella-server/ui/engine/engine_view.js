@@ -63,7 +63,9 @@ export function engineView() {
     return true;
   }
 
-  function takeStats(stats) {
+  function takeStats({ engine, ...rest }) {
+    // The engine's own numbers stand in an object of their own, which is null without a model.
+    const stats = { ...rest, ...engine };
     gauges.update(stats);
     if (pages.total) {
       strip.push(pages.counts, { evictions: (stats.evictions ?? 0) - (lastStats?.evictions ?? stats.evictions ?? 0), preemptions: (stats.preemptions ?? 0) - (lastStats?.preemptions ?? stats.preemptions ?? 0) });
@@ -82,7 +84,7 @@ export function engineView() {
         await readEvents(response, (message) => { if (take(message) === false) throw new DOMException('stale', 'AbortError'); });
       } catch (error) {
         if (signal.aborted) return;
-        if (error.status === 503 || error.status === 501) note.textContent = error.message;
+        if ([404, 501, 503].includes(error.status)) note.textContent = error.message;
         stale = error.name === 'AbortError';
       }
       await new Promise((resolve) => setTimeout(resolve, stale ? PAGES_EVERY_MS : RETRY_STREAM_MS));
@@ -93,7 +95,7 @@ export function engineView() {
     while (!signal.aborted) {
       const list = await getJson('v1/requests', { signal }).catch(() => null);
       if (list) {
-        const all = list.data ?? list.requests ?? (Array.isArray(list) ? list : []);
+        const all = (list.data ?? []).map((r) => ({ ...r, prompt: r.prompt_tokens, generated: r.completion_tokens, age_s: r.age }));
         jobs.update(all.filter((r) => r.phase !== 'queued'), all.filter((r) => r.phase === 'queued'));
       }
       await new Promise((resolve) => setTimeout(resolve, STATS_EVERY_MS));

@@ -33,7 +33,10 @@ export function foldChunk(answer, chunk, index = 0) {
   if (chunk.seed !== undefined && chunk.seed !== null) answer.seed = chunk.seed;
   if (chunk.usage) answer.usage = chunk.usage;
   if (typeof chunk.queue_position === 'number') answer.queuePosition = chunk.queue_position;
-  if (chunk.prompt_progress) answer.progress = foldProgress(chunk.prompt_progress);
+  if (chunk.prompt_progress) {
+    answer.progress = foldProgress(chunk.prompt_progress);
+    answer.queuePosition = chunk.prompt_progress.queue_position ?? answer.queuePosition;
+  }
   for (const choice of chunk.choices ?? []) {
     if ((choice.index ?? 0) === index) foldChoice(answer, choice);
   }

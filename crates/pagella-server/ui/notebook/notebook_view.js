@@ -124,7 +124,7 @@ export function notebookView({ go }) {
     const fillGap = async (to) => {
       if (to <= gap) return;
       const { tokens: ids, pieces } = await postJson('v1/token/encode', { text: text.slice(gap, to), add_bos_token: gap === 0, with_pieces: true });
-      ids.forEach((id, i) => out.push({ text: String(pieces?.[i] ?? ''), id, logprob: null, top: [] }));
+      ids.forEach((id, i) => out.push({ text: typeof pieces?.[i] === 'string' ? pieces[i] : '\ufffd', id, logprob: null, top: [] }));
     };
     try {
       for (const [at, token] of [...known].sort((a, b) => a[0] - b[0])) {

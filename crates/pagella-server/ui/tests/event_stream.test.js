@@ -68,6 +68,12 @@ test('chunks fold into text, reasoning, calls, progress and usage', () => {
   assert.equal(answer.usage.prompt_tokens, 10);
 });
 
+test('a place in the queue may stand inside the progress', () => {
+  const answer = foldChunk(newAnswer(), { choices: [], prompt_progress: { total: 9, processed: 0, queue_position: 3 } });
+  assert.equal(answer.queuePosition, 3);
+  assert.deepEqual(answer.progress, { total: 9, cached: 0, processed: 0, time_ms: 0 });
+});
+
 test('a hostile tool index cannot grow the list', () => {
   const answer = newAnswer();
   foldChunk(answer, { choices: [{ delta: { tool_calls: [{ index: 1e9, function: { name: 'f' } }] } }] });
