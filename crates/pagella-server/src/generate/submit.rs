@@ -168,10 +168,11 @@ impl Running {
             true => Phase::Cancelling,
             false => Phase::Draining,
         };
+        // The end first: a job that always has something to say would never hear of it.
         let next = tokio::select! {
             biased;
-            next = self.choices.next() => next,
             _ = self.phases.wait_for(|phase| *phase >= limit) => return Err(draining()),
+            next = self.choices.next() => next,
         };
         let Some((idx, item)) = next else { return Ok(None) };
         let record = item.map_err(|error| engine_error(&error, self.prompt_field))?;
