@@ -2,5 +2,7 @@
 
 mod conversation;
 mod message;
+mod talk;
 
 pub use conversation::{CONVERSATION, Conversation};
+pub use talk::{Answer, ChatRequest, Said, Talk};

@@ -4,6 +4,10 @@ use pagella_engine::{JobSpec, Record};
 use pagella_text::Tokenizer;
 use serde_json::{Map, Value, json};
 
+use super::params::TOP_LOGPROBS_MAX;
+use crate::fields::{Fields, integer, wrong_type};
+use crate::wire::error::ApiError;
+
 /// What stands for minus infinity, which JSON cannot say.
 const LOWEST: f32 = -9999.0;
 
@@ -24,6 +28,23 @@ struct Entry {
 }
 
 impl LogprobAsk {
+    /// Of a chat. `logprobs` is a truth value there, and either field implies the other.
+    pub fn of_chat(fields: &Fields) -> Result<Option<Self>, ApiError> {
+        let top = fields.int("top_logprobs");
+        let top = match fields.value("logprobs") {
+            None | Some(Value::Bool(false)) => top.filter(|_| !fields.has("logprobs")),
+            Some(Value::Bool(true)) => Some(top.unwrap_or(0)),
+            Some(value) if value.is_number() => {
+                let checked =
+                    integer("logprobs", 0, TOP_LOGPROBS_MAX).check("logprobs", value.clone())?;
+                checked.as_i64().max(top)
+            }
+            Some(_) => return Err(wrong_type("logprobs", "true or false")),
+        };
+        let processed = fields.text("logprobs_mode") == Some("processed");
+        Ok(top.map(|top| LogprobAsk { top: usize::try_from(top).unwrap_or(0), processed }))
+    }
+
     /// Asks the engine for them.
     pub fn apply(self, job: &mut JobSpec) {
         if self.processed {

@@ -3,6 +3,7 @@
 //!
 //! - `params`: the fields; `sampling`, `shape`, `ask`: what they mean;
 //! - `submit`: jobs in the engine, held by guards; `choices`: their records, whichever comes next;
+//! - `parts`: what records of a chat consist of;
 //! - `ending`, `usage`, `logprobs`, `timing`: what clients read of them.
 
 pub mod ask;
@@ -10,6 +11,7 @@ pub mod choices;
 pub mod ending;
 pub mod logprobs;
 pub mod params;
+pub mod parts;
 pub mod sampling;
 pub mod shape;
 pub mod submit;

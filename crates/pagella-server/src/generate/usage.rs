@@ -15,6 +15,8 @@ pub struct Usage {
     pub cached_tokens: usize,
     /// Tokens written, over all choices.
     pub completion_tokens: usize,
+    /// Of these, reasoning.
+    pub reasoning_tokens: usize,
     written_tokens: usize,
     queue: Duration,
     prompt: Duration,
@@ -63,7 +65,7 @@ impl Usage {
                 "image_tokens": 0,
             },
             "completion_tokens_details": {
-                "reasoning_tokens": 0,
+                "reasoning_tokens": self.reasoning_tokens,
                 "accepted_prediction_tokens": 0,
                 "rejected_prediction_tokens": 0,
             },

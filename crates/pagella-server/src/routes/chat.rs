@@ -1,7 +1,5 @@
 //! `/v1/chat/completions`: conversations, answered.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use pagella_engine::{Record, Stage};
 use pagella_text::AddBos;
@@ -10,16 +8,11 @@ use serde_json::{Value, json};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Reply};
-use crate::chat::{CONVERSATION, Conversation};
-use crate::fields::{Fields, Param, any, integer, one_of, wrong_type};
-use crate::generate::ask::{Ask, Delivery};
-use crate::generate::ending::finish_reason;
-use crate::generate::logprobs::{self, LogprobAsk};
+use crate::chat::{Answer, CONVERSATION, ChatRequest, Conversation, Said, Talk};
+use crate::fields::{Fields, Param, any, integer, one_of};
+use crate::generate::logprobs;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE, TOP_LOGPROBS_MAX};
-use crate::generate::sampling::ZeroTopP;
-use crate::generate::submit::{Prompt, Running, enter};
-use crate::generate::usage::Usage;
-use crate::model::ServedModel;
+use crate::generate::parts::{Ending, Part, Whole};
 use crate::wire::error::ApiError;
 use crate::wire::sse::{self, Sink};
 
@@ -32,16 +25,10 @@ const CHAT: &[Param] = &[
 /// Every field of the route.
 pub const FIELDS: &[&[Param]] = &[CHAT, CONVERSATION, GENERATION, SAMPLING, SHAPE, INERT];
 
-/// Everything that answers are made of.
+/// What every piece of an answer says.
 struct Chat {
-    model: Arc<ServedModel>,
-    n: usize,
-    seed: i64,
-    delivery: Delivery,
     id: String,
     created: u64,
-    logprobs: Option<LogprobAsk>,
-    begun: std::time::Instant,
 }
 
 /// Answers the request.
@@ -49,43 +36,17 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields)?;
-    let mut ask = Ask::read(&call, &fields, &model, ZeroTopP::One)?;
-    let logprobs = read_logprobs(&fields)?;
-    if let Some(logprobs) = logprobs {
-        logprobs.apply(&mut ask.job);
-    }
-    let conversation = Conversation::read(&call, &fields, &model)?;
-    let entered = enter(&call)?;
-    let (encoder, negative) = (model.clone(), ask.negative.clone());
-    let encode = move || {
-        let ids = conversation.encode(&encoder, AddBos::Auto)?;
-        let negative = negative.map(|system| conversation.with_system(&system));
-        let negative = negative.map(|other| other.encode(&encoder, AddBos::Auto)).transpose()?;
-        Ok(vec![Prompt { ids, negative }])
-    };
-    let prompts = call.app.blocking.run(encode).await?;
-    let (n, seed, delivery) = (ask.n, ask.seed, ask.delivery.clone());
-    let mut running = entered.submit(&call, &model, ask, prompts, "messages").await?;
-    let chat = Chat {
-        model,
-        id: format!("chatcmpl-{}", call.id),
-        created: streamed::now(),
-        logprobs,
-        begun: call.begun,
-        n,
-        seed,
-        delivery,
-    };
-    let stream = chat.delivery.stream;
-    call.access.note(|facts| facts.stream = stream);
+    let request = ChatRequest::read(&call, &fields, &model)?;
+    let mut talk = request.start(&call, &model).await?;
+    let chat = Chat { id: format!("chatcmpl-{}", call.id), created: streamed::now() };
     let mut headers = http::HeaderMap::new();
-    running.ticket.write_headers(&mut headers);
+    talk.running.ticket.write_headers(&mut headers);
     ignored.write_header(&mut headers);
-    let mut reply = if stream {
-        Reply::events(move |sink| chat.stream(running, sink))
+    let mut reply = if talk.delivery.stream {
+        Reply::events(move |sink| chat.stream(talk, sink))
     } else {
-        let records = running.finish().await?;
-        Reply::json(&chat.whole(&running, &records)?)?
+        let answers = talk.finish().await?;
+        Reply::json(&chat.whole(&talk, &answers)?)?
     };
     reply.headers.extend(headers);
     Ok(reply)
@@ -105,164 +66,169 @@ pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-/// `logprobs` is a truth value here, and either field implies the other.
-fn read_logprobs(fields: &Fields) -> Result<Option<LogprobAsk>, ApiError> {
-    let top = fields.int("top_logprobs");
-    let top = match fields.value("logprobs") {
-        None | Some(Value::Bool(false)) => top.filter(|_| !fields.has("logprobs")),
-        Some(Value::Bool(true)) => Some(top.unwrap_or(0)),
-        Some(value) if value.is_number() => {
-            let checked =
-                integer("logprobs", 0, TOP_LOGPROBS_MAX).check("logprobs", value.clone())?;
-            checked.as_i64().max(top)
+/// What a choice says about its end.
+fn finish(choice: &mut Value, ending: &Ending) -> Result<(), ApiError> {
+    choice["finish_reason"] = ending.finish_reason()?.into();
+    choice["eos_reason"] = ending.reason.name().into();
+    choice["stop_str"] = ending.stop_string.clone().into();
+    Ok(())
+}
+
+/// What a choice says about its tokens.
+fn tokens(talk: &Talk, record: &Record) -> Value {
+    let tokenizer = &talk.model.parts.tokenizer;
+    talk.logprobs.map_or(Value::Null, |ask| logprobs::chat(ask, record, tokenizer))
+}
+
+/// The message of a whole answer. Content is null where there are only calls.
+fn message(whole: &Whole) -> Value {
+    let silent = whole.content.is_empty() && !whole.calls.is_empty();
+    let content = (!silent).then_some(whole.content.as_str());
+    let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
+    if !whole.reasoning.is_empty() {
+        message["reasoning_content"] = whole.reasoning.as_str().into();
+    }
+    if !whole.calls.is_empty() {
+        let call = |call: &crate::generate::parts::ToolCall| {
+            json!({
+                "id": call.id,
+                "type": "function",
+                "function": { "name": call.name, "arguments": call.arguments },
+            })
+        };
+        message["tool_calls"] = whole.calls.iter().map(call).collect();
+    }
+    message
+}
+
+/// What a piece of a stream says.
+fn delta(part: &Part) -> Value {
+    match part {
+        Part::Reasoning(text) => json!({ "reasoning_content": text }),
+        Part::Content(text) => json!({ "content": text }),
+        Part::CallOpened { index, id, name } => json!({ "tool_calls": [{
+            "index": index,
+            "id": id,
+            "type": "function",
+            "function": { "name": name, "arguments": "" },
+        }] }),
+        Part::CallArguments { index, text } => {
+            json!({ "tool_calls": [{ "index": index, "function": { "arguments": text } }] })
         }
-        Some(_) => return Err(wrong_type("logprobs", "true or false")),
-    };
-    let processed = fields.text("logprobs_mode") == Some("processed");
-    Ok(top.map(|top| LogprobAsk { top: usize::try_from(top).unwrap_or(0), processed }))
+    }
 }
 
 impl Chat {
-    fn base(&self, object: &str, choices: Vec<Value>) -> Value {
+    fn base(&self, talk: &Talk, object: &str, choices: Vec<Value>) -> Value {
         json!({
             "id": self.id,
             "object": object,
             "created": self.created,
-            "model": self.model.parts.id,
-            "system_fingerprint": self.model.parts.facts.fingerprint,
+            "model": talk.model.parts.id,
+            "system_fingerprint": talk.model.parts.facts.fingerprint,
             "choices": choices,
         })
     }
 
-    /// What a choice says about its end, and about its tokens.
-    fn finish(&self, choice: &mut Value, record: &Record) -> Result<(), ApiError> {
-        let done = record.eos.as_deref();
-        choice["finish_reason"] =
-            done.map(|done| finish_reason(done.eos_reason)).transpose()?.into();
-        if let Some(done) = done {
-            choice["eos_reason"] = done.eos_reason.name().into();
-            choice["stop_str"] = done.eos_string.clone().into();
-        }
-        Ok(())
-    }
-
-    fn text(&self, record: &Record) -> String {
-        let stop = record.eos.as_deref().and_then(|done| done.eos_string.as_deref());
-        match stop.filter(|_| self.delivery.include_stop) {
-            Some(stop) => format!("{}{stop}", record.text),
-            None => record.text.clone(),
-        }
-    }
-
-    fn logprobs(&self, record: &Record) -> Value {
-        let tokenizer = &self.model.parts.tokenizer;
-        self.logprobs.map_or(Value::Null, |ask| logprobs::chat(ask, record, tokenizer))
-    }
-
     /// The whole answer.
-    fn whole(&self, running: &Running, records: &[Record]) -> Result<Value, ApiError> {
-        let mut choices = Vec::with_capacity(records.len());
-        for (index, record) in records.iter().enumerate() {
-            let content = self.text(record);
+    fn whole(&self, talk: &Talk, answers: &[Answer]) -> Result<Value, ApiError> {
+        let mut choices = Vec::with_capacity(answers.len());
+        for (index, answer) in answers.iter().enumerate() {
             let mut choice = json!({
                 "index": index,
-                "message": { "role": "assistant", "content": content, "refusal": null },
-                "logprobs": self.logprobs(record),
+                "message": message(&answer.whole),
+                "logprobs": tokens(talk, &answer.record),
             });
-            self.finish(&mut choice, record)?;
-            if self.delivery.token_ids {
-                choice["token_ids"] = json!(record.token_ids);
+            finish(&mut choice, &answer.ending)?;
+            if talk.delivery.token_ids {
+                choice["token_ids"] = json!(answer.record.token_ids);
             }
             choices.push(choice);
         }
-        let usage = Usage::of(&running.done, self.n, self.begun);
-        let mut body = self.base("chat.completion", choices);
+        let usage = talk.usage();
+        let mut body = self.base(talk, "chat.completion", choices);
         body["usage"] = usage.openai();
-        body["seed"] = self.seed.into();
-        if self.delivery.timings {
+        body["seed"] = talk.seed.into();
+        if talk.delivery.timings {
             body["timings"] = usage.timings();
         }
         Ok(body)
     }
 
-    async fn stream(self, mut running: Running, sink: Sink) {
-        let delivery = self.delivery.clone();
-        let mut opened = vec![false; running.n_choices()];
-        let written = streamed::write(&mut running, &delivery, &sink, |idx, record, running| {
-            let opens = !std::mem::replace(&mut opened[idx], true);
-            self.events(idx, opens, &record, running)
-                .unwrap_or_else(|error| vec![sse::error(&error)])
+    async fn stream(self, mut talk: Talk, sink: Sink) {
+        let delivery = talk.delivery.clone();
+        let mut opened = vec![false; talk.n_choices()];
+        let written = streamed::write(&mut talk, &delivery, &sink, |said, talk| {
+            let opens = !std::mem::replace(&mut opened[said.choice], true);
+            self.events(talk, opens, &said).unwrap_or_else(|error| vec![sse::error(&error)])
         });
         let ended = match written.await {
-            Ok(()) => self.end(&running),
+            Ok(()) => self.end(&talk),
             Err(error) => sse::error(&error),
         };
         sink.send(ended).await;
     }
 
-    /// Role, text and end, as far as a record has them, each in an event of its own.
-    fn events(
-        &self,
-        index: usize,
-        opens: bool,
-        record: &Record,
-        running: &Running,
-    ) -> Result<Vec<Bytes>, ApiError> {
-        let mut events = Vec::new();
-        let empty = |delta: Value| json!({ "index": index, "delta": delta, "logprobs": null, "finish_reason": null });
+    /// Role, parts and end, as far as they are said, each in an event of its own.
+    fn events(&self, talk: &Talk, opens: bool, said: &Said) -> Result<Vec<Bytes>, ApiError> {
+        let (mut events, record) = (Vec::new(), &said.record);
+        let empty = |delta: Value| json!({ "index": said.choice, "delta": delta, "logprobs": null, "finish_reason": null });
         if opens {
             let delta = json!({ "role": "assistant", "content": "" });
-            events.push(self.chunk(empty(delta), running));
+            events.push(self.chunk(talk, empty(delta)));
         }
-        if self.delivery.progress && record.stage != Stage::Streaming {
-            let mut chunk = self.chunk_value(empty(json!({})), running);
+        if talk.delivery.progress && record.stage != Stage::Streaming {
+            let mut chunk = self.chunk_value(talk, empty(json!({})));
             chunk["prompt_progress"] = json!({
                 "total": record.max_progress,
                 "processed": record.curr_progress,
                 "queue_position": record.queue_position,
-                "time_ms": self.begun.elapsed().as_millis() as u64,
+                "time_ms": talk.begun().elapsed().as_millis() as u64,
             });
             events.push(sse::data(&chunk));
         }
-        let text = self.text(record);
-        let tells_tokens = self.logprobs.is_some() || self.delivery.token_ids;
-        if !text.is_empty() || (tells_tokens && !record.token_ids.is_empty()) {
-            let mut choice = empty(json!({ "content": text }));
-            choice["logprobs"] = self.logprobs(record);
-            if self.delivery.token_ids {
-                choice["token_ids"] = json!(record.token_ids);
+        let tells_tokens = talk.logprobs.is_some() || talk.delivery.token_ids;
+        let silent = said.parts.is_empty() && tells_tokens && !record.token_ids.is_empty();
+        let nothing = silent.then(|| Part::Content(String::new()));
+        for (idx, part) in said.parts.iter().chain(&nothing).enumerate() {
+            let mut choice = empty(delta(part));
+            if idx == 0 {
+                choice["logprobs"] = tokens(talk, record);
+                if talk.delivery.token_ids {
+                    choice["token_ids"] = json!(record.token_ids);
+                }
             }
-            events.push(self.chunk(choice, running));
+            events.push(self.chunk(talk, choice));
         }
-        if record.is_last() {
+        if let Some(ending) = &said.ending {
             let mut choice = empty(json!({}));
-            self.finish(&mut choice, record)?;
-            events.push(self.chunk(choice, running));
+            finish(&mut choice, ending)?;
+            events.push(self.chunk(talk, choice));
         }
         Ok(events)
     }
 
-    fn chunk_value(&self, choice: Value, running: &Running) -> Value {
-        let mut chunk = self.base("chat.completion.chunk", vec![choice]);
-        if self.delivery.continuous_usage {
-            chunk["usage"] = Usage::of(&running.done, self.n, self.begun).openai();
-        } else if self.delivery.include_usage {
+    fn chunk_value(&self, talk: &Talk, choice: Value) -> Value {
+        let mut chunk = self.base(talk, "chat.completion.chunk", vec![choice]);
+        if talk.delivery.continuous_usage {
+            chunk["usage"] = talk.usage().openai();
+        } else if talk.delivery.include_usage {
             chunk["usage"] = Value::Null;
         }
         chunk
     }
 
-    fn chunk(&self, choice: Value, running: &Running) -> Bytes {
-        sse::data(&self.chunk_value(choice, running))
+    fn chunk(&self, talk: &Talk, choice: Value) -> Bytes {
+        sse::data(&self.chunk_value(talk, choice))
     }
 
-    fn end(&self, running: &Running) -> Bytes {
+    fn end(&self, talk: &Talk) -> Bytes {
         let mut bytes = Vec::new();
-        if self.delivery.include_usage {
-            let usage = Usage::of(&running.done, self.n, self.begun);
-            let mut chunk = self.base("chat.completion.chunk", Vec::new());
+        if talk.delivery.include_usage {
+            let usage = talk.usage();
+            let mut chunk = self.base(talk, "chat.completion.chunk", Vec::new());
             chunk["usage"] = usage.openai();
-            if self.delivery.timings {
+            if talk.delivery.timings {
                 chunk["timings"] = usage.timings();
             }
             bytes.extend_from_slice(&sse::data(&chunk));

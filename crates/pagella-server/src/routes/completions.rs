@@ -277,7 +277,7 @@ impl Completions {
         let delivery = self.delivery.clone();
         let mut offsets = vec![0; running.n_choices()];
         let mut echoed = vec![false; running.n_choices()];
-        let written = streamed::write(&mut running, &delivery, &sink, |idx, record, running| {
+        let written = streamed::write(&mut running, &delivery, &sink, |(idx, record), running| {
             let mut record = record;
             if !std::mem::replace(&mut echoed[idx], true) {
                 record.text.insert_str(0, self.echoed(idx));

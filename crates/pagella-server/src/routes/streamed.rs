@@ -5,22 +5,48 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use pagella_engine::Record;
 
+use crate::chat::{Said, Talk};
 use crate::generate::ask::Delivery;
 use crate::generate::submit::Running;
 use crate::wire::error::ApiError;
 use crate::wire::sse::{self, Sink};
 
-/// Writes pieces until all jobs have ended. `write` makes the events of one record.
-pub async fn write(
-    running: &mut Running,
+/// Jobs that say something from time to time.
+pub trait Source {
+    /// What they say.
+    type Piece: Send;
+
+    /// What is said next; `None` at the end.
+    fn next(&mut self) -> impl Future<Output = Result<Option<Self::Piece>, ApiError>> + Send;
+}
+
+impl Source for Running {
+    type Piece = (usize, Record);
+
+    fn next(&mut self) -> impl Future<Output = Result<Option<Self::Piece>, ApiError>> + Send {
+        Running::next(self)
+    }
+}
+
+impl Source for Talk {
+    type Piece = Said;
+
+    fn next(&mut self) -> impl Future<Output = Result<Option<Said>, ApiError>> + Send {
+        Talk::next(self)
+    }
+}
+
+/// Writes pieces until all jobs have ended. `write` makes the events of one piece.
+pub async fn write<S: Source + Send>(
+    source: &mut S,
     delivery: &Delivery,
     sink: &Sink,
-    mut write: impl FnMut(usize, Record, &Running) -> Vec<Bytes>,
+    mut write: impl FnMut(S::Piece, &S) -> Vec<Bytes>,
 ) -> Result<(), ApiError> {
     loop {
         let next = match delivery.ping {
-            None => running.next().await,
-            Some(silence) => match tokio::time::timeout(silence, running.next()).await {
+            None => source.next().await,
+            Some(silence) => match tokio::time::timeout(silence, source.next()).await {
                 Ok(next) => next,
                 Err(_) => {
                     sink.send(sse::KEEP_ALIVE).await;
@@ -28,8 +54,8 @@ pub async fn write(
                 }
             },
         };
-        let Some((idx, record)) = next? else { return Ok(()) };
-        let events = write(idx, record, running);
+        let Some(piece) = next? else { return Ok(()) };
+        let events = write(piece, source);
         if !events.is_empty() {
             sink.send(events.concat()).await;
         }

@@ -38,7 +38,8 @@ fn every_route_needs_a_key() {
                 ask(&server.stranger().with("x-original-url", "/health"), route.method, &variant);
             let literal = variant.trim_end_matches('/').ends_with(path.as_str())
                 || variant.starts_with(&format!("{path}?"));
-            let open = route.access.here(true) == Access::Public && literal && !variant.starts_with("//");
+            let open =
+                route.access.here(true) == Access::Public && literal && !variant.starts_with("//");
             match open {
                 true => {
                     assert!([200, 503].contains(&status), "{} {variant}: {status}", route.method)
