@@ -33,10 +33,12 @@ mod log;
 mod metrics;
 mod model;
 mod net;
+mod reasoning;
 mod requests;
 mod router;
 mod routes;
 pub mod settings;
+mod tools;
 mod wire;
 
 pub use app::App;

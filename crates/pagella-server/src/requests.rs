@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pagella_engine::Canceller;
+use pagella_engine::constraint::Switch;
 use serde_json::{Value, json};
 
 /// How far a request is.
@@ -48,6 +49,7 @@ pub struct Live {
     new_tokens: AtomicUsize,
     cancelled: AtomicBool,
     jobs: Mutex<Vec<Canceller>>,
+    reasoning: Mutex<Option<Switch>>,
 }
 
 impl Live {
@@ -79,6 +81,16 @@ impl Live {
             jobs.iter().for_each(Canceller::cancel);
         }
         *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = jobs;
+    }
+
+    /// Its reasoning can be closed by this.
+    pub fn reasons(&self, switch: Switch) {
+        *self.reasoning.lock().unwrap_or_else(PoisonError::into_inner) = Some(switch);
+    }
+
+    fn end_reasoning(&self) -> bool {
+        let switch = self.reasoning.lock().unwrap_or_else(PoisonError::into_inner);
+        switch.as_ref().inspect(|switch| switch.close()).is_some()
     }
 
     /// Whether someone asked for its end.
@@ -140,6 +152,7 @@ impl Requests {
             new_tokens: AtomicUsize::new(0),
             cancelled: AtomicBool::new(false),
             jobs: Mutex::default(),
+            reasoning: Mutex::default(),
         });
         all.1.insert(live.serial, live.clone());
         drop(all);
@@ -156,11 +169,24 @@ impl Requests {
     /// Ends the requests of this id, of all keys or of one. Returns whether there was one. Object
     /// ids, such as `chatcmpl-…`, work too.
     pub fn cancel(&self, id: &str, key: Option<&str>) -> bool {
+        let named = self.named(id, key);
+        named.iter().for_each(|live| live.cancel());
+        !named.is_empty()
+    }
+
+    /// Closes the reasoning of the requests of this id. Returns whether there was one that reasons,
+    /// or `None` if there was none of this id.
+    pub fn end_reasoning(&self, id: &str, key: Option<&str>) -> Option<bool> {
+        let named = self.named(id, key);
+        let closed = named.iter().filter(|live| live.end_reasoning()).count();
+        (!named.is_empty()).then_some(closed > 0)
+    }
+
+    fn named(&self, id: &str, key: Option<&str>) -> Vec<Arc<Live>> {
         let bare = ["chatcmpl-", "cmpl-"].iter().find_map(|prefix| id.strip_prefix(prefix));
         let all = self.lock();
         let named = all.1.values().filter(|live| live.id == id || Some(&*live.id) == bare);
-        let own = named.filter(|live| key.is_none_or(|key| live.key == key));
-        own.inspect(|live| live.cancel()).count() > 0
+        named.filter(|live| key.is_none_or(|key| live.key == key)).cloned().collect()
     }
 
     /// How many there are.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use crate::call::{Call, Reply};
 use crate::routes::{
-    chat, completions, health, list, metrics, model, permission, requests, service_info, stats,
+    chat, completions, control, health, list, metrics, model, permission, requests, service_info, stats,
     token,
 };
 use crate::wire::error::{ApiError, Dialect};
@@ -80,6 +80,7 @@ macro_rules! routes {
 
 routes! {
     POST "/v1/chat/completions" Api Generation OpenAi chat::create;
+    POST "/v1/chat/completions/control" Api Small OpenAi control::act;
     POST "/v1/chat/completions/input_tokens" Api Generation OpenAi chat::input_tokens;
     POST "/v1/completions" Api Generation OpenAi completions::create;
     POST "/v1/token/encode" Api Generation Tabby token::encode;

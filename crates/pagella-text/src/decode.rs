@@ -1,6 +1,8 @@
 //! Ids to text: all at once, or one id at a time. Both are concatenations of the ids' bytes; no id is
 //! ever decoded twice (quirk T8).
 
+use std::sync::Arc;
+
 use crate::span::SpecialTokens;
 use crate::tokenizer::Tokenizer;
 use crate::utf8::Utf8Stream;
@@ -21,6 +23,8 @@ pub enum StreamStart {
 pub struct StreamDecoder {
     tokenizer: Tokenizer,
     specials: SpecialTokens,
+    /// Special tokens that appear in the text all the same.
+    shown: Arc<[u32]>,
     /// The next text is the first and must lose one leading space.
     strip_space: bool,
     /// Bytes still to be left out.
@@ -34,7 +38,13 @@ impl StreamDecoder {
     pub(crate) fn new(tokenizer: Tokenizer, specials: SpecialTokens, start: StreamStart) -> Self {
         let strip_space = start == StreamStart::Standalone && tokenizer.strips_first_space();
         let (utf8, out) = (Utf8Stream::default(), String::new());
-        Self { tokenizer, specials, strip_space, skip_bytes: 0, utf8, out, unknown_ids: 0 }
+        let shown = Arc::default();
+        Self { tokenizer, specials, shown, strip_space, skip_bytes: 0, utf8, out, unknown_ids: 0 }
+    }
+
+    /// Writes these special tokens even where others are left out.
+    pub fn show(&mut self, ids: &[u32]) {
+        self.shown = ids.into();
     }
 
     /// Leaves out the next `n` bytes: those of a healed prompt end, which were shown already.
@@ -75,7 +85,7 @@ impl StreamDecoder {
             return self.utf8.push("\u{FFFD}".as_bytes(), out);
         }
         let special = self.tokenizer.is_special(id);
-        if special && self.specials == SpecialTokens::Hide {
+        if special && self.specials == SpecialTokens::Hide && !self.shown.contains(&id) {
             return;
         }
         let mut bytes = self.tokenizer.token_bytes(id);

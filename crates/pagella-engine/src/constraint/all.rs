@@ -48,7 +48,7 @@ impl Constraint for AllConstraint {
             (Some(only), None) if !can_end => vec![only],
             _ => Vec::new(),
         };
-        Ok(Verdict { can_end, forced })
+        Ok(Verdict { can_end, forced, free: false })
     }
 
     fn accept(&mut self, id: u32) -> Result<(), ConstraintError> {

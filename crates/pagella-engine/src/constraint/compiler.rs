@@ -2,7 +2,7 @@
 //!
 //! It is given the model's ids that stand for text, followed by one id for every byte and one id
 //! that ends the output. The byte ids let a parser be moved by bytes that no token has; they are cut
-//! off masks. Special ids have no bytes there, so no grammar can ask for them.
+//! off masks. Special ids are marked there: a grammar can ask for them only by their numbers.
 //!
 //! Compiling runs on a thread of its own: it recurses on the input, which needs a known stack, and
 //! it can be left behind when it takes too long. The engine's own limits then end it soon after.
@@ -123,8 +123,13 @@ fn parser_factory(vocab: &Vocab, limits: &ConstraintLimits) -> Result<ParserFact
         let bytes = vocab.text_of(id)?;
         (bytes.len() <= TOKEN_BYTES_MAX && !bytes.contains(&MARKER)).then(|| bytes.to_vec())
     };
-    let mut words: Vec<Vec<u8>> =
-        (0..vocab.size() as TokenId).map(|id| offered(id).unwrap_or_default()).collect();
+    let tokenizer = vocab.tokenizer();
+    let special = |id| {
+        let name = tokenizer.piece(id).filter(|_| tokenizer.is_special(id) && !vocab.is_end(id))?;
+        Some([&[MARKER], name.as_bytes()].concat())
+    };
+    let word = |id| offered(id).or_else(|| special(id)).unwrap_or_default();
+    let mut words: Vec<Vec<u8>> = (0..vocab.size() as TokenId).map(word).collect();
     words.extend((0..MARKER).map(|byte| vec![byte]));
     // The marker's own id, and the id that ends the output.
     words.extend([Vec::new(), Vec::new()]);

@@ -8,14 +8,16 @@ use pagella_text::Tokenizer;
 use serde_json::{Value, json};
 
 use super::all::AllConstraint;
+use super::any::AnyConstraint;
 use super::compiler::{Compiler, Refusal};
 use super::digits::DigitLimit;
 use super::error::short_reason;
 use super::grammar::GrammarConstraint;
 use super::lazy::LazyConstraint;
 use super::prefix::PrefixConstraint;
+use super::reasoning::ReasoningConstraint;
 use super::vocab::Vocab;
-use super::{Constraint, ConstraintError, ConstraintLimits, ConstraintSpec, gbnf, regex, schema};
+use super::{Block, Constraint, ConstraintError, ConstraintLimits, ConstraintSpec, gbnf, regex, schema};
 
 /// Compiles constraints for one tokenizer. Cheap to clone, shared between threads.
 #[derive(Clone)]
@@ -54,6 +56,22 @@ impl ConstraintFactory {
         self.compile_part(spec)
     }
 
+    /// A constraint that begins after a block of reasoning; without one, what follows is free.
+    pub fn after(&self, block: &Block, then: Option<Box<dyn Constraint>>) -> Box<dyn Constraint> {
+        Box::new(ReasoningConstraint::new(self.inner.vocab.clone(), block, then))
+    }
+
+    fn parts(
+        &self,
+        specs: &[ConstraintSpec],
+        what: &'static str,
+    ) -> Result<Vec<Box<dyn Constraint>>, ConstraintError> {
+        if specs.is_empty() {
+            return Err(ConstraintError::Impossible { what, reason: "it is empty".into() });
+        }
+        specs.iter().map(|spec| self.compile_part(spec)).collect()
+    }
+
     fn compile_part(&self, spec: &ConstraintSpec) -> Result<Box<dyn Constraint>, ConstraintError> {
         let Inner { vocab, limits, .. } = &*self.inner;
         let what = spec.what();
@@ -82,24 +100,49 @@ impl ConstraintFactory {
                 return Ok(Box::new(LazyConstraint::new(vocab.clone(), trigger, then)));
             }
             ConstraintSpec::All(specs) => {
-                if specs.is_empty() {
-                    return Err(ConstraintError::Impossible { what, reason: "it is empty".into() });
-                }
-                let parts: Result<_, _> =
-                    specs.iter().map(|spec| self.compile_part(spec)).collect();
-                return Ok(Box::new(AllConstraint::new(vocab.clone(), parts?)));
+                return Ok(Box::new(AllConstraint::new(vocab.clone(), self.parts(specs, what)?)));
+            }
+            ConstraintSpec::Any(specs) => {
+                return Ok(Box::new(AnyConstraint::new(vocab.clone(), self.parts(specs, what)?)));
+            }
+            ConstraintSpec::Composed { lark, schemas, specials } => {
+                composed_grammar(lark, schemas, specials, limits)?
             }
         };
         let compiled = self.inner.compiler.compile(grammar, what);
         let matcher = compiled.map_err(|refusal| explain(refusal, spec))?;
-        let grammar = Box::new(GrammarConstraint::new(matcher, vocab.clone(), what));
+        let specials = match spec {
+            ConstraintSpec::Composed { specials, .. } => specials.clone(),
+            _ => Vec::new(),
+        };
+        let grammar = Box::new(GrammarConstraint::new(matcher, vocab.clone(), specials, what));
         Ok(match spec {
-            ConstraintSpec::JsonSchema(_) | ConstraintSpec::JsonObject => {
+            ConstraintSpec::JsonSchema(_)
+            | ConstraintSpec::JsonObject
+            | ConstraintSpec::Composed { .. } => {
                 Box::new(DigitLimit::new(vocab.clone(), grammar))
             }
             _ => grammar,
         })
     }
+}
+
+fn composed_grammar(
+    lark: &str,
+    schemas: &[Value],
+    specials: &[u32],
+    limits: &ConstraintLimits,
+) -> Result<TopLevelGrammar, ConstraintError> {
+    check_lark(lark, limits)?;
+    let mut text = lark.to_owned();
+    for (idx, schema) in schemas.iter().enumerate() {
+        text.push_str(&format!("\njson_{idx}: %json {}", schema::prepare(schema, limits)?));
+    }
+    for id in specials {
+        text.push_str(&format!("\nspecial_{id}: <[{id}]>"));
+    }
+    check_text("Lark grammar", &text, limits)?;
+    Ok(TopLevelGrammar::from_lark(text))
 }
 
 fn explain(refusal: Refusal, spec: &ConstraintSpec) -> ConstraintError {
@@ -114,7 +157,7 @@ fn explain(refusal: Refusal, spec: &ConstraintSpec) -> ConstraintError {
         (Refusal::Invalid(reason), ConstraintSpec::Regex(_)) => {
             ConstraintError::InvalidRegex { reason }
         }
-        (Refusal::Invalid(reason), ConstraintSpec::Lark(_)) => {
+        (Refusal::Invalid(reason), ConstraintSpec::Lark(_) | ConstraintSpec::Composed { .. }) => {
             ConstraintError::InvalidLark { reason }
         }
         (Refusal::Invalid(reason), ConstraintSpec::Gbnf(_)) => {
@@ -134,6 +177,11 @@ fn regex_grammar(pattern: &str) -> TopLevelGrammar {
 }
 
 fn lark_grammar(text: &str, limits: &ConstraintLimits) -> Result<TopLevelGrammar, ConstraintError> {
+    check_lark(text, limits)?;
+    Ok(TopLevelGrammar::from_lark(text.to_owned()))
+}
+
+fn check_lark(text: &str, limits: &ConstraintLimits) -> Result<(), ConstraintError> {
     check_text("Lark grammar", text, limits)?;
     // The grammar engine recurses along terminals that refer to each other.
     check_rules("Lark grammar", text.lines().filter(|line| is_definition(line)).count(), limits)?;
@@ -147,7 +195,7 @@ fn lark_grammar(text: &str, limits: &ConstraintLimits) -> Result<TopLevelGrammar
             return Err(ConstraintError::InvalidLark { reason });
         }
     }
-    Ok(TopLevelGrammar::from_lark(text.to_owned()))
+    Ok(())
 }
 
 /// Whether a line can be the first of a rule or terminal; some others look the same.
@@ -221,7 +269,9 @@ fn check_parts(spec: &ConstraintSpec, limit: usize) -> Result<(), ConstraintErro
         }
         match spec {
             ConstraintSpec::Lazy { then, .. } => pending.push(then),
-            ConstraintSpec::All(parts) => pending.extend(parts.iter().take(limit + 1)),
+            ConstraintSpec::All(parts) | ConstraintSpec::Any(parts) => {
+                pending.extend(parts.iter().take(limit + 1));
+            }
             _ => {}
         }
     }

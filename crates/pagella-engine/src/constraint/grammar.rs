@@ -3,6 +3,8 @@
 //! The parser's vocabulary is the model's plus one id per byte (see [`super::compiler`]), so it can be
 //! moved by bytes as well as by tokens. It never sees the ids that end the output.
 
+use std::sync::Arc;
+
 use llguidance::Matcher;
 use llguidance::api::StopReason;
 
@@ -17,6 +19,8 @@ const FORCED_BYTES_MAX: usize = 256;
 pub(super) struct GrammarConstraint {
     matcher: Matcher,
     vocab: Vocab,
+    /// Special ids that the grammar may ask for.
+    specials: Arc<[u32]>,
     what: &'static str,
     /// Parser tokens of the bytes before the output.
     prefix_tokens: usize,
@@ -27,8 +31,9 @@ pub(super) struct GrammarConstraint {
 }
 
 impl GrammarConstraint {
-    pub fn new(matcher: Matcher, vocab: Vocab, what: &'static str) -> Self {
-        Self { matcher, vocab, what, prefix_tokens: 0, accepted: 0, ended: false }
+    pub fn new(matcher: Matcher, vocab: Vocab, specials: Vec<u32>, what: &'static str) -> Self {
+        let specials = specials.into();
+        Self { matcher, vocab, specials, what, prefix_tokens: 0, accepted: 0, ended: false }
     }
 
     /// The error for a failed call of the parser, which cannot be used any more.
@@ -110,20 +115,23 @@ impl Constraint for GrammarConstraint {
         self.vocab.start_mask(out);
         if self.ended || self.is_done() {
             self.vocab.set_end(out, !self.ended);
-            return Ok(Verdict { can_end: true, forced: Vec::new() });
+            return Ok(Verdict { can_end: true, ..Verdict::default() });
         }
         let forced_bytes = self.matcher.compute_ff_bytes();
         let mask = self.matcher.compute_mask();
         let mask = mask.map_err(|error| self.failed(&error))?;
         out.copy_from_words(mask.as_slice());
+        let specials = self.specials.iter().copied().filter(|id| out.contains(*id));
+        let specials: Vec<u32> = specials.collect();
         out.intersect(self.vocab.text_ids());
+        specials.into_iter().for_each(|id| out.allow(id));
         let can_end = self.can_end()?;
         let forced = match forced_bytes.is_empty() {
             true => Vec::new(),
             false => self.forced(&forced_bytes, out),
         };
         self.vocab.set_end(out, can_end);
-        Ok(Verdict { can_end, forced })
+        Ok(Verdict { can_end, forced, free: false })
     }
 
     fn accept(&mut self, id: u32) -> Result<(), ConstraintError> {
@@ -135,7 +143,8 @@ impl Constraint for GrammarConstraint {
             self.ended = self.can_end()?;
             return if self.ended { Ok(()) } else { refused };
         }
-        if !self.vocab.text_ids().contains(id) || self.valid(&[id])? == 0 {
+        let known = self.vocab.text_ids().contains(id) || self.specials.contains(&id);
+        if !known || self.valid(&[id])? == 0 {
             return refused;
         }
         self.advance(&[id])?;
@@ -173,6 +182,7 @@ impl Constraint for GrammarConstraint {
         Box::new(Self {
             matcher: self.matcher.clone(),
             vocab: self.vocab.clone(),
+            specials: self.specials.clone(),
             what: self.what,
             prefix_tokens: self.prefix_tokens,
             accepted: self.accepted,

@@ -185,7 +185,7 @@ impl Constraint for HealingConstraint {
         if !self.ended() {
             out.allow_all();
         }
-        Ok(Verdict { can_end: true, forced: Vec::new() })
+        Ok(Verdict { can_end: true, ..Verdict::default() })
     }
 
     fn accept(&mut self, id: u32) -> Result<(), ConstraintError> {

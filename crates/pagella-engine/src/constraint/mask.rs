@@ -62,6 +62,13 @@ impl Bitmask {
             && self.words[id as usize / WORD_BITS] & (1 << (id % u32::BITS)) != 0
     }
 
+    /// Adds what `other` allows.
+    pub fn unite(&mut self, other: &Bitmask) {
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word |= other;
+        }
+    }
+
     /// Keeps only what `other` allows too. What `other` does not speak of, it does not allow.
     pub fn intersect(&mut self, other: &Bitmask) {
         let common = other.words.len().min(self.words.len());

@@ -4,7 +4,8 @@
 //! A [`ConstraintSpec`] says what is wanted. A [`ConstraintFactory`], made once per tokenizer,
 //! compiles it into a [`Constraint`]; that happens outside the engine's thread and within
 //! [`ConstraintLimits`]. The engine then asks for a [`Bitmask`] before every choice and reports every
-//! id it took. [`HealingConstraint`] lets a constraint begin in the middle of a token.
+//! id it took. [`HealingConstraint`] lets a constraint begin in the middle of a token, a [`Block`] of
+//! reasoning lets it begin after one.
 //!
 //! What always holds:
 //! - A constraint is enforced or refused. Nothing in a schema or grammar is ignored in silence.
@@ -15,6 +16,7 @@
 //! - No input panics: failures inside the grammar engine are caught and become errors.
 
 mod all;
+mod any;
 mod compiler;
 mod digits;
 mod error;
@@ -25,17 +27,20 @@ mod healing;
 mod lazy;
 mod mask;
 mod prefix;
+mod reasoning;
 mod regex;
 mod schema;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod trigger;
 mod vocab;
 
 pub use error::ConstraintError;
 pub use factory::ConstraintFactory;
 pub use healing::HealingConstraint;
 pub use mask::Bitmask;
+pub use reasoning::{Block, Switch};
 pub use spec::{ConstraintLimits, ConstraintSpec};
 
 /// What a mask alone does not say.
@@ -46,6 +51,8 @@ pub struct Verdict {
     /// Ids that may be appended without sampling, because the text they stand for is the only one
     /// possible. The first of them is in the mask.
     pub forced: Vec<u32>,
+    /// Every id is allowed, so nobody need look at the mask.
+    pub free: bool,
 }
 
 /// The state of one constraint on one output.

@@ -63,7 +63,7 @@ impl Constraint for PrefixConstraint {
         self.vocab.start_mask(out);
         let can_end = self.satisfied();
         if self.ended() {
-            return Ok(Verdict { can_end, forced: Vec::new() });
+            return Ok(Verdict { can_end, ..Verdict::default() });
         }
         if can_end {
             out.allow_all();
@@ -79,7 +79,7 @@ impl Constraint for PrefixConstraint {
             }
             out.intersect(self.vocab.text_ids());
         }
-        Ok(Verdict { can_end, forced: Vec::new() })
+        Ok(Verdict { can_end, ..Verdict::default() })
     }
 
     fn accept(&mut self, id: u32) -> Result<(), ConstraintError> {

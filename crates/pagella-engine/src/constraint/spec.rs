@@ -47,6 +47,18 @@ pub enum ConstraintSpec {
     },
     /// All of them at once.
     All(Vec<ConstraintSpec>),
+    /// One of them.
+    Any(Vec<ConstraintSpec>),
+    /// A Lark grammar in which the rule `json_0` is a value of the first schema, `json_1` one of the
+    /// second, and so on, and `special_7` is the special token with id 7.
+    Composed {
+        /// The grammar; rule `start`.
+        lark: String,
+        /// Schemas, as in [`Self::JsonSchema`].
+        schemas: Vec<Value>,
+        /// Ids of special tokens.
+        specials: Vec<u32>,
+    },
 }
 
 impl ConstraintSpec {
@@ -55,12 +67,12 @@ impl ConstraintSpec {
         match self {
             Self::JsonSchema(_) | Self::JsonObject => "JSON schema",
             Self::Regex(_) => "regular expression",
-            Self::Lark(_) => "Lark grammar",
+            Self::Lark(_) | Self::Composed { .. } => "Lark grammar",
             Self::Gbnf(_) => "GBNF grammar",
             Self::Choice { .. } => "choice",
             Self::Prefix(_) => "prefix",
             Self::Lazy { .. } => "lazy constraint",
-            Self::All(_) => "combination of constraints",
+            Self::All(_) | Self::Any(_) => "combination of constraints",
         }
     }
 }

@@ -173,7 +173,27 @@ impl Job {
             n <= output.len()
                 && output[output.len() - n..].windows(part + 1).all(|w| w[0] == w[part])
         };
-        repeats > 1 && (1..=JobSpec::LOOP_IDS_MAX).any(loops)
+        (repeats > 1 && (1..=JobSpec::LOOP_IDS_MAX).any(loops)) || self.fills_window(output)
+    }
+
+    /// Whether the end of the output is one part over and over, as long as the job's window. The
+    /// shortest such part follows from the longest proper beginning that is also an end.
+    fn fills_window(&self, output: &[u32]) -> bool {
+        let window = self.spec.loop_window;
+        let Some(start) = output.len().checked_sub(window).filter(|_| window > 1) else {
+            return false;
+        };
+        let ids = &output[start..];
+        let mut border = vec![0; ids.len()];
+        let mut matched = 0;
+        for at in 1..ids.len() {
+            while matched > 0 && ids[matched] != ids[at] {
+                matched = border[matched - 1];
+            }
+            matched += usize::from(ids[matched] == ids[at]);
+            border[at] = matched;
+        }
+        (window - matched) * 2 <= window
     }
 
     /// Releases everything, unless the end of the text completes a banned or a stop string.

@@ -83,7 +83,7 @@ impl Job {
             vocab,
             history: &self.sequences[0].ids,
             prompt_len: self.prompt_len,
-            mask: self.constraint.as_ref().map(|slot| &slot.mask),
+            mask: self.constraint.as_ref().and_then(ConstraintSlot::mask),
             denied: self.denied_stops(),
             top: self.spec.return_top_tokens,
         };
@@ -164,7 +164,7 @@ impl Job {
             logits,
             history: &self.sequences[0].ids,
             prompt_len: self.prompt_len,
-            mask: self.constraint.as_ref().map(|slot| &slot.mask),
+            mask: self.constraint.as_ref().and_then(ConstraintSlot::mask),
             denied: &denied,
             attempt: banned.len() as u32,
             top: self.spec.return_top_tokens,

@@ -59,6 +59,7 @@ pub(crate) fn prepare(mut spec: JobSpec, serial: u64, facts: &Facts) -> Result<J
     let row_bytes = facts.vocab * size_of::<f32>();
     let unsettled_max = (RESTORE_BYTES_MAX / row_bytes.max(1)).max(UNSETTLED_MIN);
     let mut decoder = facts.tokenizer.stream_decoder(spec.specials, StreamStart::Continuation);
+    decoder.show(&spec.shown_ids);
     decoder.skip_bytes(healed.len());
     let namespace = match &spec.cache_salt {
         Some(salt) => Namespace::of(&[("salt", salt.as_bytes())]),

@@ -113,6 +113,8 @@ pub struct JobSpec {
     pub healing: Healing,
     /// Whether control tokens appear in the text.
     pub specials: SpecialTokens,
+    /// Control tokens that appear in the text in any case.
+    pub shown_ids: Vec<u32>,
     /// How many of the most likely final candidates are reported per id.
     pub return_top_tokens: usize,
     /// Report the final probability of every id.
@@ -126,6 +128,9 @@ pub struct JobSpec {
     /// End the job with `loop_detected` once its output ends in this many repetitions of the same
     /// ids, up to [`LOOP_IDS_MAX`](Self::LOOP_IDS_MAX) long; 0 is off.
     pub loop_repeats: usize,
+    /// End the job with `loop_detected` once the last this many ids are one part, repeated at least
+    /// twice; 0 is off.
+    pub loop_window: usize,
     /// Higher starts earlier; 0 is usual.
     pub priority: i32,
     /// How often later jobs may start before this one; `None`: without limit.
@@ -174,12 +179,14 @@ impl JobSpec {
             prefer_end: false,
             healing: Healing::Off,
             specials: SpecialTokens::Hide,
+            shown_ids: Vec::new(),
             return_top_tokens: 0,
             return_probs: false,
             return_logprobs: None,
             return_logits: false,
             return_processed_logits: false,
             loop_repeats: 0,
+            loop_window: 0,
             priority: 0,
             max_skips: Some(Self::MAX_SKIPS),
             timeout: None,

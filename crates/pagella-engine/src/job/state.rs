@@ -36,6 +36,12 @@ pub(crate) struct ConstraintSlot {
 }
 
 impl ConstraintSlot {
+    /// The mask of the next choice, if it denies anything.
+    pub fn mask(&self) -> Option<&Bitmask> {
+        let free = self.verdict.as_ref().is_some_and(|v| v.as_ref().is_ok_and(|v| v.free));
+        (!free).then_some(&self.mask)
+    }
+
     /// A copy with its own state, its mask not computed.
     pub fn fork(&self) -> Self {
         let mask = Bitmask::new_none(self.mask.vocab());

@@ -3,66 +3,64 @@
 use pagella_text::{AddBos, ChatTemplate, Message, RenderOptions, Span, spans_to_string};
 use serde_json::{Map, Value};
 
-use super::message::messages;
+use super::message::{Traits, into_parts, messages};
 use crate::call::Call;
 use crate::fields::{
-    Fields, Param, any, boolean, missing, one_of, out_of_range, text, unsupported, wrong_type,
+    Fields, Param, any, boolean, missing, out_of_range, text, unsupported, wrong_type,
 };
 use crate::generate::ending::{no_template, text_error};
 use crate::model::ServedModel;
+use crate::tools::{self, ToolPlan, ToolSet};
 use crate::wire::error::{ApiError, Code};
 
 /// Variables of a template, at most.
 const VARIABLES_MAX: usize = 64;
+/// Most bytes that a template writes for the beginning of a reply.
+const OPENING_BYTES_MAX: usize = 256;
 /// Bytes of their JSON, at most.
 const VARIABLES_BYTES_MAX: usize = 64 << 10;
 
 /// The fields of a conversation.
 pub const CONVERSATION: &[Param] = &[
     any("messages"),
-    any("tools"),
-    any("tool_choice"),
-    boolean("parallel_tool_calls"),
-    any("functions"),
-    any("function_call"),
     text("prompt_template", 255),
     any("chat_template"),
     any("template_vars").or(&["chat_template_kwargs"]),
     boolean("add_generation_prompt"),
     boolean("continue_final_message"),
     text("response_prefix", 1 << 20),
-    text("reasoning_effort", 64),
-    boolean("enable_thinking"),
-    text("verbosity", 64),
-    any("reasoning"),
     any("documents"),
     any("modalities"),
-    one_of("reasoning_format", &["auto", "none", "deepseek", "deepseek-legacy"]),
-    boolean("include_reasoning"),
-    any("reasoning_budget_tokens").or(&[
-        "reasoning_budget",
-        "thinking_budget",
-        "thinking_token_budget",
-        "thinking_budget_tokens",
-    ]),
-    text("reasoning_budget_message", 4096),
 ];
 
 /// A conversation that is ready to be rendered.
+#[derive(Clone)]
 pub struct Conversation {
     messages: Vec<Message>,
     template: ChatTemplate,
     options: RenderOptions,
     /// Text that the reply begins with.
     prefix: Option<String>,
+    /// The tools, and how calls of them are written.
+    pub tools: Option<ToolPlan>,
+}
+
+/// A prompt.
+pub struct Encoded {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// What the prompt ends with that belongs to the reply.
+    pub opening: String,
 }
 
 impl Conversation {
     /// Reads and checks the fields; renders nothing.
     pub fn read(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
+        let template = template(fields, model)?;
+        let traits = Traits::of(template.source());
         let value = fields.value("messages").ok_or_else(|| missing("messages"))?;
-        let messages = messages(value, call.app.settings.limits.messages)?;
-        refuse_unbuilt(fields)?;
+        let mut messages = messages(value, call.app.settings.limits.messages, traits)?;
+        refuse(fields)?;
         let continues = fields.is("continue_final_message");
         let opens = fields.bool("add_generation_prompt");
         if continues && opens == Some(true) {
@@ -70,17 +68,31 @@ impl Conversation {
             let param = "add_generation_prompt";
             return Err(ApiError::field(Code::ConflictingParameters, param, message));
         }
+        let tools = ToolPlan::of(fields, ToolSet::read(fields)?, &template)?;
+        let explained = tools.as_ref().filter(|plan| plan.explains());
+        if explained.is_some() || traits.knows_no_tools {
+            messages = tools::plain(messages, explained.map(|plan| &*plan.set));
+        }
+        if traits.wants_parts {
+            messages.iter_mut().for_each(into_parts);
+        }
+        let rendered = tools.as_ref().filter(|plan| !plan.explains());
+        let documents = match fields.value("documents") {
+            None => Value::Null,
+            Some(list @ Value::Array(_)) => list.clone(),
+            Some(_) => return Err(wrong_type("documents", "a list of documents")),
+        };
         let options = RenderOptions {
             tokens: model.parts.tokenizer.template_tokens().clone(),
             add_generation_prompt: opens.unwrap_or(!continues),
             continue_final_message: continues,
-            documents: fields.value("documents").cloned().unwrap_or_default(),
+            tools: rendered.map_or(Value::Null, |plan| plan.set.for_template()),
+            documents,
             variables: variables(fields)?,
             ..RenderOptions::default()
         };
-        let template = template(fields, model)?;
         let prefix = fields.text("response_prefix").map(str::to_owned);
-        Ok(Conversation { messages, template, options, prefix })
+        Ok(Conversation { messages, template, options, prefix, tools })
     }
 
     /// The same conversation with another system message.
@@ -88,8 +100,12 @@ impl Conversation {
         let mut messages = self.messages.clone();
         messages.retain(|message| message.role != "system");
         messages.insert(0, Message::new("system", text));
-        let (template, options) = (self.template.clone(), self.options.clone());
-        Conversation { messages, template, options, prefix: self.prefix.clone() }
+        Conversation { messages, ..self.clone() }
+    }
+
+    /// The source of the template.
+    pub fn source(&self) -> &str {
+        self.template.source()
     }
 
     fn spans(&self) -> Result<Vec<Span>, ApiError> {
@@ -107,31 +123,61 @@ impl Conversation {
 
     /// The prompt as ids. Takes a while: not for threads that move bytes.
     pub fn encode(&self, model: &ServedModel, add_bos: AddBos) -> Result<Vec<u32>, ApiError> {
-        let encoded = model.parts.tokenizer.encode(&self.spans()?, add_bos);
+        self.encode_spans(&self.spans()?, model, add_bos)
+    }
+
+    fn encode_spans(
+        &self,
+        spans: &[Span],
+        model: &ServedModel,
+        add_bos: AddBos,
+    ) -> Result<Vec<u32>, ApiError> {
+        let encoded = model.parts.tokenizer.encode(spans, add_bos);
         encoded.map_err(|error| text_error(&error))
+    }
+
+    /// The prompt as ids, and what of it belongs to the reply, where that holds `tag`.
+    pub fn encode_opening(
+        &self,
+        model: &ServedModel,
+        tag: Option<&str>,
+    ) -> Result<Encoded, ApiError> {
+        let spans = self.spans()?;
+        let ids = self.encode_spans(&spans, model, AddBos::Auto)?;
+        let text = spans_to_string(&spans);
+        let opening = tag.map_or(String::new(), |tag| self.opening(&text, tag));
+        Ok(Encoded { ids, opening })
+    }
+
+    /// What the template writes for the reply, and the client's beginning of it. Templates write
+    /// little there, so nothing is rendered again unless the tag is near the end.
+    fn opening(&self, prompt: &str, tag: &str) -> String {
+        let near = prompt.len().saturating_sub(OPENING_BYTES_MAX + self.prefix_len());
+        let near = (near..).find(|at| prompt.is_char_boundary(*at)).unwrap_or(0);
+        let Some(tail) = prompt.get(near..).filter(|tail| tail.contains(tag)) else {
+            return String::new();
+        };
+        let options = RenderOptions { add_generation_prompt: false, ..self.options.clone() };
+        let without = match self.options.add_generation_prompt {
+            true => self.template.render(&self.messages, &options).ok(),
+            false => None,
+        };
+        let without = without.map(|spans| spans_to_string(&spans));
+        match without.and_then(|without| prompt.strip_prefix(&without).map(str::to_owned)) {
+            Some(opening) => opening,
+            None => tail.to_owned(),
+        }
+    }
+
+    fn prefix_len(&self) -> usize {
+        self.prefix.as_ref().map_or(0, String::len)
     }
 }
 
-fn refuse_unbuilt(fields: &Fields) -> Result<(), ApiError> {
-    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
-    for name in ["tools", "functions"] {
-        if fields.value(name).is_some_and(|value| !is_empty(value)) {
-            return Err(unsupported(name, "leave it out"));
-        }
-    }
-    for name in ["tool_choice", "function_call"] {
-        let neutral = |value: &Value| value == "none" || value == "auto";
-        if fields.value(name).is_some_and(|value| !neutral(value)) {
-            return Err(unsupported(name, "there are no tools to choose from"));
-        }
-    }
+/// What is refused whatever the conversation is.
+fn refuse(fields: &Fields) -> Result<(), ApiError> {
     if fields.has("chat_template") {
         return Err(unsupported("chat_template", "name a template in prompt_template"));
-    }
-    if let Some(value) = fields.value("reasoning_budget_tokens") {
-        if value.as_i64().is_none_or(|budget| budget >= 0) {
-            return Err(unsupported("reasoning_budget_tokens", "leave it out"));
-        }
     }
     let only_text = |value: &Value| value.as_array().is_some_and(|list| list == &["text"]);
     if fields.value("modalities").is_some_and(|value| !only_text(value)) {
@@ -167,9 +213,6 @@ fn variables(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
             }
             if let Some(enabled) = reasoning.get("enabled").and_then(Value::as_bool) {
                 variables.insert("enable_thinking".into(), enabled.into());
-            }
-            if reasoning.get("max_tokens").is_some_and(|tokens| !tokens.is_null()) {
-                return Err(unsupported("reasoning.max_tokens", "leave it out"));
             }
         }
         Some(_) => return Err(wrong_type("reasoning", "an object")),

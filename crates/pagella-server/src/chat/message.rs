@@ -1,7 +1,7 @@
 //! Messages on the wire become messages for a template: checked, flattened, in order.
 
 use pagella_text::Message;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::fields::{out_of_range, unsupported, wrong_type};
 use crate::wire::error::{ApiError, Code};
@@ -9,23 +9,48 @@ use crate::wire::error::{ApiError, Code};
 /// Fields of a message beyond role and content that templates read.
 const EXTRA: &[&str] = &["name", "reasoning_content", "tool_calls", "tool_call_id"];
 
+/// What a template does with messages, as its source shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// It has words for the role `developer`.
+    pub names_developer: bool,
+    /// It goes over the parts of a content, and over nothing else.
+    pub wants_parts: bool,
+    /// It does not read calls of tools.
+    pub knows_no_tools: bool,
+}
+
+impl Traits {
+    /// Of a template's source.
+    pub fn of(source: &str) -> Self {
+        let over_parts = ["message.content", "message['content']", "message[\"content\"]"];
+        let over_parts = over_parts.iter().any(|parts| source.contains(&format!(" in {parts}")));
+        Traits {
+            names_developer: source.contains("developer"),
+            wants_parts: over_parts && !source.contains("is string"),
+            knows_no_tools: !source.contains("tool_calls"),
+        }
+    }
+}
+
 /// All messages, ready for a template.
-pub fn messages(value: &Value, most: usize) -> Result<Vec<Message>, ApiError> {
+pub fn messages(value: &Value, most: usize, traits: Traits) -> Result<Vec<Message>, ApiError> {
     let Value::Array(list) = value else {
         return Err(wrong_type("messages", "a list of messages"));
     };
     if list.is_empty() || list.len() > most {
         return Err(out_of_range("messages", &format!("a list of 1 to {most} messages")));
     }
-    let read = |(idx, item): (usize, &Value)| message(&format!("messages[{idx}]"), item);
+    let read = |(idx, item): (usize, &Value)| message(&format!("messages[{idx}]"), item, traits);
     let mut messages = list.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
     order_tool_answers(&mut messages);
     Ok(messages)
 }
 
-fn message(path: &str, value: &Value) -> Result<Message, ApiError> {
+fn message(path: &str, value: &Value, traits: Traits) -> Result<Message, ApiError> {
     let Value::Object(map) = value else { return Err(wrong_type(path, "an object")) };
     let role = match map.get("role").and_then(Value::as_str) {
+        Some("developer") if traits.names_developer => "developer",
         Some("developer") => "system",
         Some("function") => "tool",
         Some(role @ ("system" | "user" | "assistant" | "tool")) => role,
@@ -58,6 +83,12 @@ fn message(path: &str, value: &Value) -> Result<Message, ApiError> {
         tool_calls(&format!("{path}.tool_calls"), calls)?;
     }
     Ok(message)
+}
+
+/// A content of parts, for templates that want them.
+pub fn into_parts(message: &mut Message) {
+    let text = std::mem::take(&mut message.content);
+    message.content = json!([{ "type": "text", "text": text }]);
 }
 
 /// Text, or the text of all parts.
@@ -132,10 +163,9 @@ fn order_tool_answers(messages: &mut [Message]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn read(value: Value) -> Result<Vec<Message>, ApiError> {
-        messages(&value, 100)
+        messages(&value, 100, Traits::default())
     }
 
     #[test]

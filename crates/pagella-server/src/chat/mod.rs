@@ -4,5 +4,5 @@ mod conversation;
 mod message;
 mod talk;
 
-pub use conversation::{CONVERSATION, Conversation};
+pub use conversation::{CONVERSATION, Conversation, Encoded};
 pub use talk::{Answer, ChatRequest, Said, Talk};

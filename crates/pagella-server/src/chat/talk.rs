@@ -5,27 +5,30 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pagella_engine::Record;
-use pagella_text::AddBos;
+use pagella_text::{AddBos, StreamStart};
 
-use super::Conversation;
+use super::{Conversation, Encoded};
 use crate::call::Call;
 use crate::fields::Fields;
 use crate::generate::ask::{Ask, Delivery};
 use crate::generate::logprobs::LogprobAsk;
-use crate::generate::parts::{Ending, Part, Splitter, Whole};
+use crate::generate::parts::{Ending, Part, SplitPlan, Splitter, Whole};
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, Running, enter};
 use crate::generate::usage::Usage;
 use crate::model::ServedModel;
+use crate::reasoning::{ReasoningAsk, Tags};
 use crate::wire::error::ApiError;
 
 /// A conversation whose fields are checked. A dialect with other fields translates them to those of
 /// `/v1/chat/completions` and may change what was read from them.
 pub struct ChatRequest {
-    /// Messages and how they are rendered.
+    /// Messages, tools and how they are rendered.
     pub conversation: Conversation,
     /// The job, and how to answer.
     pub ask: Ask,
+    /// What is done with reasoning.
+    pub reasoning: ReasoningAsk,
     /// Which log-probabilities are reported.
     pub logprobs: Option<LogprobAsk>,
     /// What errors call the prompt.
@@ -37,31 +40,59 @@ impl ChatRequest {
     pub fn read(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
         let ask = Ask::read(call, fields, model, ZeroTopP::One)?;
         let logprobs = LogprobAsk::of_chat(fields)?;
+        let reasoning = ReasoningAsk::read(fields)?;
         let conversation = Conversation::read(call, fields, model)?;
-        Ok(ChatRequest { conversation, ask, logprobs, prompt_field: "messages" })
+        Ok(ChatRequest { conversation, ask, reasoning, logprobs, prompt_field: "messages" })
     }
 
     /// Renders, waits to be let in and submits. Everything that can be wrong with a request is found
     /// before this returns.
     pub async fn start(self, call: &Call, model: &Arc<ServedModel>) -> Result<Talk, ApiError> {
-        let ChatRequest { conversation, mut ask, logprobs, prompt_field } = self;
+        let ChatRequest { conversation, mut ask, reasoning, logprobs, prompt_field } = self;
         if let Some(logprobs) = logprobs {
             logprobs.apply(&mut ask.job);
         }
+        let tokenizer = &model.parts.tokenizer;
+        let tools = conversation.tools.clone();
+        if let Some(tools) = &tools {
+            tools.deny(&mut ask.job, tokenizer);
+            ask.job.shown_ids.extend(tools.specials(tokenizer));
+            ask.constraint = tools.constraint(ask.constraint.take(), tokenizer);
+        }
+        let tags = Tags::of(conversation.source(), tokenizer);
         let entered = enter(call)?;
         let (encoder, negative) = (model.clone(), ask.negative.clone());
+        let start_tag = tags.as_ref().map(|tags| tags.start.clone());
         let encode = move || {
-            let ids = conversation.encode(&encoder, AddBos::Auto)?;
+            let Encoded { ids, opening } =
+                conversation.encode_opening(&encoder, start_tag.as_deref())?;
             let negative = negative.map(|system| conversation.with_system(&system));
-            let negative =
-                negative.map(|other| other.encode(&encoder, AddBos::Auto)).transpose()?;
-            Ok(vec![Prompt { ids, negative }])
+            let negative = negative.map(|other| other.encode(&encoder, AddBos::Auto)).transpose()?;
+            Ok((Prompt { ids, negative }, opening))
         };
-        let prompts = call.app.blocking.run(encode).await?;
+        let (prompt, opening) = call.app.blocking.run(encode).await?;
+        let inside = tags.as_ref().is_some_and(|tags| tags.are_open(&opening));
+        if let Some(tags) = &tags {
+            ask.job.shown_ids.extend(tags.special_ids(tokenizer));
+            ask.block = Some(reasoning.block(tags, inside, tokenizer)?);
+        }
+        let plan = SplitPlan {
+            reasoning: tags.filter(|_| reasoning.split).map(|tags| (tags, inside)),
+            legacy: reasoning.legacy,
+            hidden: reasoning.hidden,
+            tools,
+            include_stop: ask.delivery.include_stop,
+            tells_tokens: logprobs.is_some(),
+        };
         let (n, seed, delivery) = (ask.n, ask.seed, ask.delivery.clone());
-        let splitter = || Splitter::new(delivery.include_stop);
+        let splitter = || {
+            let mut decoder =
+                tokenizer.stream_decoder(ask.job.specials, StreamStart::Continuation);
+            decoder.show(&ask.job.shown_ids);
+            Splitter::new(&plan, decoder)
+        };
         let splitters = (0..n).map(|_| splitter()).collect();
-        let running = entered.submit(call, model, ask, prompts, prompt_field).await?;
+        let running = entered.submit(call, model, ask, vec![prompt], prompt_field).await?;
         call.access.note(|facts| facts.stream = delivery.stream);
         let model = model.clone();
         Ok(Talk { running, model, logprobs, seed, delivery, splitters, begun: call.begun })
@@ -74,8 +105,10 @@ pub struct Said {
     pub choice: usize,
     /// The parts that became certain.
     pub parts: Vec<Part>,
-    /// What the engine said: progress, ids and what is reported of them. Its text is in `parts`.
+    /// What the engine said: progress and all ids. Its text is in `parts`.
     pub record: Record,
+    /// What is reported of the tokens of content, if only of them.
+    tokens: Option<Record>,
     /// Set with the last parts of a choice.
     pub ending: Option<Ending>,
 }
@@ -84,10 +117,26 @@ pub struct Said {
 pub struct Answer {
     /// Its parts, put together.
     pub whole: Whole,
-    /// All ids, and what is reported of them.
+    /// What the engine said: all ids.
     pub record: Record,
+    /// What is reported of the tokens of content, if only of them.
+    tokens: Option<Record>,
     /// How it ended.
     pub ending: Ending,
+}
+
+impl Said {
+    /// What is reported of tokens: those of content.
+    pub fn tokens(&self) -> &Record {
+        self.tokens.as_ref().unwrap_or(&self.record)
+    }
+}
+
+impl Answer {
+    /// What is reported of tokens: those of content.
+    pub fn tokens(&self) -> &Record {
+        self.tokens.as_ref().unwrap_or(&self.record)
+    }
 }
 
 /// A conversation that is being answered. Dropping it ends the jobs.
@@ -117,8 +166,9 @@ impl Talk {
     pub async fn next(&mut self) -> Result<Option<Said>, ApiError> {
         let Some((choice, record)) = self.running.next().await? else { return Ok(None) };
         let splitter = self.splitters.get_mut(choice).ok_or_else(ApiError::internal)?;
-        let (parts, ending) = (splitter.push(&record), splitter.ending(&record));
-        Ok(Some(Said { choice, parts, record, ending }))
+        let (parts, tokens) = (splitter.push(&record), splitter.content_tokens(&record));
+        let ending = splitter.ending(&record);
+        Ok(Some(Said { choice, parts, record, tokens, ending }))
     }
 
     /// Whole answers, by choice.
@@ -127,8 +177,9 @@ impl Talk {
         let answers = records.into_iter().zip(&mut self.splitters).map(|(record, splitter)| {
             let mut whole = Whole::default();
             splitter.push(&record).into_iter().for_each(|part| whole.push(part));
+            let tokens = splitter.content_tokens(&record);
             let ending = splitter.ending(&record).ok_or_else(ApiError::internal)?;
-            Ok(Answer { whole, record, ending })
+            Ok(Answer { whole, record, tokens, ending })
         });
         answers.collect()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pagella_engine::constraint::ConstraintSpec;
+use pagella_engine::constraint::{Block, ConstraintSpec};
 use pagella_engine::{Backpressure, Healing, JobSpec, LengthPolicy};
 use pagella_text::BanRule;
 use serde_json::Value;
@@ -48,8 +48,10 @@ pub struct Delivery {
 pub struct Ask {
     /// The job, without prompt and constraint.
     pub job: JobSpec,
-    /// What the text must look like.
+    /// What the text must look like, after reasoning.
     pub constraint: Option<ConstraintSpec>,
+    /// The reasoning before it.
+    pub block: Option<Block>,
     /// Answers per prompt.
     pub n: usize,
     /// The seed, as clients see it.
@@ -86,6 +88,7 @@ impl Ask {
         if job.max_new_tokens.is_some_and(|max| job.min_new_tokens > max) {
             return Err(out_of_range("min_tokens", "at most max_tokens"));
         }
+        job.loop_window = usize::try_from(fields.int("loop_detect_window").unwrap_or(0)).unwrap_or(0);
         stops(fields, model, &mut job)?;
         if let Some(value) = fields.value("banned_strings") {
             job.banned = banned(value)?;
@@ -107,7 +110,8 @@ impl Ask {
             return Err(ApiError::field(Code::MissingParameter, "negative_prompt", message));
         }
         let constraint = shape::constraint(fields)?;
-        Ok(Ask { job, constraint, n, seed, negative, delivery: delivery(call, fields)? })
+        let delivery = delivery(call, fields)?;
+        Ok(Ask { job, constraint, block: None, n, seed, negative, delivery })
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! - `params`: the fields; `sampling`, `shape`, `ask`: what they mean;
 //! - `submit`: jobs in the engine, held by guards; `choices`: their records, whichever comes next;
-//! - `parts`: what records of a chat consist of;
+//! - `parts`: what records of a chat consist of; `token_split`: the same for their tokens;
 //! - `ending`, `usage`, `logprobs`, `timing`: what clients read of them.
 
 pub mod ask;
@@ -15,4 +15,5 @@ pub mod parts;
 pub mod sampling;
 pub mod shape;
 pub mod submit;
+mod token_split;
 pub mod usage;

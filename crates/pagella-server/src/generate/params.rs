@@ -10,6 +10,8 @@ pub const BANNED_STRINGS_MAX: usize = 256;
 pub const BIAS_ENTRIES_MAX: usize = 1024;
 /// Alternatives per token, at most.
 pub const TOP_LOGPROBS_MAX: i64 = 20;
+/// Longest window in which a loop is looked for, in tokens.
+const LOOP_WINDOW_MAX: i64 = 16_384;
 /// Largest text of a schema or grammar, in bytes.
 const CONSTRAINT_BYTES_MAX: usize = 1 << 20;
 
@@ -92,7 +94,7 @@ pub const SAMPLING: &[Param] = &[
     number("mirostat_eta", 1e-6, 100.0),
     number("adaptive_target", 0.0, 1.0),
     number("adaptive_decay", 0.0, 1.0),
-    integer("loop_detect_window", 0, i64::MAX),
+    integer("loop_detect_window", 0, LOOP_WINDOW_MAX),
     any("logit_bias"),
     any("sampler_order").or(&["samplers"]),
 ];

@@ -4,8 +4,12 @@
 //! in pieces and for whole ones, which are the pieces put together ([`Whole`]).
 
 use pagella_engine::{EosReason, Record};
+use pagella_text::StreamDecoder;
 
 use super::ending::finish_reason;
+use super::token_split::TokenSplit;
+use crate::reasoning::{Kind, ReasoningSplit, Tags};
+use crate::tools::{CallParser, ToolPlan};
 use crate::wire::error::ApiError;
 
 /// A piece of an answer. Neighbouring pieces of the same kind belong together.
@@ -95,37 +99,119 @@ impl Whole {
     }
 }
 
+/// What a splitter has to know of a request.
+#[derive(Clone, Debug, Default)]
+pub struct SplitPlan {
+    /// The tags around reasoning, where it is told apart, and whether the answer begins inside.
+    pub reasoning: Option<(Tags, bool)>,
+    /// Reasoning is part of the content as well, tags included.
+    pub legacy: bool,
+    /// Reasoning is left out.
+    pub hidden: bool,
+    /// The tools, and how calls are written.
+    pub tools: Option<ToolPlan>,
+    /// A stop string is part of the content.
+    pub include_stop: bool,
+    /// What is known of every token is told for those of the content.
+    pub tells_tokens: bool,
+}
+
 /// Takes the records of one choice apart.
 pub struct Splitter {
-    include_stop: bool,
-    reasoning_tokens: usize,
+    plan: SplitPlan,
+    reasoning: Option<ReasoningSplit>,
+    calls: Option<CallParser>,
+    tokens: Option<TokenSplit>,
 }
 
 impl Splitter {
-    /// For a choice at its beginning; `include_stop` makes a stop string part of the content.
-    pub fn new(include_stop: bool) -> Self {
-        Splitter { include_stop, reasoning_tokens: 0 }
+    /// For a choice at its beginning; `decoder` turns ids into text as the engine does.
+    pub fn new(plan: &SplitPlan, decoder: StreamDecoder) -> Self {
+        let mark = plan.tools.as_ref().and_then(ToolPlan::mark);
+        let reasoning = plan.reasoning.clone();
+        let reasoning = reasoning.map(|(tags, inside)| ReasoningSplit::new(tags, inside, mark));
+        let calls = plan.tools.as_ref().and_then(ToolPlan::parser);
+        // Without reasoning there is nothing to count, without both nothing to tell apart.
+        let apart = reasoning.is_some() || (plan.tells_tokens && calls.is_some());
+        let tokens = apart.then(|| TokenSplit::new(decoder, plan.tells_tokens));
+        Splitter { plan: plan.clone(), reasoning, calls, tokens }
     }
 
     /// The parts that became certain with a record.
     pub fn push(&mut self, record: &Record) -> Vec<Part> {
-        let mut text = record.text.clone();
+        let mut pieces = Vec::new();
         let stop = record.eos.as_deref().and_then(|done| done.eos_string.as_deref());
-        if let Some(stop) = stop.filter(|_| self.include_stop) {
-            text.push_str(stop);
+        let stop = stop.filter(|_| self.plan.include_stop);
+        for text in [Some(record.text.as_str()), stop].into_iter().flatten() {
+            match &mut self.reasoning {
+                Some(split) => split.push(text, &mut pieces),
+                None => pieces.push((Kind::Content, text.to_owned())),
+            }
         }
-        if text.is_empty() { Vec::new() } else { vec![Part::Content(text)] }
+        let last = record.is_last();
+        if let Some(split) = self.reasoning.as_mut().filter(|_| last) {
+            split.finish(&mut pieces);
+        }
+        let mut parts = Vec::new();
+        if self.plan.legacy {
+            pieces.retain(|(kind, _)| *kind == Kind::Reasoning);
+            let text = format!("{}{}", record.text, stop.unwrap_or_default());
+            pieces.push((Kind::Content, text));
+        }
+        for (kind, text) in pieces {
+            match (kind, &mut self.calls) {
+                (Kind::Reasoning, _) if self.plan.hidden => {}
+                (Kind::Reasoning, _) => append(&mut parts, Part::Reasoning(text)),
+                (Kind::Content, Some(calls)) => {
+                    calls.push(&text).into_iter().for_each(|part| append(&mut parts, part));
+                }
+                (Kind::Content, None) => append(&mut parts, Part::Content(text)),
+            }
+        }
+        if let Some(calls) = self.calls.as_mut().filter(|_| last) {
+            calls.finish().into_iter().for_each(|part| append(&mut parts, part));
+        }
+        parts
+    }
+
+    /// What is known of the tokens of content that became certain with a record, after `push`.
+    /// `None` if that is all the record says.
+    pub fn content_tokens(&mut self, record: &Record) -> Option<Record> {
+        let tokens = self.tokens.as_mut()?;
+        let split = self.reasoning.as_ref();
+        let from = match split {
+            Some(split) => split.content_from(),
+            None => Some(0),
+        };
+        let all_reasoning = split.is_some_and(ReasoningSplit::is_inside);
+        let to = self.calls.as_ref().map(CallParser::certain_content);
+        Some(tokens.push(record, from, all_reasoning, to))
     }
 
     /// How the choice ended, after its last record.
     pub fn ending(&self, record: &Record) -> Option<Ending> {
         let done = record.eos.as_deref()?;
         let (reason, stop_string) = (done.eos_reason, done.eos_string.clone());
-        Some(Ending { reason, stop_string, called: false })
+        let called = self.calls.as_ref().is_some_and(|calls| calls.complete() > 0);
+        Some(Ending { reason, stop_string, called })
     }
 
     /// Tokens of reasoning so far.
     pub fn reasoning_tokens(&self) -> usize {
-        self.reasoning_tokens
+        self.tokens.as_ref().map_or(0, |tokens| tokens.reasoning)
+    }
+}
+
+/// Adds a part, to the last one where they belong together.
+fn append(parts: &mut Vec<Part>, part: Part) {
+    match (parts.last_mut(), &part) {
+        (_, Part::Content(text) | Part::Reasoning(text)) if text.is_empty() => {}
+        (Some(Part::Reasoning(before)), Part::Reasoning(text)) => before.push_str(text),
+        (Some(Part::Content(before)), Part::Content(text)) => before.push_str(text),
+        (
+            Some(Part::CallArguments { index: open, text: before }),
+            Part::CallArguments { index, text },
+        ) if open == index => before.push_str(text),
+        _ => parts.push(part),
     }
 }

@@ -52,9 +52,6 @@ pub fn options(
     if fields.number("adaptive_target").is_some_and(|target| target < 1.0) {
         return Err(unsupported("adaptive_target", "leave it at 1"));
     }
-    if fields.int("loop_detect_window").is_some_and(|window| window > 0) {
-        return Err(unsupported("loop_detect_window", "leave it at 0"));
-    }
     let denied = |id: &u32| options.deny.contains(id);
     if options.allow.as_ref().is_some_and(|allowed| allowed.iter().all(denied)) {
         let message = "allowed_tokens and banned_tokens leave no token: change one of them";

@@ -88,12 +88,16 @@ impl Entered {
         let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len()).sum();
         listed.live.prompt_is(prompt_tokens);
         access.note(|facts| facts.prompt_tokens = prompt_tokens);
-        let Ask { job, constraint, n, .. } = ask;
-        let constraint = match constraint {
-            None => None,
-            Some(spec) => {
+        let Ask { job, constraint, block, n, .. } = ask;
+        if let Some(block) = &block {
+            listed.live.reasons(block.switch.clone());
+        }
+        let constraint = match (constraint, block) {
+            (None, None) => None,
+            (spec, block) => {
                 let model = model.clone();
-                Some(call.app.blocking.run(move || model.constraints.compile(&spec)).await?)
+                let compile = move || model.constraints.compile_after(spec.as_ref(), block.as_ref());
+                Some(call.app.blocking.run(compile).await?)
             }
         };
         listed.live.reach(Progress::Queued);

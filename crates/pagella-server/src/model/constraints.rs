@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pagella_engine::BoxedConstraint;
 use pagella_engine::constraint::{
-    ConstraintError, ConstraintFactory, ConstraintLimits, ConstraintSpec,
+    Block, ConstraintError, ConstraintFactory, ConstraintLimits, ConstraintSpec,
 };
 use pagella_text::Tokenizer;
 
@@ -47,6 +47,23 @@ impl Constraints {
             }
         }
         Ok(compiled)
+    }
+
+    /// A constraint at its beginning that waits for the end of a block of reasoning.
+    pub fn compile_after(
+        &self,
+        spec: Option<&ConstraintSpec>,
+        block: Option<&Block>,
+    ) -> Result<BoxedConstraint, ApiError> {
+        let then = spec.map(|spec| self.compile(spec)).transpose()?;
+        match (then, block) {
+            (Some(then), None) => Ok(then),
+            (then, Some(block)) => {
+                let factory = self.factory().map_err(|error| refusal(&error))?;
+                Ok(BoxedConstraint(factory.after(block, then.map(|then| then.0))))
+            }
+            (None, None) => Err(ApiError::internal()),
+        }
     }
 
     fn known(&self, name: &str) -> Option<BoxedConstraint> {

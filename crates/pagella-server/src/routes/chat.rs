@@ -13,6 +13,8 @@ use crate::fields::{Fields, Param, any, integer, one_of};
 use crate::generate::logprobs;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE, TOP_LOGPROBS_MAX};
 use crate::generate::parts::{Ending, Part, Whole};
+use crate::reasoning::REASONING;
+use crate::tools::TOOLS;
 use crate::wire::error::ApiError;
 use crate::wire::sse::{self, Sink};
 
@@ -23,7 +25,8 @@ const CHAT: &[Param] = &[
 ];
 
 /// Every field of the route.
-pub const FIELDS: &[&[Param]] = &[CHAT, CONVERSATION, GENERATION, SAMPLING, SHAPE, INERT];
+pub const FIELDS: &[&[Param]] =
+    &[CHAT, CONVERSATION, TOOLS, REASONING, GENERATION, SAMPLING, SHAPE, INERT];
 
 /// What every piece of an answer says.
 struct Chat {
@@ -137,7 +140,7 @@ impl Chat {
             let mut choice = json!({
                 "index": index,
                 "message": message(&answer.whole),
-                "logprobs": tokens(talk, &answer.record),
+                "logprobs": tokens(talk, answer.tokens()),
             });
             finish(&mut choice, &answer.ending)?;
             if talk.delivery.token_ids {
@@ -187,13 +190,16 @@ impl Chat {
             });
             events.push(sse::data(&chunk));
         }
-        let tells_tokens = talk.logprobs.is_some() || talk.delivery.token_ids;
-        let silent = said.parts.is_empty() && tells_tokens && !record.token_ids.is_empty();
-        let nothing = silent.then(|| Part::Content(String::new()));
-        for (idx, part) in said.parts.iter().chain(&nothing).enumerate() {
+        // Tokens are told with the first content, or where there is none with an empty one.
+        let told = talk.logprobs.is_some() && !said.tokens().token_ids.is_empty();
+        let told = told || (talk.delivery.token_ids && !record.token_ids.is_empty());
+        let is_content = |part: &Part| matches!(part, Part::Content(_));
+        let silent = told && !said.parts.iter().any(is_content);
+        let mut untold = told;
+        for part in said.parts.iter().chain(&silent.then(|| Part::Content(String::new()))) {
             let mut choice = empty(delta(part));
-            if idx == 0 {
-                choice["logprobs"] = tokens(talk, record);
+            if is_content(part) && std::mem::take(&mut untold) {
+                choice["logprobs"] = tokens(talk, said.tokens());
                 if talk.delivery.token_ids {
                     choice["token_ids"] = json!(record.token_ids);
                 }

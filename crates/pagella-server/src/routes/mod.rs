@@ -2,6 +2,7 @@
 
 pub mod chat;
 pub mod completions;
+pub mod control;
 pub mod health;
 pub mod list;
 pub mod metrics;

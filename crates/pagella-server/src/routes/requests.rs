@@ -7,7 +7,7 @@ use crate::call::{Call, Reply};
 use crate::wire::error::{ApiError, Code};
 
 /// Whose requests the caller may see; `None` is everyone's.
-fn scope(call: &Call) -> Option<&str> {
+pub fn scope(call: &Call) -> Option<&str> {
     match call.caller.role() {
         Role::Admin => None,
         Role::Api => Some(&call.caller.key.name),

@@ -11,6 +11,8 @@ use crate::chat::{CONVERSATION, Conversation};
 use crate::fields::{Fields, Param, any, boolean, ids, out_of_range, text, wrong_type};
 use crate::generate::ending::text_error;
 use crate::model::ServedModel;
+use crate::reasoning::REASONING;
+use crate::tools::TOOLS;
 use crate::wire::error::ApiError;
 
 /// Most ids that are decoded at once.
@@ -27,6 +29,8 @@ const ENCODE: &[&[Param]] = &[
         boolean("with_offsets"),
     ],
     CONVERSATION,
+    TOOLS,
+    REASONING,
 ];
 const DECODE: &[&[Param]] = &[&[
     text("model", 512),
@@ -43,7 +47,7 @@ const TOKENIZE: &[&[Param]] = &[&[
     boolean("with_pieces"),
 ]];
 const DETOKENIZE: &[&[Param]] = &[&[text("model", 512), any("tokens")]];
-const TEMPLATE: &[&[Param]] = &[&[text("model", 512)], CONVERSATION];
+const TEMPLATE: &[&[Param]] = &[&[text("model", 512)], CONVERSATION, TOOLS, REASONING];
 
 async fn read(
     call: &mut Call,

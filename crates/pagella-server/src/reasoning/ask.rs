@@ -1,0 +1,91 @@
+//! What a request says about reasoning.
+
+use pagella_engine::constraint::{Block, Switch};
+use pagella_text::{AddBos, Span, Tokenizer};
+use serde_json::Value;
+
+use super::tags::Tags;
+use crate::fields::{Fields, Param, any, boolean, integer, one_of, text, wrong_type};
+use crate::generate::ending::text_error;
+use crate::wire::error::ApiError;
+
+/// The fields about reasoning.
+pub const REASONING: &[Param] = &[
+    text("reasoning_effort", 64),
+    boolean("enable_thinking"),
+    text("verbosity", 64),
+    any("reasoning"),
+    one_of("reasoning_format", &["auto", "none", "deepseek", "deepseek-legacy"]),
+    boolean("include_reasoning"),
+    integer("reasoning_budget_tokens", i64::MIN, i64::MAX).or(&[
+        "reasoning_budget",
+        "thinking_budget",
+        "thinking_token_budget",
+        "thinking_budget_tokens",
+    ]),
+    text("reasoning_budget_message", 4096),
+];
+
+/// What a request says about reasoning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReasoningAsk {
+    /// It is told apart from content.
+    pub split: bool,
+    /// It is part of the content as well, tags included.
+    pub legacy: bool,
+    /// It is left out of the answer.
+    pub hidden: bool,
+    /// Most tokens.
+    pub budget: Option<usize>,
+    /// What is written when they are used up, before the end tag.
+    pub message: String,
+}
+
+impl ReasoningAsk {
+    /// Reads the fields. A budget below 0 says nothing.
+    pub fn read(fields: &Fields) -> Result<Self, ApiError> {
+        let object = match fields.value("reasoning") {
+            None => None,
+            Some(Value::Object(object)) => Some(object),
+            Some(_) => return Err(wrong_type("reasoning", "an object")),
+        };
+        let nested = match object.and_then(|object| object.get("max_tokens")) {
+            None | Some(Value::Null) => None,
+            Some(value) => {
+                let path = "reasoning.max_tokens";
+                let checked = integer(path, i64::MIN, i64::MAX).check(path, value.clone())?;
+                checked.as_i64()
+            }
+        };
+        let budgets = [fields.int("reasoning_budget_tokens"), nested];
+        let budget = budgets.into_iter().flatten().find_map(|budget| usize::try_from(budget).ok());
+        let format = fields.text("reasoning_format").unwrap_or("auto");
+        Ok(ReasoningAsk {
+            split: format != "none",
+            legacy: format == "deepseek-legacy",
+            hidden: fields.bool("include_reasoning") == Some(false),
+            budget,
+            message: fields.text("reasoning_budget_message").unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+impl ReasoningAsk {
+    /// The block that the engine watches over: it can be closed, by its budget or from outside.
+    pub fn block(
+        &self,
+        tags: &Tags,
+        inside: bool,
+        tokenizer: &Tokenizer,
+    ) -> Result<Block, ApiError> {
+        let spans = [Span::Text(self.message.clone()), Span::Special(tags.end.clone())];
+        let closing = tokenizer.encode(&spans, AddBos::Never).map_err(|error| text_error(&error))?;
+        Ok(Block {
+            start: (!inside).then(|| tags.start.clone()),
+            end: tags.end.clone(),
+            budget: self.budget,
+            closing,
+            switch: Switch::default(),
+        })
+    }
+}

@@ -1,0 +1,9 @@
+//! What models think before they answer: how they mark it, and telling it apart from the answer.
+
+mod ask;
+mod split;
+mod tags;
+
+pub use ask::{REASONING, ReasoningAsk};
+pub use split::{Kind, ReasoningSplit};
+pub use tags::Tags;

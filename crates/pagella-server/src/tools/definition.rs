@@ -1,0 +1,298 @@
+//! The tools of a request, and which of them may or must be called.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::fields::{Fields, Param, any, boolean, missing, out_of_range, text, wrong_type};
+use crate::wire::error::{ApiError, Code};
+
+/// Tools of a request, at most.
+const TOOLS_MAX: usize = 128;
+/// Bytes of their JSON, at most.
+const TOOLS_BYTES_MAX: usize = 1 << 20;
+/// Longest name.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// The fields about tools.
+pub const TOOLS: &[Param] = &[
+    any("tools"),
+    any("tool_choice"),
+    boolean("parallel_tool_calls"),
+    any("functions"),
+    any("function_call"),
+    text("tool_format", 64),
+];
+
+/// Something that the model can ask to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// What it is good for.
+    pub description: Option<String>,
+    /// Schema of its arguments; an object that says nothing where the client said nothing.
+    pub parameters: Value,
+    /// The schema is enforced.
+    pub strict: bool,
+}
+
+/// What may be called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// Nothing is called.
+    None,
+    /// Something is called.
+    Required,
+}
+
+/// All tools of a request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolSet {
+    /// As the client listed them.
+    pub tools: Vec<Tool>,
+    /// Whether they are called.
+    pub mode: Mode,
+    /// Which of them may be called; `None` is all.
+    pub allowed: Option<BTreeSet<String>>,
+    /// Several calls in one answer.
+    pub parallel: bool,
+}
+
+/// Whether a text has the form of a name.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
+}
+
+impl ToolSet {
+    /// Reads the fields; empty where there are no tools.
+    pub fn read(fields: &Fields) -> Result<Self, ApiError> {
+        let tools = match (fields.value("tools"), fields.value("functions")) {
+            (Some(_), Some(_)) => {
+                let message = "functions is the old name of tools: give one of them";
+                return Err(ApiError::field(Code::ConflictingParameters, "functions", message));
+            }
+            (Some(list), None) => tools(list, "tools")?,
+            (None, Some(list)) => tools(list, "functions")?,
+            (None, None) => Vec::new(),
+        };
+        let mut set = ToolSet { tools, parallel: true, ..ToolSet::default() };
+        set.parallel = fields.bool("parallel_tool_calls").unwrap_or(true);
+        if let Some(choice) = fields.value("tool_choice") {
+            set.choose("tool_choice", choice)?;
+        } else if let Some(call) = fields.value("function_call") {
+            set.choose("function_call", call)?;
+        }
+        Ok(set)
+    }
+
+    /// Whether there are no tools.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// The tool of this name.
+    pub fn find(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+
+    /// The schema of one argument.
+    pub fn property(&self, tool: &str, key: &str) -> Option<&Value> {
+        self.find(tool)?.parameters.get("properties")?.get(key)
+    }
+
+    /// Tools that may be called.
+    pub fn callable(&self) -> impl Iterator<Item = &Tool> {
+        let allowed = |tool: &&Tool| match &self.allowed {
+            Some(names) => names.contains(&tool.name),
+            None => true,
+        };
+        self.tools.iter().filter(allowed)
+    }
+
+    /// The tools as templates read them.
+    pub fn for_template(&self) -> Value {
+        let tool = |tool: &Tool| {
+            let mut function = Map::new();
+            function.insert("name".into(), tool.name.as_str().into());
+            // Templates read both without asking whether they are there.
+            let description = tool.description.as_deref().unwrap_or_default();
+            function.insert("description".into(), description.into());
+            function.insert("parameters".into(), tool.parameters.clone());
+            json!({ "type": "function", "function": function })
+        };
+        self.tools.iter().map(tool).collect()
+    }
+
+    fn choose(&mut self, path: &str, choice: &Value) -> Result<(), ApiError> {
+        let name = choice.get("name").or_else(|| choice.get("function")?.get("name"));
+        match (choice, choice.get("type").and_then(Value::as_str)) {
+            (Value::String(word), _) => self.mode = mode(path, word)?,
+            (Value::Object(_), Some("allowed_tools")) => {
+                let inner = choice.get("allowed_tools").unwrap_or(choice);
+                let word = inner.get("mode").and_then(Value::as_str).unwrap_or("auto");
+                self.mode = mode(&format!("{path}.mode"), word)?;
+                let path = format!("{path}.tools");
+                let Some(Value::Array(list)) = inner.get("tools") else {
+                    return Err(wrong_type(path, "a list of tools"));
+                };
+                let mut names = BTreeSet::new();
+                for tool in list {
+                    let name = tool.get("name").or_else(|| tool.get("function")?.get("name"));
+                    names.insert(self.known(&path, name)?);
+                }
+                self.allowed = Some(names);
+            }
+            (Value::Object(_), Some("function") | None) if name.is_some() => {
+                let name = self.known(&format!("{path}.function.name"), name)?;
+                self.mode = Mode::Required;
+                self.allowed = Some(BTreeSet::from([name]));
+            }
+            _ => {
+                let expected = "none, auto, required, or an object that names a function";
+                return Err(wrong_type(path, expected));
+            }
+        }
+        if self.mode == Mode::Required && self.callable().next().is_none() {
+            let message = format!("{path} asks for a call and there are no tools: give tools");
+            return Err(ApiError::field(Code::MissingParameter, "tools", message));
+        }
+        Ok(())
+    }
+
+    fn known(&self, path: &str, name: Option<&Value>) -> Result<String, ApiError> {
+        let name = name.and_then(Value::as_str).ok_or_else(|| wrong_type(path, "a name"))?;
+        if self.find(name).is_none() {
+            let message = format!("{path} names a function that is not among the tools: add it");
+            return Err(ApiError::field(Code::UnsupportedValue, path, message));
+        }
+        Ok(name.to_owned())
+    }
+}
+
+fn mode(path: &str, word: &str) -> Result<Mode, ApiError> {
+    match word {
+        "auto" => Ok(Mode::Auto),
+        "none" => Ok(Mode::None),
+        "required" | "any" => Ok(Mode::Required),
+        _ => {
+            let message = format!("{path} must be none, auto or required");
+            Err(ApiError::field(Code::UnsupportedValue, path, message))
+        }
+    }
+}
+
+fn tools(list: &Value, path: &str) -> Result<Vec<Tool>, ApiError> {
+    let Value::Array(list) = list else { return Err(wrong_type(path, "a list of tools")) };
+    let bytes = serde_json::to_string(list).map_or(usize::MAX, |text| text.len());
+    if list.len() > TOOLS_MAX || bytes > TOOLS_BYTES_MAX {
+        let allowed = format!("at most {TOOLS_MAX} tools, {TOOLS_BYTES_MAX} bytes");
+        return Err(out_of_range(path, &allowed));
+    }
+    let mut tools: Vec<Tool> = Vec::with_capacity(list.len());
+    for (idx, value) in list.iter().enumerate() {
+        let path = format!("{path}[{idx}]");
+        let tool = tool(&path, value)?;
+        if tools.iter().any(|other| other.name == tool.name) {
+            let message = format!("{path} has the name of another tool: give it its own");
+            return Err(ApiError::field(Code::ConflictingParameters, path, message));
+        }
+        tools.push(tool);
+    }
+    Ok(tools)
+}
+
+/// `{"type": "function", "function": {…}}`, or what is inside it.
+fn tool(path: &str, value: &Value) -> Result<Tool, ApiError> {
+    let Value::Object(outer) = value else { return Err(wrong_type(path, "an object")) };
+    match outer.get("type").filter(|kind| !kind.is_null()) {
+        None => {}
+        Some(Value::String(kind)) if kind == "function" => {}
+        Some(_) => {
+            let message = format!("{path}.type must be function: no other tools are known here");
+            return Err(ApiError::field(Code::UnsupportedValue, format!("{path}.type"), message));
+        }
+    }
+    let function = match outer.get("function") {
+        Some(Value::Object(function)) => function,
+        Some(_) => return Err(wrong_type(format!("{path}.function"), "an object")),
+        None => outer,
+    };
+    let path = format!("{path}.function");
+    let name = function.get("name").ok_or_else(|| missing(&format!("{path}.name")))?;
+    let name = name.as_str().ok_or_else(|| wrong_type(format!("{path}.name"), "a string"))?;
+    if !is_name(name) || name.len() > NAME_BYTES_MAX {
+        let allowed = format!("1 to {NAME_BYTES_MAX} letters, digits, '_', '.' and '-'");
+        return Err(out_of_range(format!("{path}.name"), &allowed));
+    }
+    let given = |key: &str| function.get(key).filter(|value| !value.is_null());
+    let description = match given("description") {
+        None => None,
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(_) => return Err(wrong_type(format!("{path}.description"), "a string")),
+    };
+    let parameters = match given("parameters") {
+        None => json!({ "type": "object", "properties": {} }),
+        Some(schema @ Value::Object(_)) => schema.clone(),
+        Some(_) => return Err(wrong_type(format!("{path}.parameters"), "a JSON schema")),
+    };
+    let strict = match given("strict") {
+        None => false,
+        Some(Value::Bool(strict)) => *strict,
+        Some(_) => return Err(wrong_type(format!("{path}.strict"), "true or false")),
+    };
+    Ok(Tool { name: name.to_owned(), description, parameters, strict })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: Value) -> Result<ToolSet, ApiError> {
+        let Value::Object(map) = body else { panic!() };
+        ToolSet::read(&Fields::read(map, &[TOOLS]).unwrap())
+    }
+
+    fn named(name: &str) -> Value {
+        json!({"type": "function", "function": {"name": name}})
+    }
+
+    #[test]
+    fn choices_say_what_may_be_called() {
+        let tools = json!([named("a"), named("b")]);
+        let check = |choice: Value, mode: Mode, callable: &[&str]| {
+            let set = read(json!({"tools": tools, "tool_choice": choice})).unwrap();
+            let names: Vec<&str> = set.callable().map(|tool| tool.name.as_str()).collect();
+            assert_eq!((set.mode, names.as_slice()), (mode, callable), "{choice}");
+        };
+        check(Value::Null, Mode::Auto, &["a", "b"]);
+        check(json!("none"), Mode::None, &["a", "b"]);
+        check(json!("required"), Mode::Required, &["a", "b"]);
+        check(named("b"), Mode::Required, &["b"]);
+        check(json!({"type": "function", "name": "a"}), Mode::Required, &["a"]);
+        let allowed = json!({"mode": "required", "tools": [named("a")]});
+        check(json!({"type": "allowed_tools", "allowed_tools": allowed}), Mode::Required, &["a"]);
+        let old = read(json!({"functions": [{"name": "f"}], "function_call": {"name": "f"}}));
+        assert_eq!(old.unwrap().mode, Mode::Required);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let refused = |body: Value| read(body).err().unwrap().param.unwrap();
+        assert_eq!(refused(json!({"tools": 5})), "tools");
+        assert_eq!(refused(json!({"tools": [{"type": "web_search"}]})), "tools[0].type");
+        assert_eq!(refused(json!({"tools": [named("a b")]})), "tools[0].function.name");
+        assert_eq!(refused(json!({"tools": [named("a"), named("a")]})), "tools[1]");
+        assert_eq!(refused(json!({"tool_choice": "required"})), "tools");
+        assert_eq!(refused(json!({"tool_choice": "sometimes"})), "tool_choice");
+        assert_eq!(
+            refused(json!({"tools": [named("a")], "tool_choice": named("b")})),
+            "tool_choice.function.name"
+        );
+        let many: Vec<Value> = (0..=TOOLS_MAX).map(|i| named(&format!("f{i}"))).collect();
+        assert_eq!(refused(json!({"tools": many})), "tools");
+    }
+}

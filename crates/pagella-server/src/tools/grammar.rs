@@ -1,0 +1,239 @@
+//! What the engine enforces so that calls can be read: a grammar made from the description of a
+//! format and the tools that may be called.
+//!
+//! Marks that are special tokens are asked for by id. Arguments follow their schema where the client
+//! asked for that with `strict`; otherwise they are any JSON object.
+
+use pagella_engine::constraint::ConstraintSpec;
+use pagella_text::Tokenizer;
+use serde_json::{Value, json};
+
+use super::definition::{Tool, ToolSet};
+use super::syntax::{Piece, Syntax, TagStyle};
+
+/// Where the grammar begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// With the first mark.
+    Beginning,
+    /// Behind it.
+    Mark,
+}
+
+/// Calls, and nothing else.
+pub fn calls(
+    syntax: &'static Syntax,
+    tools: &ToolSet,
+    tokenizer: &Tokenizer,
+    from: From,
+) -> ConstraintSpec {
+    let mut grammar = Grammar { tokenizer, schemas: Vec::new(), specials: Vec::new() };
+    let skip = usize::from(from == From::Mark);
+    let mut rules = String::new();
+    let mut names = (Vec::new(), Vec::new());
+    for (idx, tool) in tools.callable().enumerate() {
+        let call = grammar.pieces(syntax.call, Some((tool, idx)), &mut rules);
+        names.0.push(format!("call_{idx}"));
+        rules.push_str(&format!("call_{idx}: {call}\n"));
+        if syntax.open.is_empty() && skip > 0 {
+            // The mark belongs to every call; the first has it already.
+            let call = grammar.pieces(&syntax.call[skip..], Some((tool, idx)), &mut rules);
+            names.1.push(format!("first_{idx}"));
+            rules.push_str(&format!("first_{idx}: {call}\n"));
+        }
+    }
+    let first = if names.1.is_empty() { "call" } else { "first" };
+    if !names.1.is_empty() {
+        rules.push_str(&format!("first: {}\n", names.1.join(" | ")));
+    }
+    let skip = skip.min(syntax.open.len());
+    let open = grammar.pieces(&syntax.open[skip..], None, &mut rules);
+    let close = grammar.pieces(syntax.close, None, &mut rules);
+    let more = match tools.parallel {
+        true => {
+            let between = format!("{}{}", syntax.separator.unwrap_or_default(), syntax.gap);
+            format!("({} call)*", grammar.text(&between))
+        }
+        false => String::new(),
+    };
+    let lark = format!(
+        "start: {open} {first} {more} {close}\ncall: {}\n{rules}",
+        names.0.join(" | "),
+    );
+    let Grammar { schemas, specials, .. } = grammar;
+    ConstraintSpec::Composed { lark, schemas, specials }
+}
+
+struct Grammar<'a> {
+    tokenizer: &'a Tokenizer,
+    schemas: Vec<Value>,
+    specials: Vec<u32>,
+}
+
+impl Grammar<'_> {
+    /// The right side of a rule for pieces, of a call where a tool is given. Rules that they need
+    /// are added to `rules`.
+    fn pieces(
+        &mut self,
+        pieces: &[Piece],
+        call: Option<(&Tool, usize)>,
+        rules: &mut String,
+    ) -> String {
+        let mut parts = Vec::new();
+        for piece in pieces {
+            let part = match (piece, call) {
+                (Piece::Text(text) | Piece::Space(text), _) => self.text(text),
+                (Piece::Word(pattern), _) => format!("/{pattern}/"),
+                (Piece::Name, Some((tool, _))) => self.text(&tool.name),
+                (Piece::Json, Some((tool, _))) => self.json(arguments_schema(tool)),
+                (Piece::Object { name, arguments, lead }, Some((tool, _))) => {
+                    let lead = match lead.is_empty() {
+                        true => String::new(),
+                        false => format!("/{}/", lead.replace('/', "\\/")),
+                    };
+                    let before = format!("\"{name}\": \"{}\", \"{arguments}\": ", tool.name);
+                    let (open, before) = (self.text("{"), self.text(&before));
+                    let (value, close) = (self.json(arguments_schema(tool)), self.text("}"));
+                    format!("{open} {lead} {before} {value} {close}")
+                }
+                (Piece::Tags(style), Some((tool, idx))) => self.tags(style, tool, idx, rules),
+                (Piece::Python, Some((tool, idx))) => self.python(tool, idx, rules),
+                (_, None) => String::new(),
+            };
+            parts.push(part);
+        }
+        parts.join(" ")
+    }
+
+    /// Text, with the special tokens in it.
+    fn text(&mut self, text: &str) -> String {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let specials = &self.tokenizer.template_tokens().specials;
+            let found = specials.iter().filter_map(|name| Some((rest.find(name.as_str())?, name)));
+            // The first, and of several there the longest.
+            let found = found.filter(|(_, name)| !name.is_empty());
+            let next = found.min_by_key(|(at, name)| (*at, usize::MAX - name.len()));
+            let id = next.and_then(|(at, name)| Some((at, name, self.tokenizer.id_of(name)?)));
+            let Some((at, name, id)) = id else {
+                parts.push(Value::from(rest).to_string());
+                break;
+            };
+            if at > 0 {
+                parts.push(Value::from(&rest[..at]).to_string());
+            }
+            rest = &rest[at + name.len()..];
+            if !self.specials.contains(&id) {
+                self.specials.push(id);
+            }
+            parts.push(format!("special_{id}"));
+        }
+        parts.join(" ")
+    }
+
+    /// A JSON value.
+    fn json(&mut self, schema: Value) -> String {
+        let known = self.schemas.iter().position(|other| *other == schema);
+        let idx = known.unwrap_or_else(|| {
+            self.schemas.push(schema);
+            self.schemas.len() - 1
+        });
+        format!("json_{idx}")
+    }
+
+    /// Arguments in tags: those that are required, and others or not.
+    fn tags(&mut self, style: &TagStyle, tool: &Tool, idx: usize, rules: &mut String) -> String {
+        let mut parts = Vec::new();
+        let line = if style.lines { "\n" } else { "" };
+        for (n, (key, schema, required)) in arguments(tool).into_iter().enumerate() {
+            let before = format!("{}{key}{}{}{line}", style.key_open, style.key_close, {
+                let gap = if style.value_open.is_empty() { "" } else { style.between };
+                format!("{gap}{}", style.value_open)
+            });
+            let end = format!("{line}{}", style.value_close);
+            let (before, behind) = (self.text(&before), self.text(style.between));
+            let value = match schema.get("type").and_then(Value::as_str) {
+                Some("string") if schema.get("enum").is_none() => {
+                    let name = format!("text_{idx}_{n}");
+                    let end = Value::from(end.as_str());
+                    rules.push_str(&format!("{name}[suffix={end}]: /(?s:.*)/\n"));
+                    name
+                }
+                _ => format!("{} {}", self.json(schema), self.text(&end)),
+            };
+            let whole = format!("{before} {value} {behind}");
+            parts.push(if required { whole } else { format!("({whole})?") });
+        }
+        parts.push(self.text(style.end));
+        parts.join(" ")
+    }
+
+    /// Arguments as in Python: those that are required, then others or not. JSON values are Python
+    /// literals, but for `true`, `false` and `null`, which are read all the same.
+    fn python(&mut self, tool: &Tool, idx: usize, rules: &mut String) -> String {
+        let (mut required, mut optional) = (Vec::new(), Vec::new());
+        for (key, schema, is_required) in arguments(tool) {
+            let value = match schema.get("type").and_then(Value::as_str) {
+                Some("boolean") => "(\"True\" | \"False\")".to_owned(),
+                _ => self.json(schema),
+            };
+            let one = format!("{} {value}", self.text(&format!("{key}=")));
+            if is_required { required.push(one) } else { optional.push(one) }
+        }
+        let others: String = optional.iter().map(|one| format!(" (\", \" {one})?")).collect();
+        let list = match (required.is_empty(), optional.is_empty()) {
+            (false, _) => format!("{}{others}", required.join(" \", \" ")),
+            (true, true) => String::new(),
+            (true, false) => {
+                // Without a first one that is always there, each may be it.
+                let first = |n: usize| -> String {
+                    let later = optional[n + 1..].iter().map(|one| format!(" (\", \" {one})?"));
+                    format!("{}{}", optional[n], later.collect::<String>())
+                };
+                let options: Vec<String> = (0..optional.len()).map(first).collect();
+                rules.push_str(&format!("python_{idx}: {}\n", options.join(" | ")));
+                format!("python_{idx}?")
+            }
+        };
+        format!("{list} \")\"")
+    }
+}
+
+/// The schema of a tool's arguments that is enforced.
+fn arguments_schema(tool: &Tool) -> Value {
+    match tool.strict {
+        true => tool.parameters.clone(),
+        false => json!({ "type": "object" }),
+    }
+}
+
+/// Names and schemas of a tool's arguments, and whether they are required.
+fn arguments(tool: &Tool) -> Vec<(String, Value, bool)> {
+    let required = tool.parameters.get("required").and_then(Value::as_array);
+    let is_required = |key: &str| required.is_some_and(|list| list.iter().any(|r| r == key));
+    let Some(Value::Object(properties)) = tool.parameters.get("properties") else {
+        return Vec::new();
+    };
+    let one = |(key, schema): (&String, &Value)| {
+        let kind = schema.get("type").and_then(Value::as_str);
+        let enforced = match (tool.strict, kind) {
+            (true, _) => with_definitions(schema, &tool.parameters),
+            (false, Some(kind)) => json!({ "type": kind }),
+            (false, None) => Value::Bool(true),
+        };
+        (key.clone(), enforced, is_required(key))
+    };
+    properties.iter().map(one).collect()
+}
+
+/// A schema from inside another one, with the definitions that it may refer to.
+fn with_definitions(schema: &Value, root: &Value) -> Value {
+    let mut schema = schema.clone();
+    for key in ["$defs", "definitions"] {
+        if let (Value::Object(map), Some(definitions)) = (&mut schema, root.get(key)) {
+            map.entry(key).or_insert_with(|| definitions.clone());
+        }
+    }
+    schema
+}

@@ -1,0 +1,26 @@
+//! Tools that a model can ask to be called: their definitions, how models write calls, reading and
+//! enforcing that.
+//!
+//! A format is data (`syntax`, `formats`): pieces of text with names and arguments between them. From
+//! it follow the parser of answers (`parser`, with a reader for each way of writing arguments) and the
+//! grammar that the engine enforces (`grammar`). Adding a format is adding its description.
+
+mod definition;
+mod formats;
+pub mod grammar;
+mod json_walk;
+mod object;
+mod parser;
+mod plan;
+mod prompt;
+mod python;
+mod sink;
+mod syntax;
+mod tags;
+#[cfg(test)]
+mod tests;
+
+pub use definition::{TOOLS, ToolSet};
+pub use parser::CallParser;
+pub use plan::ToolPlan;
+pub use prompt::plain;

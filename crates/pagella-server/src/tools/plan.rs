@@ -1,0 +1,125 @@
+//! What one request does with its tools: how calls are written, what is enforced, what is denied.
+
+use std::sync::Arc;
+
+use pagella_engine::JobSpec;
+use pagella_engine::constraint::ConstraintSpec;
+use pagella_text::{BanRule, ChatTemplate, Tokenizer};
+
+use super::definition::{Mode, ToolSet};
+use super::formats::{self, Found, GENERIC};
+use super::grammar::{self, From};
+use super::parser::CallParser;
+use super::syntax::{Piece, Syntax};
+use crate::fields::Fields;
+use crate::wire::error::{ApiError, Code};
+
+/// Tools, and how the model writes calls of them.
+#[derive(Clone, Debug)]
+pub struct ToolPlan {
+    /// The tools.
+    pub set: Arc<ToolSet>,
+    syntax: &'static Syntax,
+}
+
+fn unread(name: &str) -> ApiError {
+    let known: Vec<&str> = formats::names().collect();
+    let message = format!(
+        "calls in the format {name} cannot be read: leave tools out, or choose a tool_format \
+         among {}",
+        known.join(", ")
+    );
+    ApiError::field(Code::UnsupportedParameter, "tool_format", message)
+}
+
+impl ToolPlan {
+    /// The plan of a request; `None` without tools. The format is the one that is named, or that
+    /// the template asks for; a template that knows none gets one that the prompt explains.
+    pub fn of(
+        fields: &Fields,
+        set: ToolSet,
+        template: &ChatTemplate,
+    ) -> Result<Option<Self>, ApiError> {
+        if set.is_empty() {
+            return Ok(None);
+        }
+        let name = fields.text("tool_format").filter(|name| *name != "auto");
+        let found = match name {
+            Some(name) => formats::named(name),
+            None => match template.variant("tool_use") {
+                Ok(variant) => formats::in_template(variant.source()),
+                Err(_) => formats::in_template(template.source()),
+            },
+        };
+        let syntax = match (found, name) {
+            (Found::Format(syntax), _) => syntax,
+            (Found::Unread(name), _) => return Err(unread(name)),
+            (Found::Nothing, None) => &GENERIC,
+            (Found::Nothing, Some(name)) => return Err(unread(name)),
+        };
+        Ok(Some(ToolPlan { set: Arc::new(set), syntax }))
+    }
+
+    /// Whether the prompt explains the tools, because the template does not.
+    pub fn explains(&self) -> bool {
+        *self.syntax == GENERIC
+    }
+
+    /// The mark that calls begin with, where they have one.
+    pub fn mark(&self) -> Option<&'static str> {
+        self.syntax.mark()
+    }
+
+    /// What reads calls; `None` where nothing may be called.
+    pub fn parser(&self) -> Option<CallParser> {
+        (self.set.mode != Mode::None).then(|| CallParser::new(self.syntax, self.set.clone()))
+    }
+
+    /// Special tokens that calls are written with: they must appear in the text.
+    pub fn specials(&self, tokenizer: &Tokenizer) -> Vec<u32> {
+        let syntax = self.syntax;
+        let pieces = syntax.open.iter().chain(syntax.call).chain(syntax.close);
+        let texts: Vec<&str> = pieces
+            .filter_map(|piece| match piece {
+                Piece::Text(text) => Some(*text),
+                _ => None,
+            })
+            .collect();
+        let named = |name: &&String| texts.iter().any(|text| text.contains(name.as_str()));
+        let specials = tokenizer.template_tokens().specials.iter().filter(named);
+        specials.filter_map(|name| tokenizer.id_of(name)).collect()
+    }
+
+    /// What the answer must look like, if `answer` is what it must look like without calls.
+    pub fn constraint(
+        &self,
+        answer: Option<ConstraintSpec>,
+        tokenizer: &Tokenizer,
+    ) -> Option<ConstraintSpec> {
+        let calls = |from| grammar::calls(self.syntax, &self.set, tokenizer, from);
+        match (self.set.mode, answer, self.mark()) {
+            (Mode::None, answer, _) => answer,
+            (Mode::Required, ..) => Some(calls(From::Beginning)),
+            (Mode::Auto, ..) if self.set.callable().next().is_none() => None,
+            // Either calls or the answer that was asked for.
+            (Mode::Auto, Some(answer), _) => {
+                Some(ConstraintSpec::Any(vec![answer, calls(From::Beginning)]))
+            }
+            (Mode::Auto, None, Some(mark)) => {
+                let then = Box::new(calls(From::Mark));
+                Some(ConstraintSpec::Lazy { trigger: mark.to_owned(), then })
+            }
+            // Whether an answer without a mark is a call shows only when it is complete.
+            (Mode::Auto, None, None) => None,
+        }
+    }
+
+    /// Keeps the model from beginning a call where nothing may be called.
+    pub fn deny(&self, job: &mut JobSpec, tokenizer: &Tokenizer) {
+        let (Mode::None, Some(mark)) = (self.set.mode, self.mark()) else { return };
+        match tokenizer.id_of(mark) {
+            Some(id) => job.sampling.deny.push(id),
+            None => job.banned.push(BanRule::text(mark)),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Where readers of calls put what they find: names open calls, arguments flow, and until a call is
+//! open its text can still turn out to be content.
+
+use std::sync::Arc;
+
+use super::definition::{NAME_BYTES_MAX, ToolSet, is_name};
+use crate::generate::parts::Part;
+use crate::wire::id::random_alphanumeric;
+
+/// What a character did to a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It was taken.
+    Taken,
+    /// It was taken, and nothing more belongs here.
+    Done,
+    /// It belongs to what comes next.
+    Before,
+    /// This is no call.
+    Fail,
+}
+
+/// Collects the parts of calls.
+pub struct CallSink {
+    tools: Arc<ToolSet>,
+    /// Only known tools can be called.
+    known_only: bool,
+    short_ids: bool,
+    /// Calls that were opened.
+    opened: usize,
+    /// Calls that are whole.
+    pub complete: usize,
+    /// The name of the call that is being read.
+    name: Option<String>,
+    /// Its arguments, as long as there is no name.
+    held: String,
+    /// Whether some of its arguments were passed on.
+    has_arguments: bool,
+    /// Text since the last part: content, if this is no call after all.
+    pub raw: String,
+    /// Parts found.
+    pub out: Vec<Part>,
+}
+
+impl CallSink {
+    pub fn new(tools: Arc<ToolSet>, known_only: bool, short_ids: bool) -> Self {
+        CallSink {
+            tools,
+            known_only,
+            short_ids,
+            opened: 0,
+            complete: 0,
+            name: None,
+            held: String::new(),
+            has_arguments: false,
+            raw: String::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// The tools that may be called.
+    pub fn tools(&self) -> &ToolSet {
+        &self.tools
+    }
+
+    /// The name of the call that is being read.
+    pub fn current(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Opens a call; false if that cannot be its name.
+    pub fn name(&mut self, name: &str) -> bool {
+        let fits = is_name(name) && name.len() <= NAME_BYTES_MAX;
+        let known = !self.known_only || self.tools.find(name).is_some();
+        if self.name.is_some() || !fits || !known {
+            return false;
+        }
+        let id = match self.short_ids {
+            true => random_alphanumeric(9),
+            false => format!("call_{}", random_alphanumeric(24)),
+        };
+        let index = self.opened;
+        self.opened += 1;
+        self.out.push(Part::CallOpened { index, id, name: name.to_owned() });
+        self.name = Some(name.to_owned());
+        self.has_arguments = false;
+        self.raw.clear();
+        let held = std::mem::take(&mut self.held);
+        self.text(&held);
+        true
+    }
+
+    /// More of the arguments.
+    pub fn arguments(&mut self, c: char) {
+        if self.name.is_none() {
+            return self.held.push(c);
+        }
+        self.text(c.encode_utf8(&mut [0; 4]));
+    }
+
+    /// More of the arguments of an open call.
+    pub fn text(&mut self, text: &str) {
+        self.raw.clear();
+        let Some(open) = self.opened.checked_sub(1).filter(|_| !text.is_empty()) else { return };
+        self.has_arguments = true;
+        match self.out.last_mut() {
+            Some(Part::CallArguments { index, text: before }) if *index == open => {
+                before.push_str(text);
+            }
+            _ => self.out.push(Part::CallArguments { index: open, text: text.to_owned() }),
+        }
+    }
+
+    /// More content.
+    pub fn content(&mut self, text: &str) {
+        match self.out.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Part::Content(before)) => before.push_str(text),
+            _ => self.out.push(Part::Content(text.to_owned())),
+        }
+    }
+
+    /// The call is whole; false if it has no name.
+    pub fn close(&mut self) -> bool {
+        if self.name.is_none() {
+            return false;
+        }
+        if !self.has_arguments {
+            self.text("{}");
+        }
+        self.name = None;
+        self.raw.clear();
+        self.complete += 1;
+        true
+    }
+
+    /// The call is given up; what was taken for a part of it is content.
+    pub fn abandon(&mut self) {
+        self.name = None;
+        self.held.clear();
+        let raw = std::mem::take(&mut self.raw);
+        self.content(&raw);
+    }
+}
