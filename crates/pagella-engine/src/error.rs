@@ -1,6 +1,6 @@
 //! What can go wrong while a sequence is computed.
 
-use pagella_backend::PlanError;
+use pagella_backend::{BackendError, PlanError};
 use pagella_model::ModelError;
 use pagella_text::TextError;
 
@@ -142,4 +142,28 @@ pub enum EngineError {
         /// What came.
         found: usize,
     },
+}
+
+impl EngineError {
+    /// Whether the device failed, so that the model should be opened again.
+    pub fn is_device_failure(&self) -> bool {
+        match self {
+            EngineError::Failed(inner) => inner.is_device_failure(),
+            EngineError::Model(ModelError::Backend(error)) => {
+                matches!(error, BackendError::Device { .. } | BackendError::Worker { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether memory ran out.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            EngineError::Failed(inner) => inner.is_out_of_memory(),
+            EngineError::Model(ModelError::Backend(error)) => {
+                matches!(error, BackendError::OutOfMemory { .. })
+            }
+            _ => false,
+        }
+    }
 }

@@ -6,6 +6,8 @@
 //! A step is launched and then read. On a device it runs in between, beside the host, and rows of
 //! logits stay there: only what was asked of them comes over.
 
+use std::sync::Arc;
+
 use pagella_arch::ModelSpec;
 use pagella_backend::{Backend, KvFormat, NarrowAsk, PAGE_TOKENS, StepPlan};
 use pagella_model::{Model, ModelError};
@@ -25,6 +27,9 @@ pub trait Forward: Send {
     fn kv_format(&self) -> KvFormat;
     /// Runs the plan, or sees to it that it is run.
     fn launch(&mut self, plan: &StepPlan) -> Result<(), EngineError>;
+    /// Has `beat` called after every layer, so that long steps show signs of life. A model that
+    /// does not know how leaves it.
+    fn on_layer(&mut self, _beat: Arc<dyn Fn() + Send + Sync>) {}
     /// Whether what was launched is done, as far as that can be told without waiting.
     fn is_done(&self) -> bool {
         true
@@ -104,6 +109,10 @@ impl<B: Backend> Forward for ModelWithCache<B> {
 
     fn launch(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
         Ok(self.model.forward(plan, &mut self.kv)?)
+    }
+
+    fn on_layer(&mut self, beat: Arc<dyn Fn() + Send + Sync>) {
+        self.model.on_layer(beat);
     }
 
     fn is_done(&self) -> bool {

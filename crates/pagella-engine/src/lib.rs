@@ -44,6 +44,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod vitals;
 mod worker;
 
 pub use error::EngineError;
@@ -63,4 +64,5 @@ pub use stats::{QueueStats, Stats, StepTimes};
 pub use store::Stored;
 pub use stream::{Canceller, JobStream};
 pub use trace::StepTrace;
+pub use vitals::{Fault, Vitals};
 pub use worker::Worker;

@@ -1,7 +1,8 @@
 //! The thread that owns the generator, and the handle that talks to it.
 //!
 //! Everything the thread is told comes through one channel, and it sleeps only on that channel: so
-//! nothing can be missed. When the last handle and the last stream are gone, the thread ends.
+//! nothing can be missed. When the last handle and the last stream are gone, or when it is told to
+//! stop, the thread ends.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,16 +14,19 @@ use std::time::Instant;
 use crate::job::{Facts, Job, JobSpec, Record, Stage, prepare};
 use crate::stats::Stats;
 use crate::stream::{JobStream, Mailbox};
-use crate::{EngineError, Generator};
+use crate::vitals::EndsWith;
+use crate::{EngineError, Fault, Generator, Vitals};
 
 /// What the thread is told.
 enum Command {
-    Submit(Vec<(Job, Arc<Mailbox>)>),
+    Submit(Vec<(Job, Reader)>),
     Cancel(u64),
     /// Someone has read the records of a resting job.
     Wake(u64),
     /// Something to do between two steps.
     Call(Box<dyn FnOnce(&mut Generator) + Send>),
+    /// Nothing more is to be done.
+    Stop,
 }
 
 /// The way to the thread.
@@ -49,12 +53,16 @@ pub struct Worker {
     /// Jobs that were submitted and have not started.
     waiting: Arc<AtomicUsize>,
     queue_max: usize,
+    vitals: Arc<Vitals>,
 }
 
 impl Worker {
     /// Starts the thread.
-    pub fn spawn(generator: Generator) -> Result<Self, EngineError> {
+    pub fn spawn(mut generator: Generator) -> Result<Self, EngineError> {
         let (sender, receiver) = channel();
+        let vitals = Arc::new(Vitals::new());
+        let stamped = vitals.clone();
+        generator.forward.on_layer(Arc::new(move || stamped.beat()));
         let facts = generator.facts.clone();
         let serials = generator.serials.clone();
         let queue_max = generator.options.queue_max;
@@ -62,9 +70,28 @@ impl Worker {
         let served = Served { readers: HashMap::new(), waiting: waiting.clone() };
         std::thread::Builder::new()
             .name("pagella-engine".to_owned())
-            .spawn(move || serve(generator, served, &receiver))
+            .spawn({
+                let vitals = vitals.clone();
+                move || {
+                    // Over only when the generator is gone, and its memory with it.
+                    let _over = EndsWith(&vitals);
+                    serve(generator, served, &receiver, &vitals);
+                }
+            })
             .map_err(EngineError::Thread)?;
-        Ok(Worker { commands: Commands(sender), facts, serials, waiting, queue_max })
+        Ok(Worker { commands: Commands(sender), facts, serials, waiting, queue_max, vitals })
+    }
+
+    /// Ends the thread after the step it is in, whoever else holds a handle: jobs are lost, the model
+    /// is closed. Does not wait for it; [`Vitals::wait_over`] does.
+    pub fn stop(&self) {
+        // A thread that is gone has stopped.
+        let _ = self.commands.0.send(Command::Stop);
+    }
+
+    /// Signs of life of the thread. Holding them keeps nothing alive.
+    pub fn vitals(&self) -> &Arc<Vitals> {
+        &self.vitals
     }
 
     /// Checks a job and hands it over. What is wrong with the request itself is said here; what goes
@@ -95,7 +122,7 @@ impl Worker {
         for job in jobs {
             let mailbox = Mailbox::new(job.spec.backpressure, job.spec.granularity);
             streams.push(JobStream::new(job.serial, mailbox.clone(), self.commands.clone()));
-            submitted.push((job, mailbox));
+            submitted.push((job, Reader { mailbox, started: false }));
         }
         let sent = self.commands.0.send(Command::Submit(submitted));
         sent.map_err(|_| EngineError::WorkerGone)?;
@@ -143,9 +170,17 @@ struct Served {
     waiting: Arc<AtomicUsize>,
 }
 
+/// The way to whoever reads a job's records. Nobody may wait for a thread that is gone: the stream is
+/// closed with the value, also if the job never reached the thread.
 struct Reader {
     mailbox: Arc<Mailbox>,
     started: bool,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.mailbox.close();
+    }
 }
 
 impl Served {
@@ -174,7 +209,6 @@ impl Served {
         self.readers.retain(|&serial, reader| {
             let alive = generator.has_job(serial);
             if !alive {
-                reader.mailbox.close();
                 waiting.fetch_sub(usize::from(!reader.started), Ordering::Relaxed);
             }
             alive
@@ -182,21 +216,23 @@ impl Served {
     }
 }
 
-impl Drop for Served {
-    /// Nobody may wait for a thread that is gone.
-    fn drop(&mut self) {
-        self.readers.values().for_each(|reader| reader.mailbox.close());
-    }
-}
-
-fn serve(mut generator: Generator, mut served: Served, commands: &Receiver<Command>) {
-    loop {
-        if !drain(&mut generator, &mut served, commands) {
-            return;
-        }
+fn serve(
+    mut generator: Generator,
+    mut served: Served,
+    commands: &Receiver<Command>,
+    vitals: &Vitals,
+) {
+    while drain(&mut generator, &mut served, commands, vitals) {
         let step = catch_unwind(AssertUnwindSafe(|| generator.iterate()));
         let panicked = step.is_err();
+        if panicked {
+            vitals.note_fault(Fault::Panicked);
+        }
         for record in step.unwrap_or_else(|_| generator.recover()) {
+            let done = record.eos.as_deref();
+            if let Some(error) = done.and_then(|done| done.error.as_deref()) {
+                vitals.note_error(error);
+            }
             served.deliver(record, &mut generator);
         }
         if panicked {
@@ -205,10 +241,16 @@ fn serve(mut generator: Generator, mut served: Served, commands: &Receiver<Comma
     }
 }
 
-/// Takes all commands that are there; waits for one while there is nothing to compute. False when no
-/// command can come any more and nothing is left to do.
-fn drain(generator: &mut Generator, served: &mut Served, commands: &Receiver<Command>) -> bool {
+/// Takes all commands that are there; waits for one while there is nothing to compute. False when the
+/// thread is to stop, or no command can come any more and nothing is left to do.
+fn drain(
+    generator: &mut Generator,
+    served: &mut Served,
+    commands: &Receiver<Command>,
+    vitals: &Vitals,
+) -> bool {
     loop {
+        vitals.beat();
         let command = if generator.has_work() {
             match commands.try_recv() {
                 Ok(command) => command,
@@ -229,15 +271,19 @@ fn drain(generator: &mut Generator, served: &mut Served, commands: &Receiver<Com
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         };
-        obey(command, generator, served);
+        if matches!(command, Command::Stop) {
+            return false;
+        }
+        obey(command, generator, served, vitals);
     }
 }
 
-fn obey(command: Command, generator: &mut Generator, served: &mut Served) {
+fn obey(command: Command, generator: &mut Generator, served: &mut Served, vitals: &Vitals) {
     match command {
+        Command::Stop => {}
         Command::Submit(jobs) => {
-            for (job, mailbox) in jobs {
-                served.readers.insert(job.serial, Reader { mailbox, started: false });
+            for (job, reader) in jobs {
+                served.readers.insert(job.serial, reader);
                 generator.queue_prepared(job);
             }
         }
@@ -249,6 +295,7 @@ fn obey(command: Command, generator: &mut Generator, served: &mut Served) {
         Command::Wake(serial) => generator.set_resting(serial, false),
         Command::Call(work) => {
             if catch_unwind(AssertUnwindSafe(|| work(generator))).is_err() {
+                vitals.note_fault(Fault::Panicked);
                 let records = generator.recover();
                 records.into_iter().for_each(|record| served.deliver(record, generator));
             }

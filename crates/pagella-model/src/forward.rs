@@ -79,6 +79,9 @@ impl<B: Backend> Model<B> {
             };
             layer.run(&pass, ropes, scratch, kv, &mut stream, until)?;
             states.keep(Tap::Layer(index), &pass, stream.residual, rows)?;
+            if let Some(beat) = &self.beat {
+                beat();
+            }
         }
         if states.wants(Tap::FinalNorm) {
             let mut normed = self.backend.write(rows, hidden, &vec![0.0; rows * hidden])?;

@@ -1,5 +1,7 @@
 //! `Model`: a spec with its weights on a machine, ready to run steps.
 
+use std::sync::Arc;
+
 use pagella_arch::ModelSpec;
 use pagella_backend::{Backend, KvFormat, KvLayer, KvSpec, NarrowAsk, NarrowRow, PAGE_TOKENS};
 
@@ -19,6 +21,8 @@ pub struct Model<B: Backend> {
     pub(crate) parts: Parts<B>,
     step_tokens_max: usize,
     memory: MemoryReport,
+    /// Called after every layer of a step.
+    pub(crate) beat: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 /// What a step runs through.
@@ -42,7 +46,7 @@ impl<B: Backend> Model<B> {
         tally: Tally,
     ) -> Self {
         let memory = tally.report(parts.workspace.bytes());
-        Self { spec, backend, parts, step_tokens_max, memory }
+        Self { spec, backend, parts, step_tokens_max, memory, beat: None }
     }
 
     /// The model as data.
@@ -58,6 +62,12 @@ impl<B: Backend> Model<B> {
     /// Most new tokens a step may bring.
     pub fn step_tokens_max(&self) -> usize {
         self.step_tokens_max
+    }
+
+    /// Has `beat` called after every layer of a step, as a sign of life in long ones. Steps that a
+    /// device runs from a recording call nothing.
+    pub fn on_layer(&mut self, beat: Arc<dyn Fn() + Send + Sync>) {
+        self.beat = Some(beat);
     }
 
     /// What the model holds, in bytes.

@@ -11,7 +11,8 @@ use futures_core::Stream;
 use crate::tests::stand_in::{StandIn, greedy_ids};
 use crate::tests::support::{generator, ids, job};
 use crate::{
-    Backpressure, EngineError, EosReason, GeneratorOptions, JobSpec, StreamGranularity, Worker,
+    Backpressure, EngineError, EosReason, Fault, GeneratorOptions, JobSpec, StreamGranularity,
+    Worker,
 };
 
 fn worker_with(options: GeneratorOptions) -> (Worker, StandIn) {
@@ -304,4 +305,54 @@ fn warming_up_runs_the_longest_step_and_all_recorded_sizes_largest_first() {
     rows.dedup();
     assert_eq!(rows, [6, 4, 2, 1]);
     assert_eq!((generator.n_jobs(), generator.stats().pages.cached), (0, 0));
+}
+
+#[test]
+fn a_thread_that_is_told_to_stop_ends_whoever_holds_it() {
+    let (worker, model) = worker();
+    model.delay(Duration::from_millis(1));
+    let mut writing = worker.submit(JobSpec::new(vec![1])).unwrap();
+    writing.next().unwrap().unwrap();
+    let vitals = worker.vitals().clone();
+    assert!(!vitals.is_over() && !vitals.wait_over(Duration::ZERO));
+    worker.clone().stop();
+    assert!(vitals.wait_over(Duration::from_secs(20)));
+    assert!(matches!(writing.last(), Some(Err(EngineError::WorkerGone))));
+    assert!(matches!(worker.submit(job(&[1], 1)), Err(EngineError::WorkerGone)));
+    assert_eq!(vitals.fault(), None);
+    worker.stop();
+}
+
+#[test]
+fn faults_of_the_thread_and_of_the_device_are_noted_and_those_of_a_job_are_not() {
+    let (worker, model) = worker();
+    model.fail_at_step(0);
+    assert!(worker.submit(job(&[1], 10)).unwrap().finish().is_err());
+    assert_eq!(worker.vitals().fault(), None);
+    model.panic_at_step(model.steps().len());
+    assert!(worker.submit(job(&[1], 10)).unwrap().finish().is_err());
+    assert!(worker.vitals().wait_fault(Duration::from_secs(20)));
+    assert_eq!(worker.vitals().fault(), Some(Fault::Panicked));
+    let (other, _) = self::worker();
+    let failed = pagella_backend::BackendError::Device { backend: "test", message: "gone".into() };
+    let error = EngineError::Failed(Arc::new(EngineError::Model(failed.into())));
+    other.vitals().note_error(&error);
+    assert!(matches!(other.vitals().fault(), Some(Fault::Device(text)) if text.contains("gone")));
+}
+
+#[test]
+fn a_thread_that_hangs_gives_no_sign_of_life() {
+    let (worker, _) = worker();
+    worker.stats().unwrap();
+    let (thaw, frozen) = std::sync::mpsc::channel::<()>();
+    let hanging = worker.clone();
+    let asked = std::thread::spawn(move || hanging.call(move |_| frozen.recv().unwrap()));
+    let vitals = worker.vitals();
+    while vitals.silence() < Duration::from_millis(50) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    thaw.send(()).unwrap();
+    asked.join().unwrap().unwrap();
+    worker.stats().unwrap();
+    assert!(vitals.silence() < Duration::from_secs(10) && !vitals.is_over());
 }
