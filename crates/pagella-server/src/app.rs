@@ -1,19 +1,21 @@
 //! What all requests share: settings, keys, the model, counters. One value per server.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
 use http::HeaderMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::admission::Admission;
 use crate::auth::{self, Caller, Failures, KeyFileError, Keys};
 use crate::blocking::Blocking;
+use crate::events::Events;
 use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::model::ModelSlot;
+use crate::model::{LoadOptions, ModelParts, Models, ServedModel, place};
 use crate::requests::Requests;
 use crate::settings::{CacheIsolation, Settings};
 use crate::wire::error::{ApiError, Code};
@@ -37,8 +39,10 @@ pub struct App {
     pub settings: Settings,
     /// Where events go.
     pub log: Log,
-    /// The model that answers.
-    pub model: ModelSlot,
+    /// The models that answer.
+    pub model: Models,
+    /// What happens, for whoever listens.
+    pub events: Events,
     /// Who may start, who waits.
     pub admission: Admission,
     /// Threads for work that is not moving bytes.
@@ -61,7 +65,8 @@ impl App {
     pub fn new(settings: Settings, keys: Keys, bound: SocketAddr) -> Self {
         App {
             log: Log::new(settings.logging.clone()),
-            model: ModelSlot::default(),
+            model: Models::default(),
+            events: Events::default(),
             admission: Admission::new(&settings.limits),
             blocking: Blocking::new(&settings.limits),
             metrics: Metrics::default(),
@@ -107,6 +112,7 @@ impl App {
         let n = keys.len();
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
         self.log.info("keys_reload", &[("keys", n.into())]);
+        self.events.send("keys_reload", json!({ "keys": n }));
         Ok(())
     }
 
@@ -134,6 +140,17 @@ impl App {
             CacheIsolation::Key => true,
             CacheIsolation::Auto => !self.bound.ip().is_loopback() && self.keys().len() > 1,
         }
+    }
+
+    /// Lets an open model answer, as the current one.
+    pub fn serve(self: &Arc<Self>, parts: ModelParts) -> io::Result<()> {
+        place(self, Arc::new(ServedModel::new(parts)?), LoadOptions::default())
+    }
+
+    /// Tells that something happened to a model.
+    pub fn model_event(&self, id: &str, mut data: Value) {
+        data["model"] = id.into();
+        self.events.send("model_status", data);
     }
 
     /// Notes something that went wrong inside.

@@ -1,10 +1,12 @@
 //! One request on its way to its handler, and the answer on its way back.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http_body::Body;
 use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,8 +15,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::fields::Fields;
-use crate::model::ServedModel;
-use crate::net::{self, ReplyBody};
+use crate::net::{self, ReplyBody, Waits};
 use crate::router::{BodyRule, Route};
 use crate::settings::UnknownFields;
 use crate::wire::error::{ApiError, Code};
@@ -40,6 +41,10 @@ pub struct Call {
     pub access: Arc<Access>,
     /// When the request came.
     pub begun: Instant,
+    /// Who sent it.
+    pub peer: SocketAddr,
+    /// Whether it waits for a model.
+    pub waits: Arc<Waits>,
     pub(crate) body: Option<Incoming>,
 }
 
@@ -64,9 +69,12 @@ impl Call {
         }
     }
 
-    /// The model, or why there is none.
-    pub fn model(&self) -> Result<Arc<ServedModel>, ApiError> {
-        self.app.model.need()
+    /// The body as JSON object; an empty one if there is no body.
+    pub async fn object_or_nothing(&mut self) -> Result<Map<String, Value>, ApiError> {
+        match self.body.as_ref().is_none_or(Body::is_end_stream) {
+            true => Ok(Map::new()),
+            false => self.object().await,
+        }
     }
 
     /// Deals with fields that nobody asked about: refuses them, or names them in the answer.

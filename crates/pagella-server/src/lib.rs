@@ -16,7 +16,7 @@
 //! - Nothing that changes the output is ignored in silence.
 //! - The server never opens a connection by itself.
 //!
-//! What a model is made of is not known here: whoever starts the server hands in [`ModelParts`].
+//! What a model is made of is not known here: whoever starts the server hands in a [`ModelOpener`].
 
 #![forbid(unsafe_code)]
 
@@ -27,11 +27,13 @@ mod auth;
 mod blocking;
 mod call;
 mod chat;
+mod events;
 mod fields;
 mod generate;
 mod log;
 mod metrics;
 mod model;
+pub mod name;
 mod net;
 mod reasoning;
 mod requests;
@@ -45,7 +47,11 @@ pub use app::App;
 pub use auth::{
     CacheScope, Key, KeyFileError, Keys, Role, create as create_keys, load as load_keys,
 };
-pub use model::{ModelFacts, ModelParts, ModelSlot, ServedModel, Slot};
+pub use model::{
+    DevicePlan, KnownModel, LoadAsk, LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile,
+    ModelOpener, ModelParts, Models, OpenError, Origin, ServedModel, Slot, begin_load,
+    load_at_start,
+};
 pub use net::{Server, ServerError, Shutdown};
 pub use router::{Access, ROUTES, Route};
 pub use settings::Settings;

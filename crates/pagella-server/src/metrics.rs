@@ -74,6 +74,7 @@ pub struct Metrics {
     generation_tokens_total: AtomicU64,
     auth_failures: AtomicU64,
     panics: AtomicU64,
+    restarts: AtomicU64,
     /// Requests by method, route and status; routes are rows of the table, statuses are ours.
     requests: Mutex<BTreeMap<(&'static str, &'static str, u16), u64>>,
     http_time: Histogram,
@@ -98,6 +99,7 @@ impl Default for Metrics {
             generation_tokens_total: AtomicU64::new(0),
             auth_failures: AtomicU64::new(0),
             panics: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
             requests: Mutex::default(),
             http_time: Histogram::new(FIRST_TOKEN),
         }
@@ -145,6 +147,11 @@ impl Metrics {
     /// A handler had a defect.
     pub fn note_panic(&self) {
         add(&self.panics, 1);
+    }
+
+    /// An engine failed, and its model is opened again.
+    pub fn note_restart(&self) {
+        add(&self.restarts, 1);
     }
 
     /// A request asks for so many choices.

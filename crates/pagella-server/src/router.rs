@@ -5,8 +5,8 @@ use std::pin::Pin;
 
 use crate::call::{Call, Reply};
 use crate::routes::{
-    chat, completions, control, health, list, metrics, model, permission, requests, service_info, stats,
-    token,
+    chat, completions, control, events, health, list, load, metrics, model, permission, requests,
+    service_info, stats, token, unload,
 };
 use crate::wire::error::{ApiError, Dialect};
 
@@ -91,8 +91,16 @@ routes! {
     GET "/v1/models" Api None OpenAi list::models;
     GET "/v1/model/list" Api None Tabby list::models;
     GET "/v1/models/{id}" Api None OpenAi list::card;
-    GET "/v1/model" Api None Tabby model::current;
+    GET "/v1/model" Api None Tabby model::show;
     GET "/props" Api None OpenAi model::props;
+    GET "/v1/model/draft/list" Api None Tabby list::drafts;
+    GET "/v1/model/embedding/list" Api None Tabby list::embedding_models;
+    GET "/v1/model/embedding" Api None Tabby model::embedding;
+    POST "/v1/model/load" Admin Small Tabby load::load;
+    POST "/v1/model/unload" Admin Small Tabby unload::unload;
+    POST "/v1/model/embedding/load" Admin Small Tabby model::change_embedding;
+    POST "/v1/model/embedding/unload" Admin Small Tabby model::change_embedding;
+    GET "/v1/events" Admin None OpenAi events::show;
     GET "/v1/auth/permission" Api None Tabby permission::show;
     GET "/v1/requests" Api None OpenAi requests::list;
     POST "/v1/requests/{id}/cancel" Api None OpenAi requests::cancel;

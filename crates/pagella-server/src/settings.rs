@@ -1,8 +1,13 @@
 //! What an operator can choose, with defaults. Plain data; who reads it from where is not its
 //! business.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::auth::Role;
 
 /// Everything that can be chosen.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +20,8 @@ pub struct Settings {
     pub limits: Limits,
     /// What is written down.
     pub logging: Logging,
-    /// Which names stand for the model.
-    pub model: ModelNames,
+    /// Which models there are, and which names stand for them.
+    pub model: ModelSettings,
     /// How the server ends.
     pub shutdown: Shutdown,
     /// When the engine counts as dead.
@@ -200,11 +205,49 @@ impl Default for Logging {
     }
 }
 
-/// Which names stand for the model.
-#[derive(Clone, Debug, Default)]
-pub struct ModelNames {
+/// Which models there are, and which names stand for them.
+#[derive(Clone, Debug)]
+pub struct ModelSettings {
+    /// Requests may name a model that is then opened.
+    pub inline_model_loading: bool,
+    /// Whose requests may.
+    pub inline_roles: Vec<Role>,
+    /// After how long a stream that waits for its model begins with signs of life.
+    pub inline_patience: Duration,
+    /// Further names are listed, all of which mean the model there is.
+    pub use_dummy_models: bool,
+    /// These names.
+    pub dummy_model_names: Vec<String>,
+    /// Fields of a load for models opened by request, where the request does not say.
+    pub load_defaults: Map<String, Value>,
+    /// Idle time after which the model is given up; zero is never.
+    pub idle_unload: Duration,
     /// Refuse names that are not the model's, instead of answering with the model there is.
     pub reject_unknown: bool,
+    /// Further names of models.
+    pub aliases: BTreeMap<String, String>,
+    /// Most models that answer at once.
+    pub max_models: usize,
+    /// Most bytes they may take together; 0 is what the devices have.
+    pub memory_budget: u64,
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        ModelSettings {
+            inline_model_loading: false,
+            inline_roles: vec![Role::Admin],
+            inline_patience: Duration::from_secs(10),
+            use_dummy_models: false,
+            dummy_model_names: vec!["gpt-3.5-turbo".to_owned()],
+            load_defaults: Map::new(),
+            idle_unload: Duration::ZERO,
+            reject_unknown: false,
+            aliases: BTreeMap::new(),
+            max_models: 1,
+            memory_budget: 0,
+        }
+    }
 }
 
 /// How the server ends.

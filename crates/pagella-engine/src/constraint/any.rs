@@ -121,7 +121,11 @@ impl Constraint for AnyConstraint {
     }
 
     fn fork(&self) -> Box<dyn Constraint> {
-        let part = |part: &Part| Part { constraint: part.constraint.fork(), left_after: part.left_after, excluded: part.excluded };
+        let part = |part: &Part| Part {
+            constraint: part.constraint.fork(),
+            left_after: part.left_after,
+            excluded: part.excluded,
+        };
         let parts = self.parts.iter().map(part).collect();
         let scratch = Bitmask::new_none(self.vocab.size());
         Box::new(Self { vocab: self.vocab.clone(), parts, accepted: self.accepted, scratch })

@@ -17,7 +17,9 @@ use super::lazy::LazyConstraint;
 use super::prefix::PrefixConstraint;
 use super::reasoning::ReasoningConstraint;
 use super::vocab::Vocab;
-use super::{Block, Constraint, ConstraintError, ConstraintLimits, ConstraintSpec, gbnf, regex, schema};
+use super::{
+    Block, Constraint, ConstraintError, ConstraintLimits, ConstraintSpec, gbnf, regex, schema,
+};
 
 /// Compiles constraints for one tokenizer. Cheap to clone, shared between threads.
 #[derive(Clone)]
@@ -119,9 +121,7 @@ impl ConstraintFactory {
         Ok(match spec {
             ConstraintSpec::JsonSchema(_)
             | ConstraintSpec::JsonObject
-            | ConstraintSpec::Composed { .. } => {
-                Box::new(DigitLimit::new(vocab.clone(), grammar))
-            }
+            | ConstraintSpec::Composed { .. } => Box::new(DigitLimit::new(vocab.clone(), grammar)),
             _ => grammar,
         })
     }

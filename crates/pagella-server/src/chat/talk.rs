@@ -67,7 +67,8 @@ impl ChatRequest {
             let Encoded { ids, opening } =
                 conversation.encode_opening(&encoder, start_tag.as_deref())?;
             let negative = negative.map(|system| conversation.with_system(&system));
-            let negative = negative.map(|other| other.encode(&encoder, AddBos::Auto)).transpose()?;
+            let negative =
+                negative.map(|other| other.encode(&encoder, AddBos::Auto)).transpose()?;
             Ok((Prompt { ids, negative }, opening))
         };
         let (prompt, opening) = call.app.blocking.run(encode).await?;
@@ -86,8 +87,7 @@ impl ChatRequest {
         };
         let (n, seed, delivery) = (ask.n, ask.seed, ask.delivery.clone());
         let splitter = || {
-            let mut decoder =
-                tokenizer.stream_decoder(ask.job.specials, StreamStart::Continuation);
+            let mut decoder = tokenizer.stream_decoder(ask.job.specials, StreamStart::Continuation);
             decoder.show(&ask.job.shown_ids);
             Splitter::new(&plan, decoder)
         };

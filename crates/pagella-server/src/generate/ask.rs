@@ -88,7 +88,8 @@ impl Ask {
         if job.max_new_tokens.is_some_and(|max| job.min_new_tokens > max) {
             return Err(out_of_range("min_tokens", "at most max_tokens"));
         }
-        job.loop_window = usize::try_from(fields.int("loop_detect_window").unwrap_or(0)).unwrap_or(0);
+        job.loop_window =
+            usize::try_from(fields.int("loop_detect_window").unwrap_or(0)).unwrap_or(0);
         stops(fields, model, &mut job)?;
         if let Some(value) = fields.value("banned_strings") {
             job.banned = banned(value)?;

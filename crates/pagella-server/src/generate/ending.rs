@@ -68,6 +68,11 @@ pub fn engine_error(error: &EngineError, prompt: &str) -> ApiError {
             let message = "bans and limits leave no token to choose: loosen them";
             ApiError::new(Code::ConstraintDeadEnd, message)
         }
+        error if error.is_out_of_memory() => {
+            let message = "the device has no memory left for this: ask for less, or later";
+            ApiError::new(Code::OutOfMemory, message)
+        }
+        error if error.is_device_failure() => engine_error(&E::Panicked, prompt),
         E::Panicked | E::WorkerGone => {
             let message = "the engine stopped and is being restarted: try again in a moment";
             ApiError::new(Code::EngineRestarting, message)

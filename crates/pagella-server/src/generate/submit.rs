@@ -8,13 +8,13 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::ask::Ask;
 use super::choices::Choices;
-use super::ending::{engine_error, finish_reason};
+use super::ending::finish_reason;
 use crate::access::Access;
 use crate::admission::Ticket;
 use crate::app::{App, Phase};
 use crate::call::Call;
 use crate::fields::out_of_range;
-use crate::model::ServedModel;
+use crate::model::{Closing, ServedModel};
 use crate::requests::{Listed, Progress};
 use crate::wire::error::{ApiError, Code};
 
@@ -45,6 +45,9 @@ pub struct Running {
     listed: Listed,
     access: Arc<Access>,
     phases: watch::Receiver<Phase>,
+    /// Who answers, and when that ends.
+    model: Arc<ServedModel>,
+    closings: watch::Receiver<Option<Closing>>,
     prompt_field: &'static str,
     app: Arc<App>,
     /// Jobs per prompt.
@@ -96,7 +99,8 @@ impl Entered {
             (None, None) => None,
             (spec, block) => {
                 let model = model.clone();
-                let compile = move || model.constraints.compile_after(spec.as_ref(), block.as_ref());
+                let compile =
+                    move || model.constraints.compile_after(spec.as_ref(), block.as_ref());
                 Some(call.app.blocking.run(compile).await?)
             }
         };
@@ -106,9 +110,10 @@ impl Entered {
             place = ticket.place() => place,
             _ = phases.wait_for(|phase| *phase >= Phase::Draining) => return Err(draining()),
         };
-        let model = model.clone();
+        let (model, closings) = (model.clone(), model.closings());
+        let submitter = model.clone();
         let submit =
-            move || submit_all(&model, &job, constraint.as_ref(), n, prompts, prompt_field);
+            move || submit_all(&submitter, &job, constraint.as_ref(), n, prompts, prompt_field);
         let streams = call.app.blocking.run(submit).await?;
         ticket.charge(prompt_tokens);
         call.app.metrics.note_choices(n);
@@ -122,6 +127,8 @@ impl Entered {
             listed,
             access,
             phases,
+            model,
+            closings,
             prompt_field,
             app: call.app.clone(),
             n,
@@ -150,9 +157,19 @@ fn submit_all(
             job = job.guided_by(negative, scale);
         }
         let submitted = model.parts.worker.submit_n(&job, n);
-        streams.extend(submitted.map_err(|error| engine_error(&error, prompt_field))?);
+        streams.extend(submitted.map_err(|error| model.explain(&error, prompt_field))?);
     }
     Ok(streams)
+}
+
+/// Why a model stops answering, when it does.
+async fn closes(closings: &mut watch::Receiver<Option<Closing>>) -> Closing {
+    let closing = match closings.wait_for(Option::is_some).await {
+        Ok(closing) => *closing,
+        // The model is held while its answers are awaited.
+        Err(_) => None,
+    };
+    closing.unwrap_or(Closing::Unloading)
 }
 
 impl Running {
@@ -176,10 +193,11 @@ impl Running {
         let next = tokio::select! {
             biased;
             _ = self.phases.wait_for(|phase| *phase >= limit) => return Err(draining()),
+            closing = closes(&mut self.closings) => return Err(closing.error()),
             next = self.choices.next() => next,
         };
         let Some((idx, item)) = next else { return Ok(None) };
-        let record = item.map_err(|error| engine_error(&error, self.prompt_field))?;
+        let record = item.map_err(|error| self.model.explain(&error, self.prompt_field))?;
         self.note(idx, &record)?;
         Ok(Some((idx, record)))
     }

@@ -43,6 +43,8 @@ pub fn render(app: &App) -> String {
     page.own("auth_failures_total", "counter", &format!(" {failures}"));
     let panics = metrics.panics.load(Ordering::Relaxed);
     page.own("panics_total", "counter", &format!(" {panics}"));
+    let restarts = metrics.restarts.load(Ordering::Relaxed);
+    page.own("restarts_total", "counter", &format!(" {restarts}"));
     page.text
 }
 

@@ -1,24 +1,18 @@
-//! Whether the engine's thread lives, asked of itself: a thread beside it calls it several times a
-//! second and notes the answer. A thread that hangs, spins or died does not answer.
+//! Counts of an engine without waiting for it: a thread asks it several times a second and notes the
+//! answer. The questions also make an idle engine give signs of life.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pagella_engine::{Stats, Worker};
 
 /// Time between two questions.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-struct Answer {
-    at: Instant,
-    stats: Option<Stats>,
-    gone: bool,
-}
-
 /// The last answer of an engine's thread.
 pub struct Pulse {
-    answer: Arc<Mutex<Answer>>,
+    stats: Arc<Mutex<Option<Stats>>>,
     /// Dropped to end the thread that asks.
     _stop: Sender<()>,
 }
@@ -26,33 +20,23 @@ pub struct Pulse {
 impl Pulse {
     /// Starts to ask.
     pub fn start(worker: Worker) -> std::io::Result<Self> {
-        let first = Answer { at: Instant::now(), stats: None, gone: false };
-        let answer = Arc::new(Mutex::new(first));
+        let stats: Arc<Mutex<Option<Stats>>> = Arc::default();
         let (stop, stopped) = channel();
-        let noted = answer.clone();
+        let noted = stats.clone();
         std::thread::Builder::new().name("pagella-pulse".to_owned()).spawn(move || {
-            loop {
-                let stats = worker.stats();
-                let gone = stats.is_err();
-                let mut answer = noted.lock().unwrap_or_else(PoisonError::into_inner);
-                *answer = Answer { at: Instant::now(), stats: stats.ok(), gone };
-                drop(answer);
-                if gone || stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
+            // Ends with the engine, too.
+            while let Ok(answer) = worker.stats() {
+                *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+                if stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
             }
         })?;
-        Ok(Pulse { answer, _stop: stop })
-    }
-
-    /// Time since the last answer, beyond the usual; `None` when the thread is gone.
-    pub fn silence(&self) -> Option<Duration> {
-        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
-        (!answer.gone).then(|| answer.at.elapsed())
+        Ok(Pulse { stats, _stop: stop })
     }
 
     /// Counts as of the last answer.
     pub fn stats(&self) -> Option<Stats> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner).stats.clone()
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

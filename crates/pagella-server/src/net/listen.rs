@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use super::connection;
 use crate::app::{App, Phase};
 use crate::auth::{KeyFileError, Keys};
+use crate::model::watch_idle;
 use crate::settings::Settings;
 
 /// How often the file of keys is looked at.
@@ -112,14 +113,17 @@ impl Server {
     pub async fn run(self) {
         let app = self.app.clone();
         let watching = tokio::spawn(watch_keys(app.clone()));
+        let idling = tokio::spawn(watch_idle(app.clone()));
         let accepting = tokio::spawn(accept(self.app, self.listener));
         let mut phases = app.phases();
         // The sender lives in `app`, so waiting cannot fail.
         let _ = phases.wait_for(|phase| *phase >= Phase::Leaving).await;
         tokio::time::sleep(app.settings.shutdown.drain_delay).await;
         app.advance(Phase::Draining);
+        app.model.cancel_load();
         accepting.abort();
         watching.abort();
+        idling.abort();
         app.log.info("drain", &[("requests", app.requests.len().into())]);
         if !wait_idle(&app, app.settings.shutdown.drain_timeout).await {
             app.advance(Phase::Cancelling);

@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 
 use super::body::{ReplyBody, TrackedBody};
 use super::browser;
+use super::late;
 use super::stream::Busy;
 use crate::access::Access;
 use crate::app::App;
@@ -67,6 +68,8 @@ pub async fn answer(
                     headers: head.headers.clone(),
                     access: access.clone(),
                     begun,
+                    peer,
+                    waits: Arc::default(),
                     body: Some(body),
                 };
                 run(&app, route, call).await
@@ -125,21 +128,29 @@ fn admit(
     }
 }
 
-/// Runs a handler; a panic in it is answered and ends nothing else.
-async fn run(app: &App, route: &'static Route, call: Call) -> Result<Reply, ApiError> {
+/// Runs a handler; a panic in it is answered and ends nothing else. A stream that waits for its model
+/// for long begins before the handler has answered.
+async fn run(app: &Arc<App>, route: &'static Route, call: Call) -> Result<Reply, ApiError> {
+    let (waits, guards) = (call.waits.clone(), app.clone());
     let mut handler = (route.handler)(call);
-    let guarded = std::future::poll_fn(|context| {
+    let mut guarded: late::Handling = Box::pin(std::future::poll_fn(move |context| {
         let polled = AssertUnwindSafe(|| handler.as_mut().poll(context));
         match std::panic::catch_unwind(polled) {
             Ok(polled) => polled,
             Err(_) => {
-                app.metrics.note_panic();
-                app.issue("panic", route.path);
+                guards.metrics.note_panic();
+                guards.issue("panic", route.path);
                 Poll::Ready(Err(ApiError::internal()))
             }
         }
-    });
-    guarded.await
+    }));
+    let patience = app.settings.model.inline_patience;
+    tokio::select! {
+        biased;
+        reply = guarded.as_mut() => return reply,
+        () = waits.long(patience) => {}
+    }
+    Ok(late::reply(guarded, route.dialect, app.settings.network.sse_ping_interval))
 }
 
 fn refuse(error: &ApiError, dialect: Dialect) -> Reply {

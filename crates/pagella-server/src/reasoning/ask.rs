@@ -79,7 +79,8 @@ impl ReasoningAsk {
         tokenizer: &Tokenizer,
     ) -> Result<Block, ApiError> {
         let spans = [Span::Text(self.message.clone()), Span::Special(tags.end.clone())];
-        let closing = tokenizer.encode(&spans, AddBos::Never).map_err(|error| text_error(&error))?;
+        let closing =
+            tokenizer.encode(&spans, AddBos::Never).map_err(|error| text_error(&error))?;
         Ok(Block {
             start: (!inside).then(|| tags.start.clone()),
             end: tags.end.clone(),

@@ -38,7 +38,7 @@ struct Chat {
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
-    let model = model_for(&call, &fields)?;
+    let model = model_for(&call, &fields).await?;
     let request = ChatRequest::read(&call, &fields, &model)?;
     let mut talk = request.start(&call, &model).await?;
     let chat = Chat { id: format!("chatcmpl-{}", call.id), created: streamed::now() };
@@ -59,7 +59,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
 pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
-    let model = model_for(&call, &fields)?;
+    let model = model_for(&call, &fields).await?;
     let conversation = Conversation::read(&call, &fields, &model)?;
     let encode = move || conversation.encode(&model, AddBos::Auto);
     let ids = call.app.blocking.run(encode).await?;

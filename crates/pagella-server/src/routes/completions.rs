@@ -57,7 +57,7 @@ struct Completions {
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
-    let model = model_for(&call, &fields)?;
+    let model = model_for(&call, &fields).await?;
     let mut ask = Ask::read(&call, &fields, &model, ZeroTopP::Off)?;
     let logprobs = read_logprobs(&fields)?;
     if fields.text("suffix").is_some_and(|suffix| !suffix.is_empty()) {

@@ -1,78 +1,175 @@
-//! Whether the server can be relied on, truly: the engine's thread is asked, not remembered.
+//! Whether the server can be relied on, truly: engines are looked at, not remembered.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use futures_core::Stream;
 use http::StatusCode;
+use pagella_engine::{EngineError, JobSpec, SampleOptions, StreamGranularity};
 use serde_json::{Value, json};
 
-use crate::app::Phase;
+use crate::app::{App, Phase};
+use crate::auth::Role;
 use crate::call::{Call, Reply};
-use crate::model::Slot;
-use crate::wire::error::ApiError;
+use crate::model::{ServedModel, Slot};
+use crate::router::query_value;
+use crate::wire::date::date;
+use crate::wire::error::{ApiError, Code};
 
+/// Something that is wrong now.
+struct Issue {
+    since: SystemTime,
+    description: String,
+}
+
+/// How the server is.
 struct Health {
-    issue: Option<&'static str>,
+    issues: Vec<Issue>,
     state: &'static str,
     model: Option<String>,
-    heartbeat_ms: Option<u64>,
-    ready: bool,
+    heartbeat: Option<Duration>,
+    /// There is a model, or none is needed.
+    staffed: bool,
 }
 
-fn examine(call: &Call) -> Health {
-    let app = &call.app;
-    let counts = app.admission.counts();
-    let no_model = app.settings.health.ready_without_model;
-    let (issue, state, model, heartbeat, ready) = match app.model.now() {
-        Slot::Empty => (None, "idle", None, None, no_model),
-        Slot::Loading { id } => (None, "loading", Some(id), None, false),
-        Slot::Failed { id } => {
-            (Some("the model could not be loaded"), "failed", Some(id), None, false)
-        }
+fn examine(app: &App) -> Health {
+    let running = app.admission.counts().running > 0;
+    let slot = app.model.now();
+    let (state, model) = match &slot {
+        Slot::Empty => ("idle", None),
+        Slot::Loading { id } => ("loading", Some(id.clone())),
+        Slot::Restarting { id } => ("restarting", Some(id.clone())),
+        Slot::Failed { id } => ("failed", Some(id.clone())),
         Slot::Loaded(model) => {
-            let silence = model.silence();
-            let (issue, state) = match silence {
-                None => (Some("the engine's thread is gone"), "failed"),
-                Some(time) if time > app.settings.health.timeout => {
-                    (Some("the engine gives no sign of life"), "busy")
-                }
-                Some(_) if counts.running > 0 => (None, "busy"),
-                Some(_) => (None, "idle"),
-            };
-            (issue, state, Some(model.parts.id.clone()), silence, true)
+            (if running { "busy" } else { "idle" }, Some(model.parts.id.clone()))
         }
     };
-    let heartbeat_ms = heartbeat.map(|silence| silence.as_millis() as u64);
-    let ready = ready && issue.is_none() && app.phase() == Phase::Serving;
-    Health { issue, state, model, heartbeat_ms, ready }
+    let mut issues = Vec::new();
+    let trouble = app.model.trouble().filter(|trouble| trouble.fatal);
+    issues.extend(
+        trouble.map(|trouble| Issue { since: trouble.since, description: trouble.description }),
+    );
+    let mut heartbeat = None;
+    for model in app.model.residents() {
+        let id = &model.parts.id;
+        // A thread that has ended is about to be noticed by who watches over it.
+        let silence = model.silence().unwrap_or(Duration::MAX);
+        if silence > app.settings.health.timeout {
+            let since = SystemTime::now().checked_sub(silence).unwrap_or(UNIX_EPOCH);
+            let description = match silence {
+                Duration::MAX => format!("the engine of {id} is gone"),
+                _ => format!("the engine of {id} gives no sign of life"),
+            };
+            issues.push(Issue { since, description });
+        }
+        heartbeat = heartbeat.max(Some(silence));
+    }
+    let staffed = matches!(slot, Slot::Loaded(_))
+        || app.settings.health.ready_without_model
+        || !app.model.idle().is_empty();
+    // A load that failed is no failure of the engine.
+    let state = if state == "failed" && issues.is_empty() { "idle" } else { state };
+    Health { issues, state, model, heartbeat, staffed }
 }
 
-fn reply(call: &Call, health: &Health, good: bool) -> Reply {
-    let counts = call.app.admission.counts();
-    let issues: Vec<Value> =
-        health.issue.map(|issue| json!({ "description": issue })).into_iter().collect();
-    let body = json!({
-        "status": if health.issue.is_none() { "healthy" } else { "unhealthy" },
-        "issues": issues,
+/// What the engine does, as health and events tell it.
+pub fn engine_state(app: &App) -> Value {
+    describe_engine(app, &examine(app))
+}
+
+fn describe_engine(app: &App, health: &Health) -> Value {
+    let counts = app.admission.counts();
+    let millis = health.heartbeat.filter(|silence| *silence < Duration::MAX);
+    json!({
+        "state": health.state,
         "model": health.model,
-        "engine": {
-            "state": health.state,
-            "heartbeat_ms": health.heartbeat_ms,
-            "running": counts.running,
-            "waiting": counts.queued,
-        },
-    });
+        "heartbeat_ms": millis.map(|silence| silence.as_millis() as u64),
+        "running": counts.running,
+        "waiting": counts.queued,
+    })
+}
+
+fn describe(app: &App, health: &Health) -> Value {
+    let issue = |issue: &Issue| {
+        let time = issue.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        json!({ "time": date(time), "description": issue.description })
+    };
+    json!({
+        "status": if health.issues.is_empty() { "healthy" } else { "unhealthy" },
+        "issues": health.issues.iter().map(issue).collect::<Vec<Value>>(),
+        "model": health.model,
+        "engine": describe_engine(app, health),
+    })
+}
+
+fn reply(body: &Value, good: bool) -> Reply {
     let status = if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Reply::bytes(status, "application/json", body.to_string())
 }
 
-/// `/health`: 200 while nothing is known to be wrong.
+/// `/health`: 200 while nothing is known to be wrong; with `?deep=1` something is computed.
 pub async fn health(call: Call) -> Result<Reply, ApiError> {
-    let health = examine(&call);
-    Ok(reply(&call, &health, health.issue.is_none()))
+    let deep = query_value(&call.query, "deep").is_some_and(|value| value != "0");
+    if deep {
+        return look_deeper(&call).await;
+    }
+    let health = examine(&call.app);
+    Ok(reply(&describe(&call.app, &health), health.issues.is_empty()))
+}
+
+/// Lets every model write one token, for administrators.
+async fn look_deeper(call: &Call) -> Result<Reply, ApiError> {
+    if call.app.identify(&call.headers, call.peer)?.role() != Role::Admin {
+        let message = "a deep look needs an administrator's key";
+        return Err(ApiError::new(Code::AdminKeyRequired, message));
+    }
+    let begun = Instant::now();
+    let mut health = examine(&call.app);
+    let mut written = 0;
+    for model in call.app.model.residents() {
+        match write_one(call, &model).await {
+            Ok(()) => written += 1,
+            Err(error) => health.issues.push(Issue {
+                since: SystemTime::now(),
+                description: format!("{} does not answer: {}", model.parts.id, error.message),
+            }),
+        }
+    }
+    let mut body = describe(&call.app, &health);
+    let millis = begun.elapsed().as_millis() as u64;
+    body["deep"] = json!({ "models": written, "ms": millis });
+    Ok(reply(&body, health.issues.is_empty()))
+}
+
+async fn write_one(call: &Call, model: &Arc<ServedModel>) -> Result<(), ApiError> {
+    let time = call.app.settings.health.timeout;
+    let job = JobSpec {
+        max_new_tokens: Some(1),
+        timeout: Some(time),
+        sampling: SampleOptions::greedy(),
+        granularity: StreamGranularity::Done,
+        ..JobSpec::new(vec![model.parts.tokenizer.bos_id().unwrap_or(0)])
+    };
+    let explain = |error: &EngineError| model.explain(error, "prompt");
+    let mut stream = model.parts.worker.submit(job).map_err(|error| explain(&error))?;
+    let late = || ApiError::new(Code::DeadlineExceeded, "it takes too long");
+    // A thread that hangs does not keep the deadlines of its jobs.
+    let next = poll_fn(|context| Pin::new(&mut stream).poll_next(context));
+    let next = tokio::time::timeout(time, next).await.map_err(|_| late())?;
+    let record = next.ok_or_else(ApiError::internal)?.map_err(|error| explain(&error))?;
+    match record.eos.is_some_and(|done| done.new_tokens == 1) {
+        true => Ok(()),
+        false => Err(late()),
+    }
 }
 
 /// `/health/ready`: 200 while requests can be answered.
 pub async fn ready(call: Call) -> Result<Reply, ApiError> {
-    let health = examine(&call);
-    Ok(reply(&call, &health, health.ready))
+    let health = examine(&call.app);
+    let ready = health.staffed && health.issues.is_empty() && call.app.phase() == Phase::Serving;
+    Ok(reply(&describe(&call.app, &health), ready))
 }
 
 /// `/health/live`: the process answers.

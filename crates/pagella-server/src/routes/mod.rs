@@ -1,10 +1,13 @@
 //! What answers, one file per endpoint. The table is in `router.rs`.
 
+mod card;
 pub mod chat;
 pub mod completions;
 pub mod control;
+pub mod events;
 pub mod health;
 pub mod list;
+pub mod load;
 pub mod metrics;
 pub mod model;
 mod model_name;
@@ -14,3 +17,4 @@ pub mod service_info;
 pub mod stats;
 mod streamed;
 pub mod token;
+pub mod unload;

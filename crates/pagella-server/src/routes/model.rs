@@ -1,36 +1,41 @@
 //! The model that answers, in detail.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
-use super::list::card_of;
+use super::card;
 use crate::call::{Call, Reply};
-use crate::fields::Fields;
-use crate::routes::model_name::model_for;
-use crate::wire::error::ApiError;
+use crate::model::ServedModel;
+use crate::wire::error::{ApiError, Code};
+
+/// The current model, if the caller sees it. Asking about a model does not bring it back.
+fn current(call: &Call) -> Result<Arc<ServedModel>, ApiError> {
+    let model = call.app.model.need()?;
+    match call.caller.key.sees(&model.parts.id) {
+        true => Ok(model),
+        false => {
+            let message = "no model is loaded: ask who runs the server to load one";
+            Err(ApiError::new(Code::NoModelLoaded, message))
+        }
+    }
+}
 
 /// `/v1/model`.
-pub async fn current(call: Call) -> Result<Reply, ApiError> {
-    let model = model_for(&call, &Fields::none())?;
-    let facts = &model.parts.facts;
-    let mut card = card_of(&model);
-    card["parameters"] = json!({
-        "max_seq_len": model.capacity(),
-        "cache_size": facts.cache_tokens,
-        "cache_mode": facts.cache_mode,
-        "prompt_template": model.parts.template.as_ref().map(|template| template.name()),
-        "use_vision": false,
-        "draft": null,
-        "device": facts.device,
-    });
+pub async fn show(call: Call) -> Result<Reply, ApiError> {
+    let model = current(&call)?;
+    let mut card = card::served(&model);
+    card["parameters"] = card::parameters(&model, call.caller.role());
+    card["memory"] = model.parts.facts.memory.taken_json();
     Reply::json(&card)
 }
 
 /// `/props`, as llama.cpp has it.
 pub async fn props(call: Call) -> Result<Reply, ApiError> {
-    let model = model_for(&call, &Fields::none())?;
+    let model = current(&call)?;
     let params = serde_json::to_value(&model.parts.sampling).map_err(|_| ApiError::internal())?;
     Reply::json(&json!({
-        "total_slots": call.app.settings.limits.max_queue,
+        "total_slots": model.parts.facts.batch_max.max(1),
         "chat_template": model.parts.template.as_ref().map(|template| template.source()),
         "default_generation_settings": { "n_ctx": model.capacity(), "params": params },
         "modalities": { "vision": false, "audio": false },
@@ -38,4 +43,17 @@ pub async fn props(call: Call) -> Result<Reply, ApiError> {
         "build_info": concat!("pagella ", env!("CARGO_PKG_VERSION")),
         "batch_invariant": true,
     }))
+}
+
+/// `/v1/model/embedding`: there is no model for embeddings alone.
+pub async fn embedding(_: Call) -> Result<Reply, ApiError> {
+    let message = "no embedding model is loaded: /v1/embeddings asks the current model";
+    Err(ApiError::new(Code::NoModelLoaded, message))
+}
+
+/// `/v1/model/embedding/load` and `/v1/model/embedding/unload`.
+pub async fn change_embedding(_: Call) -> Result<Reply, ApiError> {
+    let message =
+        "models for embeddings alone cannot be loaded: /v1/embeddings asks the current model";
+    Err(ApiError::new(Code::FeatureDisabled, message))
 }

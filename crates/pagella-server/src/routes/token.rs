@@ -55,7 +55,7 @@ async fn read(
 ) -> Result<(Fields, Arc<ServedModel>), ApiError> {
     let fields = Fields::read(call.object().await?, tables)?;
     call.settle(&fields)?;
-    let model = model_for(call, &fields)?;
+    let model = model_for(call, &fields).await?;
     Ok((fields, model))
 }
 

@@ -56,10 +56,8 @@ pub fn calls(
         }
         false => String::new(),
     };
-    let lark = format!(
-        "start: {open} {first} {more} {close}\ncall: {}\n{rules}",
-        names.0.join(" | "),
-    );
+    let lark =
+        format!("start: {open} {first} {more} {close}\ncall: {}\n{rules}", names.0.join(" | "),);
     let Grammar { schemas, specials, .. } = grammar;
     ConstraintSpec::Composed { lark, schemas, specials }
 }

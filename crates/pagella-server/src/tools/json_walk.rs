@@ -123,10 +123,8 @@ impl JsonWalk {
                 "" => return self.end_value(),
                 rest => self.at = At::Word(rest),
             },
-            (
-                At::Value | At::FirstItem | At::FirstKey | At::Key | At::Colon | At::Behind,
-                _,
-            ) if space => {}
+            (At::Value | At::FirstItem | At::FirstKey | At::Key | At::Colon | At::Behind, _)
+                if space => {}
             (At::FirstItem, ']') | (At::FirstKey, '}') => return self.close(),
             (At::Behind, ']') if self.open.last() == Some(&false) => return self.close(),
             (At::Behind, '}') if self.open.last() == Some(&true) => return self.close(),

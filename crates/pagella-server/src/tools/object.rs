@@ -115,9 +115,7 @@ fn key(text: &str) -> Key {
 fn value(key: Key, text: &str, sink: &mut CallSink) -> bool {
     match key {
         Key::Other => true,
-        Key::Name => {
-            serde_json::from_str::<String>(text).is_ok_and(|name| sink.name(&name))
-        }
+        Key::Name => serde_json::from_str::<String>(text).is_ok_and(|name| sink.name(&name)),
         Key::Arguments => {
             // Some models write the text of an object, some nothing.
             let inner = match text.starts_with('"') {

@@ -84,13 +84,12 @@ mod tests {
 
     #[test]
     fn calls_and_results_become_text() {
-        let call = |id: &str, name: &str| {
-            json!({"id": id, "function": {"name": name, "arguments": {"x": 1}}})
-        };
+        let call = |id: &str, name: &str| json!({"id": id, "function": {"name": name, "arguments": {"x": 1}}});
         let result = |id: &str| Message::new("tool", "42").with("tool_call_id", id.into());
         let messages = vec![
             Message::new("user", "?"),
-            Message::new("assistant", "").with("tool_calls", json!([call("a", "f"), call("b", "g")])),
+            Message::new("assistant", "")
+                .with("tool_calls", json!([call("a", "f"), call("b", "g")])),
             result("b"),
             result("a"),
         ];

@@ -95,6 +95,7 @@ codes! {
     RequestTooLarge = 413, "invalid_request_error", "request_too_large", Unsaid;
     UriTooLong = 414, "invalid_request_error", "uri_too_long", Unsaid;
     UnsupportedMediaType = 415, "invalid_request_error", "unsupported_media_type", Unsaid;
+    LoadInProgress = 409, "conflict_error", "load_in_progress", Never;
     TooManyRequests = 429, "rate_limit_error", "too_many_requests", Later;
     KeyQueueFull = 429, "rate_limit_error", "key_queue_full", Later;
     TokensPerMinute = 429, "rate_limit_error", "tokens_per_minute", Later;
@@ -104,6 +105,8 @@ codes! {
     FeatureDisabled = 501, "not_supported_error", "feature_disabled", Never;
     NoModelLoaded = 503, "unavailable_error", "no_model_loaded", Never;
     ModelLoading = 503, "unavailable_error", "model_loading", Later;
+    ModelUnloading = 503, "unavailable_error", "model_unloading", Later;
+    OutOfMemory = 503, "unavailable_error", "out_of_memory", Never;
     QueueFull = 503, "unavailable_error", "queue_full", Later;
     EngineRestarting = 503, "unavailable_error", "engine_restarting", Later;
     Draining = 503, "unavailable_error", "draining", Later;

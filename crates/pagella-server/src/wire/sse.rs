@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::error::ApiError;
+use super::error::{ApiError, Dialect};
 
 /// What a client reads at the end of an OpenAI stream.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -36,6 +36,13 @@ pub fn data(value: &impl Serialize) -> Bytes {
 /// The event that ends a stream which cannot go on.
 pub fn error(error: &ApiError) -> Bytes {
     data(&serde_json::json!({ "error": error.object() }))
+}
+
+/// The same, in the words of a family of routes.
+pub fn failure(failed: &ApiError, dialect: Dialect) -> Bytes {
+    match dialect {
+        Dialect::OpenAi | Dialect::Tabby => error(failed),
+    }
 }
 
 /// Where the block puts what is to be sent.

@@ -12,11 +12,11 @@ use pagella_backend::KvFormat;
 use pagella_cpu::{CpuBackend, CpuOptions};
 use pagella_engine::{Generator, GeneratorOptions, ModelWithCache, SampleOptions, Stats, Worker};
 use pagella_model::{LoadOptions, LoadProgress, Model};
-use pagella_server::{
-    App, Key, Keys, ModelFacts, ModelParts, Role, ServedModel, Server, Settings, Shutdown, Slot,
-};
+use pagella_server::{App, Key, Keys, ModelFacts, ModelParts, Role, Server, Settings, Shutdown};
 use pagella_text::{ChatTemplate, Tokenizer};
 use serde_json::Value;
+
+use crate::folder::ModelFolder;
 
 pub const API: &str = "api-secret";
 pub const ADMIN: &str = "admin-secret";
@@ -106,9 +106,16 @@ impl TestServer {
         let (address, app, shutdown) = receive.recv().unwrap();
         let worker = parts.as_ref().map(|parts| parts.worker.clone());
         if let Some(parts) = parts {
-            app.model.set(Slot::Loaded(Arc::new(ServedModel::new(parts).unwrap())));
+            app.serve(parts).unwrap();
         }
         TestServer { address, app, worker, shutdown, thread: Some(thread) }
+    }
+
+    /// Without a model, and with a folder of them.
+    pub fn with_folder(settings: Settings, folder: &ModelFolder) -> Self {
+        let server = Self::start(settings, keys(), None);
+        server.app.model.set_opener(folder.opener());
+        server
     }
 
     pub fn client(&self, key: &'static str) -> Client {
@@ -272,6 +279,11 @@ impl Client {
         let socket = self.open("POST", path, Some(body.to_string().as_bytes()));
         Stream { reader: BufReader::new(socket) }
     }
+
+    /// Opens a stream of events by asking without a body.
+    pub fn listen(&self, path: &str) -> Stream {
+        Stream { reader: BufReader::new(self.open("GET", path, None)) }
+    }
 }
 
 /// A stream that is being read.
@@ -291,6 +303,15 @@ impl Stream {
                 return Some(data.trim_end().to_owned());
             }
         }
+    }
+
+    /// All events to the end, as JSON.
+    pub fn rest(&mut self) -> Vec<Value> {
+        let events = std::iter::from_fn(|| self.next());
+        events
+            .filter(|event| event != "[DONE]")
+            .map(|e| serde_json::from_str(&e).unwrap())
+            .collect()
     }
 
     /// Reads until the answer's first text.

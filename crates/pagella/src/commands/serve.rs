@@ -1,8 +1,9 @@
 //! `pagella serve`: a model behind HTTP.
 //!
 //! The socket is bound before the model is loaded, so that a port in use fails at once and health
-//! can be asked meanwhile. The model is loaded on a thread of its own.
+//! can be asked meanwhile. The server loads models by way of an opener, which is made here.
 
+mod folder;
 mod open;
 
 use std::io::IsTerminal;
@@ -14,8 +15,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use pagella::Math;
+use pagella_server::name::Links;
 use pagella_server::settings::{CacheIsolation, Settings, UnknownFields};
-use pagella_server::{App, Keys, Server, ServerError, Slot, create_keys, load_keys};
+use pagella_server::{App, Keys, Server, ServerError, create_keys, load_at_start, load_keys};
 
 use crate::flags::{BatchFlags, ModelFlags};
 use crate::output;
@@ -32,9 +34,30 @@ const RUNTIME_END: Duration = Duration::from_secs(1);
 /// there is none.
 #[derive(Args)]
 pub struct ServeArgs {
-    /// Model: a directory, a hub id in the local cache, or demo
-    #[arg(value_name = "MODEL")]
-    model: String,
+    /// Model: a directory, a hub id in the local cache, or demo; may be left out with --model-dir
+    #[arg(value_name = "MODEL", required_unless_present = "model_dir")]
+    model: Option<String>,
+    /// Folder of models that administrators can load while the server runs
+    #[arg(long, value_name = "DIR", env = "PAGELLA_MODEL_DIR")]
+    model_dir: Option<PathBuf>,
+    /// Do not follow links that lead out of the folder of models
+    #[arg(long, requires = "model_dir")]
+    no_follow_links: bool,
+    /// Most models that are loaded at once; the least recently used goes for a new one
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    max_models: u16,
+    /// Most memory that models may take together, in GiB [default: what the devices have]
+    #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u32).range(1..))]
+    memory_budget: Option<u32>,
+    /// Load the model that a request of an administrator names
+    #[arg(long, requires = "model_dir")]
+    inline_model_loading: bool,
+    /// Seconds without requests after which a model is unloaded; the next request loads it again
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    idle_unload: u64,
+    /// Another name of a model, as NAME=MODEL; can be repeated
+    #[arg(long = "alias", value_name = "NAME=MODEL", value_parser = alias)]
+    aliases: Vec<(String, String)>,
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", env = "PAGELLA_HOST")]
     host: String,
@@ -136,7 +159,13 @@ impl ServeArgs {
         settings.limits.max_queue = self.max_queue;
         settings.logging.json = self.json;
         settings.logging.access = !self.no_access_log;
-        settings.model.reject_unknown = self.reject_unknown_models;
+        let model = &mut settings.model;
+        model.reject_unknown = self.reject_unknown_models;
+        model.inline_model_loading = self.inline_model_loading;
+        model.idle_unload = Duration::from_secs(self.idle_unload);
+        model.max_models = usize::from(self.max_models);
+        model.memory_budget = u64::from(self.memory_budget.unwrap_or(0)) << 30;
+        model.aliases = self.aliases.iter().cloned().collect();
         settings.shutdown.drain_timeout = Duration::from_secs(self.drain_timeout);
         settings
     }
@@ -144,10 +173,8 @@ impl ServeArgs {
 
 /// Runs the command.
 pub fn run(args: &ServeArgs) -> Result<()> {
-    let builder = args.batch.apply(args.model_flags.builder(&args.model, Math::Wide));
     // What the command line says wrongly is said before anything is bound or made.
-    let dir = builder.dir()?;
-    let id = args.model_name.clone().unwrap_or_else(|| open::model_id(&args.model, &dir));
+    let opener = opener(args)?;
     let keys = keys(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -156,9 +183,11 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     let server = runtime.block_on(Server::bind(args.settings(), keys)).map_err(blame)?;
     announce(args, server.address());
     let app = server.app().clone();
-    app.model.set(Slot::Loading { id: id.clone() });
-    let loading = std::thread::Builder::new().name("pagella-load".to_owned());
-    loading.spawn(move || open::load(&app, builder, id)).context("cannot start a thread")?;
+    let named = opener.named.as_ref().map(|(id, _)| id.clone());
+    app.model.set_opener(Arc::new(opener));
+    if let Some(id) = named {
+        load_at_start(&app, &id);
+    }
     let shutdown = server.shutdown();
     let app = server.app().clone();
     runtime.block_on(async {
@@ -176,6 +205,41 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     });
     runtime.shutdown_timeout(RUNTIME_END);
     Ok(())
+}
+
+/// Who opens models: the one of the command line, and those of the folder.
+fn opener(args: &ServeArgs) -> Result<open::Opener> {
+    let folder = match &args.model_dir {
+        None => None,
+        Some(dir) if dir.is_dir() => {
+            let links = if args.no_follow_links { Links::Refuse } else { Links::Follow };
+            Some(folder::Folder { root: dir.clone(), links })
+        }
+        Some(dir) => {
+            let message = format!("--model-dir {}: there is no such folder", dir.display());
+            return Err(Usage::error(message));
+        }
+    };
+    let named = match &args.model {
+        None => None,
+        Some(model) => {
+            let dir = args.model_flags.builder(model, Math::Wide).dir()?;
+            let id = args.model_name.clone().unwrap_or_else(|| open::model_id(model, &dir));
+            Some((id, dir))
+        }
+    };
+    let (model_flags, batch) = (args.model_flags.clone(), args.batch.clone());
+    Ok(open::Opener { named, folder, model_flags, batch })
+}
+
+/// `NAME=MODEL`.
+fn alias(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, model)) if !name.is_empty() && !model.is_empty() => {
+            Ok((name.to_owned(), model.to_owned()))
+        }
+        _ => Err("give NAME=MODEL".to_owned()),
+    }
 }
 
 /// The keys of the file; a new file when there is none, whose keys are shown this once.
@@ -206,7 +270,8 @@ fn keys(args: &ServeArgs) -> Result<Keys> {
 fn announce(args: &ServeArgs, address: SocketAddr) {
     let url = format!("http://{address}{}", args.base_path);
     if std::io::stderr().is_terminal() {
-        output::note(&format!("Serving {} at {url}/v1; Ctrl-C ends it.", args.model));
+        let what = args.model.as_deref().unwrap_or("a folder of models");
+        output::note(&format!("Serving {what} at {url}/v1; Ctrl-C ends it."));
     } else {
         output::note(&format!("listening on {url}"));
     }

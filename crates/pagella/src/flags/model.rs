@@ -62,6 +62,14 @@ impl ModelFlags {
         self.cache.unwrap_or(default)
     }
 
+    /// Those choices that concern the machine, not one model.
+    pub fn of_the_machine(&self) -> Self {
+        let (rope_scale, rope_alpha, rope_yarn) = (None, None, None);
+        let (cache, cache_tokens, length) = (None, None, None);
+        let own = self.clone();
+        ModelFlags { cache, cache_tokens, length, rope_scale, rope_alpha, rope_yarn, ..own }
+    }
+
     /// A builder with these choices; `math` is the command's default.
     pub fn builder(&self, model: &str, math: Math) -> EngineBuilder {
         let mut builder = Engine::builder(model)

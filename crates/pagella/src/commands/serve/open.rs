@@ -1,16 +1,40 @@
-//! Opening a model for the server: from an engine to the parts that the server knows.
+//! Opening models for the server: from a name to the parts that the server knows.
 
 use std::ops::ControlFlow;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::{Instant, UNIX_EPOCH};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use pagella::{Engine, EngineBuilder};
+use pagella::{Engine, EngineBuilder, Error, KvFormat, Math, Place, RopeOverride};
+use pagella_backend::BackendError;
+use pagella_cuda::probe::Probe;
 use pagella_formats::LinearKind;
-use pagella_server::{App, ModelFacts, ModelParts, ServedModel, Slot};
+use pagella_model::ModelError;
+use pagella_server::{
+    DevicePlan, KnownModel, LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile, ModelOpener,
+    ModelParts, OpenError,
+};
 
-/// How often progress is logged, in parts of the whole.
-const PROGRESS_PARTS: u64 = 10;
+use super::folder::{self, Folder};
+use crate::flags::{BatchFlags, ModelFlags};
+use crate::machine;
+
+/// Most sequences in a step, where nobody says how many.
+const BATCH_MAX: usize = 256;
+
+/// How long the thread of an engine that is not wanted may take to end.
+const ENGINE_END: Duration = Duration::from_secs(30);
+
+/// Opens the model of the command line and those of a folder.
+pub struct Opener {
+    /// The name and the directory of the model of the command line.
+    pub named: Option<(String, PathBuf)>,
+    /// The folder of models.
+    pub folder: Option<Folder>,
+    /// How the model of the command line is opened; of these, what concerns the machine holds for all.
+    pub model_flags: ModelFlags,
+    /// How prompts share a step.
+    pub batch: BatchFlags,
+}
 
 /// The name under which clients know a model: a hub id as it is, else the last part of its path.
 pub fn model_id(model: &str, dir: &Path) -> String {
@@ -21,41 +45,168 @@ pub fn model_id(model: &str, dir: &Path) -> String {
     }
 }
 
-/// Loads a model into the server, or notes that it failed.
-pub fn load(app: &Arc<App>, builder: EngineBuilder, id: String) {
-    let begun = Instant::now();
-    app.log.info("load", &[("model", id.as_str().into()), ("state", "started".into())]);
-    let mut reported = 0;
-    let opened = builder.open_with(&mut |progress| {
-        let part = progress.bytes_done * PROGRESS_PARTS / progress.bytes_total.max(1);
-        if part > reported {
-            reported = part;
-            let percent = part * 100 / PROGRESS_PARTS;
-            app.log.info("load", &[("model", id.as_str().into()), ("percent", percent.into())]);
-        }
-        ControlFlow::Continue(())
-    });
-    let served = opened
-        .map_err(|error| error.to_string())
-        .and_then(|engine| parts(&engine, &id).map_err(|error| error.to_string()))
-        .and_then(|parts| ServedModel::new(parts).map_err(|error| error.to_string()));
-    let (state, slot) = match served {
-        Ok(model) => ("finished".to_owned(), Slot::Loaded(Arc::new(model))),
-        Err(error) => (format!("failed: {error}"), Slot::Failed { id: id.clone() }),
-    };
-    app.model.set(slot);
-    let seconds = begun.elapsed().as_secs_f64();
-    let fields = [("model", id.into()), ("state", state.into()), ("seconds", seconds.into())];
-    app.log.info("load", &fields);
+/// A model, and everything that was chosen for it.
+struct Choice {
+    dir: PathBuf,
+    builder: EngineBuilder,
+    cache: KvFormat,
+    batch_max: usize,
 }
 
-fn parts(engine: &Engine, id: &str) -> Result<ModelParts, pagella::Error> {
+impl Opener {
+    /// The directory of a model, and whether it is the one of the command line.
+    fn dir(&self, id: &str) -> Option<(PathBuf, bool)> {
+        if let Some((_, dir)) = self.named.as_ref().filter(|(name, _)| name == id) {
+            return Some((dir.clone(), true));
+        }
+        self.folder.as_ref()?.find(id).map(|dir| (dir, false))
+    }
+
+    fn choice(&self, id: &str, options: &LoadOptions) -> Result<Choice, OpenError> {
+        let (dir, is_named) = self.dir(id).ok_or(OpenError::NotFound)?;
+        let flags = match is_named {
+            true => self.model_flags.clone(),
+            false => self.model_flags.of_the_machine(),
+        };
+        let cache = options.cache_mode.unwrap_or(flags.cache_or(KvFormat::F16));
+        let model = dir.to_str().ok_or(OpenError::NotFound)?;
+        let mut builder = self.batch.apply(flags.builder(model, Math::Wide)).cache(cache);
+        if let Some(tokens) = options.max_seq_len {
+            builder = builder.context(tokens);
+        }
+        if let Some(tokens) = options.cache_size {
+            builder = builder.cache_tokens(tokens);
+        }
+        if let Some(tokens) = options.chunk_size {
+            builder = builder.step_tokens(tokens);
+        }
+        if let Some(rows) = options.max_batch_size {
+            builder = builder.batch_max(rows);
+        }
+        let scale = options.rope_scale.map(RopeOverride::Linear);
+        if let Some(rope) = scale.or(options.rope_alpha.map(RopeOverride::NtkAlpha)) {
+            builder = builder.rope(rope);
+        }
+        let batch_max = options.max_batch_size.or(self.batch.batch_max.map(usize::from));
+        Ok(Choice { dir, builder, cache, batch_max: batch_max.unwrap_or(BATCH_MAX) })
+    }
+}
+
+impl ModelOpener for Opener {
+    fn list(&self) -> Vec<KnownModel> {
+        let mut models = self.folder.as_ref().map(Folder::list).unwrap_or_default();
+        if let Some((id, dir)) = &self.named {
+            models.retain(|model| model.id != *id);
+            models.push(folder::describe(id.clone(), dir));
+        }
+        models.sort_by(|a, b| a.id.cmp(&b.id));
+        models
+    }
+
+    fn find(&self, id: &str) -> Option<KnownModel> {
+        self.dir(id).map(|(dir, _)| folder::describe(id.to_owned(), &dir))
+    }
+
+    fn model_file(&self, id: &str) -> Result<Option<ModelFile>, OpenError> {
+        match (self.dir(id), &self.folder) {
+            (Some((dir, false)), Some(folder)) => folder.model_file(&dir),
+            // What the command line says of its own model is not for its folder to change.
+            _ => Ok(None),
+        }
+    }
+
+    fn trust(&self, digest: &str) -> Result<(), OpenError> {
+        self.folder.as_ref().map_or(Ok(()), |folder| folder.trust(digest))
+    }
+
+    fn plan(&self, id: &str, options: &LoadOptions) -> Result<MemoryPlan, OpenError> {
+        let choice = self.choice(id, options)?;
+        choice.plan().map_err(|error| told(id, &choice.dir, &error))
+    }
+
+    fn open(
+        &self,
+        id: &str,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(LoadStep) -> ControlFlow<()>,
+    ) -> Result<ModelParts, OpenError> {
+        let choice = self.choice(id, options)?;
+        let opened = choice.plan().and_then(|memory| {
+            let engine = choice.builder.clone().open_with(&mut |at| {
+                progress(LoadStep {
+                    modules_done: at.modules_done,
+                    modules_total: at.modules_total,
+                    bytes_done: at.bytes_done,
+                    bytes_total: at.bytes_total,
+                })
+            })?;
+            let vitals = engine.worker().vitals().clone();
+            let parts = parts(&engine, id, options, &choice, memory);
+            drop(engine);
+            if parts.is_err() {
+                // Its memory is returned when its thread is over.
+                vitals.wait_over(ENGINE_END);
+            }
+            parts
+        });
+        opened.map_err(|error| told(id, &choice.dir, &error))
+    }
+}
+
+impl Choice {
+    fn plan(&self) -> Result<MemoryPlan, Error> {
+        let (place, spec) = (self.builder.place()?, self.builder.spec(&self.dir)?);
+        let need = self.builder.predict_memory(&self.dir, &spec, place)?;
+        let tokens = self.builder.cache_tokens_for(&spec);
+        let (weights_bytes, cache_bytes) =
+            (need.report().weights_bytes, need.kv_bytes(self.cache, tokens));
+        let peak = need.peak_bytes(self.cache, tokens);
+        let other_bytes = peak.saturating_sub(weights_bytes).saturating_sub(cache_bytes);
+        let device = match place {
+            Place::Cpu => {
+                let total_bytes = machine::Machine::look().memory_bytes.unwrap_or(u64::MAX);
+                DevicePlan {
+                    name: "cpu".to_owned(),
+                    total_bytes,
+                    available_bytes: machine::available_bytes().unwrap_or(total_bytes),
+                    // The cache takes memory as it fills.
+                    held_bytes: weights_bytes,
+                    weights_bytes,
+                    cache_bytes,
+                    other_bytes,
+                }
+            }
+            Place::Cuda(index) => {
+                let mut probe = Probe::look();
+                probe.measure_free();
+                let gpu = probe.gpus().get(index);
+                let total_bytes = gpu.map_or(u64::MAX, |gpu| gpu.memory_bytes);
+                DevicePlan {
+                    name: format!("cuda:{index}"),
+                    total_bytes,
+                    available_bytes: gpu.and_then(|gpu| gpu.free_bytes).unwrap_or(total_bytes),
+                    held_bytes: peak,
+                    weights_bytes,
+                    cache_bytes,
+                    other_bytes,
+                }
+            }
+        };
+        Ok(MemoryPlan { devices: vec![device] })
+    }
+}
+
+fn parts(
+    engine: &Engine,
+    id: &str,
+    options: &LoadOptions,
+    choice: &Choice,
+    memory: MemoryPlan,
+) -> Result<ModelParts, Error> {
     let facts = engine.facts();
     let kinds = facts.memory.kinds.iter();
     let main = kinds.max_by_key(|kind| kind.share.params);
-    let modified =
-        std::fs::metadata(facts.dir.join("config.json")).and_then(|meta| meta.modified());
-    let created = modified.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let chunk_tokens = choice.builder.load_options(choice.builder.place()?).step_tokens_max;
     Ok(ModelParts {
         id: id.to_owned(),
         worker: engine.worker().clone(),
@@ -66,11 +217,16 @@ fn parts(engine: &Engine, id: &str) -> Result<ModelParts, pagella::Error> {
         facts: ModelFacts {
             cache_tokens: facts.cache_tokens,
             cache_mode: facts.cache.name().to_owned(),
+            chunk_tokens,
+            batch_max: choice.batch_max.min(chunk_tokens),
+            rope_scale: options.rope_scale,
+            rope_alpha: options.rope_alpha,
             device: facts.device.clone(),
             quantization: main.map(|share| kind_name(share.kind).to_owned()),
             bits_per_weight: Some(facts.memory.layers.bits_per_weight()),
             weight_bytes: Some(facts.memory.weights_bytes),
-            created: created.map_or(0, |since| since.as_secs()),
+            memory,
+            created: folder::created(&facts.dir),
             fingerprint: engine.fingerprint()?,
         },
     })
@@ -82,5 +238,28 @@ fn kind_name(kind: LinearKind) -> &'static str {
         LinearKind::Exl2 => "exl2",
         LinearKind::Gptq => "gptq",
         LinearKind::Plain => "none",
+    }
+}
+
+/// An error in words that clients may read: the model by its name, not by its place.
+fn told(id: &str, dir: &Path, error: &Error) -> OpenError {
+    let message = error.to_string().replace(&dir.display().to_string(), id);
+    let backend = match error {
+        Error::Backend(error) => Some(error),
+        Error::Model(error) => match &**error {
+            ModelError::Backend(error) => Some(error),
+            ModelError::Cancelled => return OpenError::Cancelled,
+            _ => None,
+        },
+        _ => None,
+    };
+    match (error, backend) {
+        (_, Some(BackendError::OutOfMemory { .. })) => OpenError::OutOfMemory(message),
+        (_, Some(BackendError::Device { .. } | BackendError::Worker { .. })) => {
+            OpenError::Failed(message)
+        }
+        (Error::Engine(error), _) if error.is_out_of_memory() => OpenError::OutOfMemory(message),
+        (Error::Engine(_) | Error::ModelFile { .. }, _) => OpenError::Failed(message),
+        _ => OpenError::Refused { option: None, message },
     }
 }

@@ -1,0 +1,341 @@
+//! How a model is opened: the fields of a load, checked, and what this engine cannot do refused by
+//! name.
+
+use pagella_backend::KvFormat;
+use pagella_engine::SampleOptions;
+use serde_json::{Map, Value};
+
+use crate::fields::{
+    Fields, Param, any, boolean, integer, number, one_of, out_of_range, text, unsupported,
+    wrong_type,
+};
+use crate::wire::error::{ApiError, Code};
+
+/// Tokens of a page: caches have whole ones.
+const PAGE_TOKENS: i64 = pagella_backend::PAGE_TOKENS as i64;
+/// Most tokens of a context or a cache.
+const TOKENS_MAX: i64 = 1 << 30;
+
+/// Fields that say how a model is opened; the same in requests, model files and configurations.
+pub const OPTIONS: &[Param] = &[
+    integer("max_seq_len", -1, TOKENS_MAX),
+    integer("cache_size", PAGE_TOKENS, TOKENS_MAX),
+    text("cache_mode", 16),
+    number("rope_scale", 0.01, 1000.0),
+    any("rope_alpha"),
+    integer("chunk_size", 1, 8192),
+    integer("max_batch_size", 1, 4096),
+];
+
+/// Fields that say so for engines of other kinds. They are known, and refused unless they ask for
+/// nothing.
+pub const FOREIGN: &[Param] = &[
+    text("backend", 64),
+    boolean("tensor_parallel"),
+    text("tensor_parallel_backend", 64),
+    boolean("gpu_split_auto"),
+    any("gpu_split"),
+    any("autosplit_reserve"),
+    integer("cpu_moe_offload_layers", 0, TOKENS_MAX),
+    boolean("output_chunking"),
+    boolean("vision"),
+    any("draft_model"),
+    any("loras"),
+];
+
+/// Fields about conversations, which the configuration decides for all models alike.
+pub const CONVERSATION: &[Param] = &[
+    text("prompt_template", 255),
+    any("reasoning"),
+    text("reasoning_start_token", 255),
+    text("reasoning_end_token", 255),
+    any("start_in_reasoning"),
+    boolean("tool_calls_in_reasoning"),
+    integer("reasoning_budget_tokens", 0, TOKENS_MAX),
+    text("reasoning_budget_message", 4096),
+    text("tool_format", 64),
+    any("harmony"),
+    any("muse_glimmer"),
+    any("template_vars_default"),
+    any("template_vars_force"),
+];
+
+const DRAFT: &[Param] = &[
+    one_of("draft_mode", &["model", "ngram", "mtp", "disabled"]),
+    text("draft_model_name", 255),
+    number("draft_rope_scale", 0.01, 1000.0),
+    any("draft_rope_alpha"),
+    text("draft_cache_mode", 16),
+    any("draft_gpu_split"),
+    integer("draft_num_tokens", 0, 1024),
+    boolean("dynamic_draft"),
+    integer("ngram_match_min", 1, 1024),
+];
+
+/// How a model is opened. What is not stated is left to the model, or to whoever opens it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadOptions {
+    /// Longest sequence, in tokens.
+    pub max_seq_len: Option<usize>,
+    /// Tokens in the cache, for all sequences together; whole pages.
+    pub cache_size: Option<usize>,
+    /// How keys and values are stored.
+    pub cache_mode: Option<KvFormat>,
+    /// Positions are divided by this.
+    pub rope_scale: Option<f32>,
+    /// The rotary base is raised by this.
+    pub rope_alpha: Option<f32>,
+    /// Most prompt tokens computed at once.
+    pub chunk_size: Option<usize>,
+    /// Most sequences computed at once.
+    pub max_batch_size: Option<usize>,
+    /// Sampling in place of what the model recommends, field by field.
+    pub sampling: Map<String, Value>,
+}
+
+impl LoadOptions {
+    /// Reads checked fields; refuses what this engine cannot do.
+    pub fn read(fields: &Fields) -> Result<Self, ApiError> {
+        refuse_foreign(fields)?;
+        refuse_conversation(fields)?;
+        let count = |name: &str| fields.int(name).and_then(|n| usize::try_from(n).ok());
+        let cache_size = count("cache_size");
+        if cache_size.is_some_and(|tokens| tokens % PAGE_TOKENS as usize != 0) {
+            return Err(out_of_range("cache_size", "a multiple of 256"));
+        }
+        let rope_scale = fields.number("rope_scale").map(|f| f as f32).filter(|f| *f != 1.0);
+        let rope_alpha = rope_alpha(fields.value("rope_alpha"))?;
+        if rope_scale.is_some() && rope_alpha.is_some() {
+            let message = "rope_scale and rope_alpha both stretch positions: give one";
+            return Err(ApiError::field(Code::ConflictingParameters, "rope_alpha", message));
+        }
+        Ok(LoadOptions {
+            max_seq_len: count("max_seq_len"),
+            cache_size,
+            cache_mode: fields.text("cache_mode").map(cache_mode).transpose()?,
+            rope_scale,
+            rope_alpha,
+            chunk_size: count("chunk_size"),
+            max_batch_size: count("max_batch_size"),
+            sampling: Map::new(),
+        })
+    }
+
+    /// The sampling of a model that recommends `own`; `None` where a field does not fit.
+    pub fn sampling(&self, own: &SampleOptions) -> Option<SampleOptions> {
+        if self.sampling.is_empty() {
+            return Some(own.clone());
+        }
+        let Ok(Value::Object(mut merged)) = serde_json::to_value(own) else { return None };
+        merged.extend(self.sampling.clone());
+        let merged: SampleOptions = serde_json::from_value(Value::Object(merged)).ok()?;
+        merged.validate().is_ok().then_some(merged)
+    }
+}
+
+/// `FP16`, `Q8`, `Q6`, `Q4`, `F8`, in any case, or bits of keys and values such as `8,4`.
+fn cache_mode(name: &str) -> Result<KvFormat, ApiError> {
+    let bits: String = name.chars().filter(|c| !c.is_whitespace()).collect();
+    let known = match bits.to_ascii_lowercase().as_str() {
+        "f8" => Some(KvFormat::Fp8),
+        "16,16" => Some(KvFormat::F16),
+        "8,8" => Some(KvFormat::Q8),
+        "8,4" => Some(KvFormat::K8V4),
+        "4,4" => Some(KvFormat::Q4),
+        lower => KvFormat::from_name(lower),
+    };
+    known.ok_or_else(|| {
+        let message = "cache_mode must be one of FP16, Q8, Q6, Q4, F8, or bits of keys and values: \
+                       16,16 or 8,8 or 8,4 or 4,4";
+        ApiError::field(Code::UnsupportedValue, "cache_mode", message)
+    })
+}
+
+/// A number, or `auto` for the model's own.
+fn rope_alpha(value: Option<&Value>) -> Result<Option<f32>, ApiError> {
+    let Some(value) = value else { return Ok(None) };
+    match (value.as_f64(), value.as_str()) {
+        (_, Some("auto")) => Ok(None),
+        (Some(alpha), _) if (1.0..=1e6).contains(&alpha) => {
+            Ok(Some(alpha as f32).filter(|alpha| *alpha != 1.0))
+        }
+        (Some(_), _) => Err(out_of_range("rope_alpha", "from 1 to 1000000, or \"auto\"")),
+        _ => Err(wrong_type("rope_alpha", "a number or \"auto\"")),
+    }
+}
+
+/// Refuses what needs several devices, drafts, adapters or images.
+fn refuse_foreign(fields: &Fields) -> Result<(), ApiError> {
+    let refuse = |name, instead| Err(unsupported(name, instead));
+    if fields.is("tensor_parallel") {
+        return refuse("tensor_parallel", "a model runs on one device, leave it out");
+    }
+    if numbers(fields, "gpu_split")?.iter().any(|share| *share > 0.0) {
+        return refuse("gpu_split", "a model runs on one device, leave it out");
+    }
+    // 96 MB is what clients send that do not care.
+    if numbers(fields, "autosplit_reserve")?.iter().any(|mb| ![0.0, 96.0].contains(mb)) {
+        return refuse("autosplit_reserve", "a model runs on one device, leave it out");
+    }
+    if fields.int("cpu_moe_offload_layers").is_some_and(|layers| layers > 0) {
+        return refuse("cpu_moe_offload_layers", "a model runs on one device, leave it out");
+    }
+    if fields.is("vision") {
+        return refuse("vision", "models read text only, leave it out");
+    }
+    if !fields.value("loras").is_none_or(is_nothing) {
+        return refuse("loras", "adapters cannot be loaded yet, leave it out");
+    }
+    match fields.value("draft_model") {
+        None => Ok(()),
+        Some(Value::Object(draft)) => refuse_draft(draft.clone()),
+        Some(_) => Err(wrong_type("draft_model", "an object")),
+    }
+}
+
+/// Nothing, an empty list or an empty object.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+fn numbers(fields: &Fields, name: &str) -> Result<Vec<f64>, ApiError> {
+    let wrong = || wrong_type(name, "a list of numbers");
+    match fields.value(name) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(list)) => {
+            list.iter().map(|item| item.as_f64().ok_or_else(wrong)).collect()
+        }
+        Some(value) => value.as_f64().map(|number| vec![number]).ok_or_else(wrong),
+    }
+}
+
+fn refuse_draft(draft: Map<String, Value>) -> Result<(), ApiError> {
+    let within = |error: ApiError| {
+        let param = error.param.as_ref().map(|param| format!("draft_model.{param}"));
+        ApiError { param, ..error }
+    };
+    let fields = Fields::read(draft, &[DRAFT]).map_err(within)?;
+    if let Some(name) = fields.unknown().first() {
+        return Err(within(fields.refuse_unknown(name)));
+    }
+    let named = fields.text("draft_model_name").is_some_and(|name| !name.is_empty());
+    let drafts = match fields.text("draft_mode") {
+        None | Some("model") => named,
+        Some("disabled") => false,
+        Some(_) => true,
+    };
+    match drafts {
+        true => Err(unsupported("draft_model", "models cannot draft for others yet, leave it out")),
+        false => Ok(()),
+    }
+}
+
+/// Refuses what only the configuration can say, unless it says nothing.
+fn refuse_conversation(fields: &Fields) -> Result<(), ApiError> {
+    let neutral = |name: &str, value: &Value| match name {
+        "reasoning" | "start_in_reasoning" | "harmony" | "muse_glimmer" | "tool_format" => {
+            value == "auto"
+        }
+        "reasoning_start_token" => value == "<think>",
+        "reasoning_end_token" => value == "</think>",
+        "tool_calls_in_reasoning" => value == true,
+        _ => is_nothing(value) || value == "",
+    };
+    for param in CONVERSATION {
+        if fields.value(param.name).is_some_and(|value| !neutral(param.name, value)) {
+            let instead = "set it in the server's configuration, where it holds for all models";
+            return Err(unsupported(param.name, instead));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(body: Value) -> Result<LoadOptions, ApiError> {
+        let Value::Object(map) = body else { panic!() };
+        LoadOptions::read(&Fields::read(map, &[OPTIONS, FOREIGN, CONVERSATION])?)
+    }
+
+    #[test]
+    fn options_are_read() {
+        let options = read(json!({
+            "max_seq_len": 512, "cache_size": 1024, "cache_mode": "Q8", "rope_alpha": 2.5,
+            "chunk_size": 64, "max_batch_size": 4,
+        }));
+        let expected = LoadOptions {
+            max_seq_len: Some(512),
+            cache_size: Some(1024),
+            cache_mode: Some(KvFormat::Q8),
+            rope_scale: None,
+            rope_alpha: Some(2.5),
+            chunk_size: Some(64),
+            max_batch_size: Some(4),
+            sampling: Map::new(),
+        };
+        assert_eq!(options.unwrap(), expected);
+        for (mode, format) in
+            [("fp16", KvFormat::F16), ("8, 4", KvFormat::K8V4), ("F8", KvFormat::Fp8)]
+        {
+            assert_eq!(read(json!({ "cache_mode": mode })).unwrap().cache_mode, Some(format));
+        }
+    }
+
+    #[test]
+    fn what_asks_for_nothing_is_let_through() {
+        let body = json!({
+            "max_seq_len": -1, "rope_scale": 1.0, "rope_alpha": "auto", "backend": "exllamav3",
+            "tensor_parallel": false, "tensor_parallel_backend": "native", "gpu_split_auto": true,
+            "gpu_split": [], "autosplit_reserve": [96], "vision": false, "loras": [],
+            "output_chunking": true, "reasoning": "auto", "tool_format": "auto",
+            "prompt_template": "", "template_vars_default": {}, "tool_calls_in_reasoning": true,
+            "draft_model": {"draft_mode": "disabled", "draft_model_name": "x"},
+        });
+        assert_eq!(read(body).unwrap(), LoadOptions::default());
+        assert!(read(json!({"draft_model": {}})).is_ok());
+    }
+
+    #[test]
+    fn what_the_engine_lacks_is_refused_by_name() {
+        for (field, value) in [
+            ("tensor_parallel", json!(true)),
+            ("gpu_split", json!([8.0, 8.0])),
+            ("autosplit_reserve", json!([512])),
+            ("vision", json!(true)),
+            ("loras", json!([{"name": "x"}])),
+            ("draft_model", json!({"draft_mode": "ngram"})),
+            ("draft_model", json!({"draft_model_name": "small"})),
+            ("tool_format", json!("hermes")),
+            ("template_vars_force", json!({"a": 1})),
+            ("cpu_moe_offload_layers", json!(1)),
+        ] {
+            let error = read(json!({ field: value })).unwrap_err();
+            let found = (error.code, error.param.as_deref());
+            assert_eq!(found, (Code::UnsupportedParameter, Some(field)));
+        }
+        for (field, value) in [
+            ("max_seq_len", json!(-2)),
+            ("cache_size", json!(300)),
+            ("cache_mode", json!("Q9")),
+            ("rope_alpha", json!("fast")),
+            ("rope_alpha", json!(0)),
+            ("gpu_split", json!("8")),
+            ("draft_model", json!(1)),
+        ] {
+            let error = read(json!({ field: value })).unwrap_err();
+            assert_eq!(error.param.as_deref(), Some(field), "{}", error.message);
+        }
+        let unknown = read(json!({"draft_model": {"draft_modes": 1}})).unwrap_err();
+        assert_eq!(unknown.param.as_deref(), Some("draft_model.draft_modes"));
+        let both = read(json!({"rope_scale": 2.0, "rope_alpha": 2.0})).unwrap_err();
+        assert_eq!(both.code, Code::ConflictingParameters);
+    }
+}

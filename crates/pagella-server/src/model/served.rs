@@ -1,0 +1,160 @@
+//! A model that answers, and what the server knows of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagella_engine::{EngineError, SampleOptions, Stats, Worker};
+use pagella_text::{ChatTemplate, Tokenizer};
+use tokio::sync::watch;
+
+use super::constraints::Constraints;
+use super::plan::MemoryPlan;
+use super::pulse::Pulse;
+use crate::generate::ending::engine_error;
+use crate::wire::error::{ApiError, Code};
+
+/// An open model, taken apart.
+pub struct ModelParts {
+    /// The name under which clients know it.
+    pub id: String,
+    /// The thread that computes.
+    pub worker: Worker,
+    /// Text to ids and back.
+    pub tokenizer: Tokenizer,
+    /// Messages to text, if the model can talk.
+    pub template: Option<ChatTemplate>,
+    /// The sampling that the model recommends.
+    pub sampling: SampleOptions,
+    /// Entries of a row of logits.
+    pub vocab: usize,
+    /// What is worth knowing about it.
+    pub facts: ModelFacts,
+}
+
+/// What is worth knowing about a model.
+#[derive(Clone, Debug, Default)]
+pub struct ModelFacts {
+    /// Tokens in the cache, for all sequences together.
+    pub cache_tokens: usize,
+    /// Encoding of the cache.
+    pub cache_mode: String,
+    /// Most prompt tokens computed at once.
+    pub chunk_tokens: usize,
+    /// Most sequences computed at once.
+    pub batch_max: usize,
+    /// By what positions are divided, if not by 1.
+    pub rope_scale: Option<f32>,
+    /// By what the rotary base is raised, if it is.
+    pub rope_alpha: Option<f32>,
+    /// Device, instruction set, threads and arithmetic, for people.
+    pub device: String,
+    /// How the weights are stored, such as `exl2`.
+    pub quantization: Option<String>,
+    /// Bits per weight.
+    pub bits_per_weight: Option<f64>,
+    /// Bytes of the weights.
+    pub weight_bytes: Option<u64>,
+    /// What it takes of every device.
+    pub memory: MemoryPlan,
+    /// When its files were made, in seconds since 1970.
+    pub created: u64,
+    /// Changes with everything that can change results: program, weights, arithmetic, cache.
+    pub fingerprint: String,
+}
+
+/// Why a model stops answering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// Someone wants it gone.
+    Unloading,
+    /// Its engine failed, and it is opened again.
+    Restarting,
+}
+
+impl Closing {
+    /// What requests are told that it answered.
+    pub fn error(self) -> ApiError {
+        match self {
+            Closing::Unloading => {
+                let message = "the model is being unloaded: try again later";
+                ApiError::new(Code::ModelUnloading, message)
+            }
+            Closing::Restarting => {
+                let message = "the engine stopped and is being restarted: try again in a moment";
+                ApiError::new(Code::EngineRestarting, message)
+            }
+        }
+    }
+}
+
+/// A model that answers.
+pub struct ServedModel {
+    /// Its parts.
+    pub parts: ModelParts,
+    /// Compiled constraints.
+    pub constraints: Constraints,
+    pulse: Pulse,
+    closing: watch::Sender<Option<Closing>>,
+}
+
+impl ServedModel {
+    /// Begins to watch the engine's thread.
+    pub fn new(parts: ModelParts) -> std::io::Result<Self> {
+        let pulse = Pulse::start(parts.worker.clone())?;
+        let constraints = Constraints::new(parts.tokenizer.clone(), parts.vocab);
+        Ok(ServedModel { parts, constraints, pulse, closing: watch::Sender::new(None) })
+    }
+
+    /// Longest sequence, reply included.
+    pub fn capacity(&self) -> usize {
+        self.parts.worker.capacity()
+    }
+
+    /// How long the engine's thread has given no sign of life; `None` when it is gone.
+    pub fn silence(&self) -> Option<Duration> {
+        let vitals = self.parts.worker.vitals();
+        (!vitals.is_over()).then(|| vitals.silence())
+    }
+
+    /// Counts of the engine as of its last sign of life.
+    pub fn stats(&self) -> Option<Stats> {
+        self.pulse.stats()
+    }
+
+    /// Whether clients mean this model by a name: all of its id, or the last part.
+    pub fn is_called(&self, name: &str) -> bool {
+        let id = &self.parts.id;
+        name == id || id.rsplit('/').next().is_some_and(|last| last == name)
+    }
+
+    /// How many requests hold the model, beside the registry. Whoever answers with a model holds it
+    /// to the end of the answer, so this counts all of them, whatever they do with it.
+    pub fn users(self: &Arc<Self>) -> usize {
+        // One is the registry's and one the caller's.
+        Arc::strong_count(self).saturating_sub(2)
+    }
+
+    /// Ends all answers and the engine's thread, whoever holds the model. The first reason stays.
+    pub fn close(&self, why: Closing) {
+        self.closing.send_if_modified(|now| now.is_none() && now.replace(why).is_none());
+        self.parts.worker.stop();
+    }
+
+    /// Why it stops answering, if it does.
+    pub fn closing(&self) -> Option<Closing> {
+        *self.closing.borrow()
+    }
+
+    /// Follows the end of the model.
+    pub fn closings(&self) -> watch::Receiver<Option<Closing>> {
+        self.closing.subscribe()
+    }
+
+    /// What a client is told when the engine refuses or fails. `prompt` names the field of the prompt.
+    pub fn explain(&self, error: &EngineError, prompt: &str) -> ApiError {
+        match (error, self.closing()) {
+            (EngineError::WorkerGone, Some(closing)) => closing.error(),
+            _ => engine_error(error, prompt),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What is said about one model.
+
+use serde_json::{Value, json};
+
+use crate::auth::Role;
+use crate::model::{KnownModel, ServedModel};
+
+/// What models here can do, by what is known of them.
+fn capabilities(talks: bool) -> Vec<&'static str> {
+    let mut capabilities = vec!["text"];
+    if talks {
+        capabilities.push("chat");
+    }
+    capabilities
+}
+
+/// The card of a model that answers.
+pub fn served(model: &ServedModel) -> Value {
+    let parts = &model.parts;
+    json!({
+        "id": parts.id,
+        "object": "model",
+        "created": parts.facts.created,
+        "owned_by": "pagella",
+        "status": "loaded",
+        "type": "model",
+        "max_model_len": model.capacity(),
+        "capabilities": capabilities(parts.template.is_some()),
+        "quantization": parts.facts.quantization,
+        "bpw": parts.facts.bits_per_weight,
+        "size_bytes": parts.facts.weight_bytes,
+    })
+}
+
+/// The card of a model in the folder.
+pub fn known(model: &KnownModel, kind: &str, status: &str) -> Value {
+    json!({
+        "id": model.id,
+        "object": "model",
+        "created": model.created,
+        "owned_by": "pagella",
+        "status": status,
+        "type": kind,
+        "max_model_len": model.max_model_len,
+        "capabilities": capabilities(model.talks),
+        "quantization": model.quantization,
+        "bpw": model.bits_per_weight,
+        "size_bytes": model.size_bytes,
+        "problem": model.problem,
+    })
+}
+
+/// The card of which only the name is known.
+pub fn named(id: &str, status: &str) -> Value {
+    json!({
+        "id": id,
+        "object": "model",
+        "created": 0,
+        "owned_by": "pagella",
+        "status": status,
+        "type": "model",
+        "max_model_len": null,
+        "capabilities": capabilities(false),
+        "quantization": null,
+        "bpw": null,
+        "size_bytes": null,
+    })
+}
+
+/// The card of a further name of a model.
+pub fn alias(name: &str, card: &Value) -> Value {
+    let mut alias = card.clone();
+    alias["parent"] = card["id"].clone();
+    alias["id"] = name.into();
+    alias
+}
+
+/// How a model that answers was opened.
+pub fn parameters(model: &ServedModel, role: Role) -> Value {
+    let (parts, facts) = (&model.parts, &model.parts.facts);
+    let template = parts.template.as_ref();
+    let mut parameters = json!({
+        "max_seq_len": model.capacity(),
+        "cache_size": facts.cache_tokens,
+        "cache_mode": facts.cache_mode,
+        "rope_scale": facts.rope_scale.unwrap_or(1.0),
+        "rope_alpha": facts.rope_alpha.unwrap_or(1.0),
+        "max_batch_size": facts.batch_max,
+        "chunk_size": facts.chunk_tokens,
+        "prompt_template": template.map(|template| template.name()),
+        "use_vision": false,
+        "draft": null,
+        "device": facts.device,
+    });
+    if role == Role::Admin {
+        parameters["prompt_template_content"] = template.map(|template| template.source()).into();
+    }
+    parameters
+}
