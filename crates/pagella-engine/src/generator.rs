@@ -264,6 +264,21 @@ impl Generator {
         self.table.reset()
     }
 
+    /// Forgets the cached pages that no job uses; returns how many.
+    pub fn clear_cache(&mut self) -> usize {
+        self.table.forget_unused()
+    }
+
+    /// Jobs that have begun.
+    pub(crate) fn active(&self) -> &[Job] {
+        &self.active
+    }
+
+    /// Jobs that wait, in the order in which they may start.
+    pub(crate) fn waiting(&self) -> Vec<&Job> {
+        self.queue.order().into_iter().filter_map(|serial| self.queue.get(serial)).collect()
+    }
+
     /// The model below.
     pub fn forward(&self) -> &dyn Forward {
         self.forward.as_ref()

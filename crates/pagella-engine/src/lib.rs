@@ -24,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cache_map;
 pub mod constraint;
 mod defragment;
 mod error;
@@ -47,6 +48,7 @@ mod trace;
 mod vitals;
 mod worker;
 
+pub use cache_map::{CacheMap, MappedJob, WaitingJob};
 pub use error::EngineError;
 pub use forward::{Forward, ModelWithCache};
 pub use generator::Generator;

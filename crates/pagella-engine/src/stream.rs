@@ -102,6 +102,11 @@ pub struct Canceller {
 }
 
 impl Canceller {
+    /// Number of the job.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
     /// Ends the job before its next step. Its stream gets a last record with reason `cancelled`.
     pub fn cancel(&self) {
         self.commands.cancel(self.serial);

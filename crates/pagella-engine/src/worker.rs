@@ -143,6 +143,15 @@ impl Worker {
         answer.recv().map_err(|_| EngineError::WorkerGone)
     }
 
+    /// Does something with the generator between two steps, without waiting for it.
+    pub fn post(
+        &self,
+        work: impl FnOnce(&mut Generator) + Send + 'static,
+    ) -> Result<(), EngineError> {
+        let sent = self.commands.0.send(Command::Call(Box::new(work)));
+        sent.map_err(|_| EngineError::WorkerGone)
+    }
+
     /// Everything worth counting, now.
     pub fn stats(&self) -> Result<Stats, EngineError> {
         self.call(|generator| generator.stats())

@@ -17,7 +17,7 @@ use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::model::{LoadOptions, ModelParts, Models, ServedModel, place};
 use crate::requests::Requests;
-use crate::settings::{CacheIsolation, Settings};
+use crate::settings::{CacheIsolation, LiveSettings, Settings};
 use crate::wire::error::{ApiError, Code};
 
 /// How far the server is with ending.
@@ -36,7 +36,7 @@ pub enum Phase {
 /// What all requests share.
 pub struct App {
     /// What the operator chose.
-    pub settings: Settings,
+    pub settings: LiveSettings,
     /// Where events go.
     pub log: Log,
     /// The models that answer.
@@ -76,7 +76,7 @@ impl App {
             phase: watch::Sender::new(Phase::Serving),
             keys: RwLock::new(Arc::new(keys)),
             failures: Failures::default(),
-            settings,
+            settings: LiveSettings::new(settings),
         }
     }
 

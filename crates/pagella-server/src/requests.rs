@@ -117,6 +117,16 @@ impl Live {
     }
 }
 
+/// To whom a job belongs.
+pub struct Owner {
+    /// Id of the request.
+    pub id: String,
+    /// Name of its key.
+    pub key: String,
+    /// Number of its first job, by which jobs of one request are known.
+    pub first: u64,
+}
+
 type Map = BTreeMap<u64, Arc<Live>>;
 
 /// Requests that live, oldest first.
@@ -187,6 +197,20 @@ impl Requests {
         let all = self.lock();
         let named = all.1.values().filter(|live| live.id == id || Some(&*live.id) == bare);
         named.filter(|live| key.is_none_or(|key| live.key == key)).cloned().collect()
+    }
+
+    /// To whom each job belongs, by number.
+    pub fn owners(&self) -> BTreeMap<u64, Owner> {
+        let mut owners = BTreeMap::new();
+        for live in self.lock().1.values() {
+            let jobs = live.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(first) = jobs.first().map(Canceller::serial) else { continue };
+            for job in jobs.iter() {
+                let owner = Owner { id: live.id.clone(), key: live.key.clone(), first };
+                owners.insert(job.serial(), owner);
+            }
+        }
+        owners
     }
 
     /// How many there are.

@@ -5,8 +5,8 @@ use std::pin::Pin;
 
 use crate::call::{Call, Reply};
 use crate::routes::{
-    chat, completions, control, events, health, list, load, metrics, model, permission, requests,
-    service_info, stats, token, unload,
+    chat, completions, control, events, health, list, load, metrics, model, pages, permission,
+    requests, service_info, stats, token, unload,
 };
 use crate::wire::error::{ApiError, Dialect};
 
@@ -105,6 +105,8 @@ routes! {
     GET "/v1/requests" Api None OpenAi requests::list;
     POST "/v1/requests/{id}/cancel" Api None OpenAi requests::cancel;
     GET "/v1/stats" Api None OpenAi stats::show;
+    GET "/v1/cache/pages" Admin None OpenAi pages::show;
+    POST "/v1/cache/clear" Admin None OpenAi pages::clear;
     GET "/health" Public None OpenAi health::health;
     GET "/v1/health" Public None OpenAi health::health;
     GET "/health/live" Public None OpenAi health::live;

@@ -3,7 +3,9 @@
 //! Leaf first: the head of a prefix is what other prompts share, so it outlives its tail (G8). All
 //! unreferenced pages stand in one ordered set, so that finding a victim does not search.
 
+use super::event::PageEvent;
 use super::key::{PageKey, Parent};
+use super::record::Page;
 use super::table::{PageIdx, PageTable};
 
 /// How much is lost with a page; the least comes first.
@@ -33,6 +35,24 @@ impl PageTable {
     /// The page to be given up next, if any page is unreferenced.
     pub(super) fn victim(&self) -> Option<PageIdx> {
         self.ranks.first().map(|rank| rank.page)
+    }
+
+    /// Forgets everything that is cached and that nobody uses, also what reserved pages would take
+    /// up again. Returns how many pages are empty that were not.
+    pub fn forget_unused(&mut self) -> usize {
+        let mut forgotten = 0;
+        for page in 0..self.n_pages() as PageIdx {
+            let record = self.at(page);
+            let cached = record.refs == 0 && !record.ids.is_empty();
+            if cached {
+                self.edit(page, Page::clear);
+                self.log.push(PageEvent::Emptied { page });
+                forgotten += 1;
+            } else if record.former.is_some() {
+                self.edit(page, |record| record.former = None);
+            }
+        }
+        forgotten
     }
 
     /// Where `page` belongs in the order of eviction; `None` while it is referenced.

@@ -82,6 +82,23 @@ impl PageTable {
         self.pages.iter().map(mark).collect()
     }
 
+    /// One sign per physical page, as far as the table knows: `.` empty, `c` cached and full, `p`
+    /// cached in part, `r` in use and full, `f` promised by a prompt, `g` written in part, `d`
+    /// reserved, `#` wrongly in or out of the order of eviction.
+    pub(crate) fn signs(&self) -> Vec<char> {
+        let sign = |record: &super::record::Page| match (record.refs, record.rank) {
+            (0, None) | (1.., Some(_)) => '#',
+            (0, _) if record.ids.is_empty() => '.',
+            (0, _) if record.is_full() => 'c',
+            (0, _) => 'p',
+            _ if record.is_full() => 'r',
+            _ if record.key.is_some() => 'f',
+            _ if record.ids.is_empty() => 'd',
+            _ => 'g',
+        };
+        self.pages.iter().map(sign).collect()
+    }
+
     /// Every page, by physical index.
     pub fn describe(&self) -> Vec<PageInfo> {
         let info = |(index, record): (PageIdx, &super::record::Page)| PageInfo {

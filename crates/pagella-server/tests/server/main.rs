@@ -10,6 +10,7 @@ mod http;
 mod inline_load;
 mod load;
 mod model;
+mod pages;
 mod resident;
 mod restart;
 mod shape;

@@ -277,7 +277,7 @@ impl Client {
     /// Opens a stream of events; ends with the value.
     pub fn stream(&self, path: &str, body: &Value) -> Stream {
         let socket = self.open("POST", path, Some(body.to_string().as_bytes()));
-        Stream { reader: BufReader::new(socket) }
+        Stream::new(socket)
     }
 
     /// Opens a stream of events by asking without a body.
@@ -292,6 +292,10 @@ pub struct Stream {
 }
 
 impl Stream {
+    pub fn new(socket: TcpStream) -> Self {
+        Stream { reader: BufReader::new(socket) }
+    }
+
     /// Reads to the next line that begins with `data: `; `None` at the end.
     pub fn next(&mut self) -> Option<String> {
         loop {

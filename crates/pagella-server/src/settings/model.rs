@@ -1,0 +1,142 @@
+//! Which models there are, how they are opened and which names stand for them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::auth::Role;
+
+/// Which models there are, how they are opened and which names stand for them. `None` leaves the
+/// choice to the model, or to whoever opens it.
+#[derive(Clone, Debug)]
+pub struct ModelSettings {
+    /// The folder of models.
+    pub model_dir: PathBuf,
+    /// The model that is opened at the start.
+    pub model_name: Option<String>,
+    /// Requests may name a model that is then opened.
+    pub inline_model_loading: bool,
+    /// Whose requests may.
+    pub inline_roles: Vec<Role>,
+    /// Further names are listed, all of which mean the model there is.
+    pub use_dummy_models: bool,
+    /// These names.
+    pub dummy_model_names: Vec<String>,
+    /// Keys of this section that also hold for models opened by request.
+    pub use_as_default: Vec<String>,
+    /// Longest sequence, in tokens.
+    pub max_seq_len: Option<usize>,
+    /// Tokens in the cache, for all sequences together.
+    pub cache_size: Option<usize>,
+    /// How keys and values are stored.
+    pub cache_mode: String,
+    /// Positions are divided by this.
+    pub rope_scale: f32,
+    /// The rotary base is raised by this.
+    pub rope_alpha: Option<f32>,
+    /// Most prompt tokens computed at once.
+    pub chunk_size: Option<usize>,
+    /// Most sequences computed at once.
+    pub max_batch_size: Option<usize>,
+    /// The template in place of the model's own.
+    pub prompt_template: Option<String>,
+    /// Variables of templates, unless a request says otherwise.
+    pub template_vars_default: Map<String, Value>,
+    /// Variables of templates, whatever a request says.
+    pub template_vars_force: Map<String, Value>,
+    /// How answers think aloud.
+    pub reasoning: ReasoningSettings,
+    /// How answers call tools; `auto` asks the template.
+    pub tool_format: String,
+    /// Tool calls within reasoning count.
+    pub tool_calls_in_reasoning: bool,
+    /// Idle time after which the model is given up; zero is never.
+    pub idle_unload: Duration,
+    /// Refuse names that are not the model's, instead of answering with the model there is.
+    pub reject_unknown: bool,
+    /// Further names of models.
+    pub aliases: BTreeMap<String, String>,
+    /// Links in the folder of models may lead out of it.
+    pub follow_symlinks: bool,
+}
+
+/// How answers think aloud.
+#[derive(Clone, Debug)]
+pub struct ReasoningSettings {
+    /// Reasoning is told apart from the answer.
+    pub reasoning: Toggle,
+    /// What begins it.
+    pub start_token: String,
+    /// What ends it.
+    pub end_token: String,
+    /// An answer begins with it.
+    pub start_in_reasoning: Toggle,
+    /// Most tokens of it.
+    pub budget_tokens: Option<usize>,
+    /// What the model is made to say when they are used up.
+    pub budget_message: Option<String>,
+    /// Channels as gpt-oss has them.
+    pub harmony: Toggle,
+    /// Messages with recipients as Glimmer has them.
+    pub muse_glimmer: Toggle,
+}
+
+/// Yes, no, or as the model's template says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Toggle {
+    /// As the template says.
+    #[default]
+    Auto,
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        ModelSettings {
+            model_dir: PathBuf::from("models"),
+            model_name: None,
+            inline_model_loading: false,
+            inline_roles: vec![Role::Admin],
+            use_dummy_models: false,
+            dummy_model_names: vec!["gpt-3.5-turbo".to_owned()],
+            use_as_default: Vec::new(),
+            max_seq_len: None,
+            cache_size: None,
+            cache_mode: "FP16".to_owned(),
+            rope_scale: 1.0,
+            rope_alpha: None,
+            chunk_size: None,
+            max_batch_size: None,
+            prompt_template: None,
+            template_vars_default: Map::new(),
+            template_vars_force: Map::new(),
+            reasoning: ReasoningSettings::default(),
+            tool_format: "auto".to_owned(),
+            tool_calls_in_reasoning: true,
+            idle_unload: Duration::ZERO,
+            reject_unknown: false,
+            aliases: BTreeMap::new(),
+            follow_symlinks: true,
+        }
+    }
+}
+
+impl Default for ReasoningSettings {
+    fn default() -> Self {
+        ReasoningSettings {
+            reasoning: Toggle::Auto,
+            start_token: "<think>".to_owned(),
+            end_token: "</think>".to_owned(),
+            start_in_reasoning: Toggle::Auto,
+            budget_tokens: None,
+            budget_message: None,
+            harmony: Toggle::Auto,
+            muse_glimmer: Toggle::Auto,
+        }
+    }
+}
