@@ -37,7 +37,7 @@ pub struct Access {
     id: String,
     method: String,
     route: Option<&'static Route>,
-    peer: String,
+    peer: Option<String>,
     begun: Instant,
     status: AtomicU16,
     bytes: AtomicU64,
@@ -47,7 +47,13 @@ pub struct Access {
 
 impl Access {
     /// A request that has come.
-    pub fn new(app: Arc<App>, id: String, method: String, peer: String, begun: Instant) -> Self {
+    pub fn new(
+        app: Arc<App>,
+        id: String,
+        method: String,
+        peer: Option<String>,
+        begun: Instant,
+    ) -> Self {
         Access {
             app,
             id,
@@ -121,7 +127,7 @@ impl Drop for Access {
                 ("phase", phase.into()),
                 ("stream", facts.stream.then_some(true).into()),
                 ("bytes_out", (*self.bytes.get_mut()).into()),
-                ("peer", self.peer.as_str().into()),
+                ("peer", self.peer.as_deref().into()),
             ],
         );
     }

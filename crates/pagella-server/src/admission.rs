@@ -3,20 +3,25 @@
 //! A request holds a [`Ticket`] from admission to its end. Everything it counts for is given back
 //! when the ticket is dropped, however the request ends.
 
+mod fair;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::auth::Key;
 use crate::settings::Limits;
 use crate::wire::error::{ApiError, Code};
+use fair::Fair;
 
 /// Over how long a key's tokens are counted.
 const TOKEN_WINDOW: Duration = Duration::from_secs(60);
+/// Requests that the engine has and has not begun; more wait here, where keys take turns.
+const SUBMITTED_MAX: usize = 8;
 /// Weight of the newest request in the average of how long requests take.
 const NEWEST_WEIGHT: f64 = 0.1;
 
@@ -29,11 +34,13 @@ pub struct Counts {
     pub running: usize,
 }
 
-#[derive(Default)]
 struct State {
     counts: Counts,
     keys: HashMap<String, KeyUse>,
     mean_seconds: f64,
+    queue_max: usize,
+    wait_max: Duration,
+    turns: Fair<oneshot::Sender<()>>,
 }
 
 /// What one key uses now.
@@ -52,15 +59,26 @@ struct KeyUse {
 #[derive(Clone)]
 pub struct Admission {
     state: Arc<Mutex<State>>,
-    queue_max: usize,
-    wait_max: Duration,
 }
 
 impl Admission {
     /// Nobody is there yet.
     pub fn new(limits: &Limits) -> Self {
-        let (queue_max, wait_max) = (limits.max_queue, limits.max_queue_wait);
-        Admission { state: Arc::default(), queue_max, wait_max }
+        let state = State {
+            counts: Counts::default(),
+            keys: HashMap::new(),
+            mean_seconds: 0.0,
+            queue_max: limits.max_queue,
+            wait_max: limits.max_queue_wait,
+            turns: Fair::new(SUBMITTED_MAX),
+        };
+        Admission { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Follows changed limits.
+    pub fn set_limits(&self, limits: &Limits) {
+        let mut state = self.lock();
+        (state.queue_max, state.wait_max) = (limits.max_queue, limits.max_queue_wait);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -78,11 +96,11 @@ impl Admission {
         let mut state = self.lock();
         let wait = state.estimated_wait();
         let busy = |code, message: String| Err(ApiError::new(code, message).retry_after(wait));
-        if state.counts.queued >= self.queue_max {
+        if state.counts.queued >= state.queue_max {
             let message = format!("{} requests are waiting: try again later", state.counts.queued);
             return busy(Code::QueueFull, message);
         }
-        if !self.wait_max.is_zero() && state.counts.queued > 0 && wait > self.wait_max {
+        if !state.wait_max.is_zero() && state.counts.queued > 0 && wait > state.wait_max {
             let message = format!("the wait would be about {} s: try again later", wait.as_secs());
             return busy(Code::QueueFull, message);
         }
@@ -108,12 +126,22 @@ impl Admission {
             key: key.clone(),
             places,
             begun: AtomicBool::new(false),
+            has_turn: AtomicBool::new(false),
             entered: now,
         })
     }
 }
 
 impl State {
+    /// Calls whoever may go on.
+    fn call(&mut self) {
+        while let Some(waker) = self.turns.next() {
+            if waker.send(()).is_err() {
+                self.turns.release();
+            }
+        }
+    }
+
     /// About how long until one that waits now begins.
     fn estimated_wait(&self) -> Duration {
         let ahead = self.counts.queued as f64 / self.counts.running.max(1) as f64;
@@ -149,7 +177,28 @@ pub struct Ticket {
     key: Arc<Key>,
     places: Option<Arc<Semaphore>>,
     begun: AtomicBool,
+    /// It is one of those that the engine has and has not begun.
+    has_turn: AtomicBool,
     entered: Instant,
+}
+
+/// A request that waits for its turn; gives it back if it is not taken.
+struct Waiting<'a> {
+    ticket: &'a Ticket,
+    serial: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.ticket.has_turn.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.ticket.admission.lock();
+        if !state.turns.leave(self.serial) {
+            state.turns.release();
+            state.call();
+        }
+    }
 }
 
 impl Ticket {
@@ -159,12 +208,35 @@ impl Ticket {
         self.places.clone()?.acquire_owned().await.ok()
     }
 
+    /// Waits until it is the key's turn to hand a request of about so many tokens to the engine.
+    pub async fn turn(&self, tokens: usize, priority: i32) {
+        let (waker, called) = oneshot::channel();
+        let mut state = self.admission.lock();
+        let serial = state.turns.enter(&self.key.name, priority, tokens as u64, waker);
+        let waiting = Waiting { ticket: self, serial };
+        state.call();
+        drop(state);
+        // The sender is kept until it calls.
+        let _ = called.await;
+        self.has_turn.store(true, Ordering::Relaxed);
+        drop(waiting);
+    }
+
+    /// Lets the next one have its turn.
+    fn end_turn(&self, state: &mut State) {
+        if self.has_turn.swap(false, Ordering::Relaxed) {
+            state.turns.release();
+            state.call();
+        }
+    }
+
     /// The engine has begun.
     pub fn begin(&self) {
         if self.begun.swap(true, Ordering::Relaxed) {
             return;
         }
         let mut state = self.admission.lock();
+        self.end_turn(&mut state);
         state.counts.queued -= 1;
         state.counts.running += 1;
         if let Some(usage) = state.keys.get_mut(&self.key.name) {
@@ -206,7 +278,9 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let begun = *self.begun.get_mut();
         let seconds = self.entered.elapsed().as_secs_f64();
-        let mut state = self.admission.lock();
+        let admission = self.admission.clone();
+        let mut state = admission.lock();
+        self.end_turn(&mut state);
         match begun {
             true => state.counts.running -= 1,
             false => state.counts.queued -= 1,
@@ -263,6 +337,30 @@ mod tests {
         assert!(refused.retry_after.is_some());
         drop((place, running));
         assert_eq!(admission.counts(), Counts { queued: 3, running: 0 });
+    }
+
+    #[test]
+    fn turns_are_given_back_however_a_request_ends() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let admission = admission(100);
+            let key = Arc::new(Key::new("a", Role::Api));
+            let tickets: Vec<Ticket> =
+                (0..SUBMITTED_MAX).map(|_| admission.enter(&key).unwrap()).collect();
+            for ticket in &tickets {
+                ticket.turn(10, 0).await;
+            }
+            let later = admission.enter(&key).unwrap();
+            let soon = Duration::from_millis(20);
+            assert!(tokio::time::timeout(soon, later.turn(10, 0)).await.is_err(), "all are taken");
+            tickets[0].begin();
+            tokio::time::timeout(soon * 50, later.turn(10, 0)).await.unwrap();
+            drop(tickets);
+            for _ in 0..3 * SUBMITTED_MAX {
+                let ticket = admission.enter(&key).unwrap();
+                ticket.turn(10, 0).await;
+            }
+        });
     }
 
     #[test]

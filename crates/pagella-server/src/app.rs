@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
 use http::HeaderMap;
@@ -12,12 +12,17 @@ use tokio::sync::watch;
 use crate::admission::Admission;
 use crate::auth::{self, Caller, Failures, KeyFileError, Keys};
 use crate::blocking::Blocking;
+use crate::config::{Change, Config, ConfigError, Source};
+use crate::detached::Detached;
+use crate::downloads::Downloads;
 use crate::events::Events;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::model::{LoadOptions, ModelParts, Models, ServedModel, place};
+use crate::presets::Presets;
 use crate::requests::Requests;
-use crate::settings::{CacheIsolation, LiveSettings, Settings};
+use crate::router::{Access, Route};
+use crate::settings::{CacheIsolation, LiveSettings, MetricsAuth, Settings};
 use crate::wire::error::{ApiError, Code};
 
 /// How far the server is with ending.
@@ -51,6 +56,12 @@ pub struct App {
     pub metrics: Metrics,
     /// Requests that live.
     pub requests: Requests,
+    /// What is put below and above the fields of requests.
+    pub presets: Presets,
+    /// Streams that go on without their connection.
+    pub detached: Detached,
+    /// Models on their way here.
+    pub downloads: Downloads,
     /// Where the server listens.
     pub bound: SocketAddr,
     /// When it began.
@@ -58,6 +69,8 @@ pub struct App {
     phase: watch::Sender<Phase>,
     keys: RwLock<Arc<Keys>>,
     failures: Failures,
+    /// Where the settings came from, so that they can be read again.
+    config: Mutex<Option<(Source, Config)>>,
 }
 
 impl App {
@@ -71,11 +84,15 @@ impl App {
             blocking: Blocking::new(&settings.limits),
             metrics: Metrics::default(),
             requests: Requests::default(),
+            presets: Presets::default(),
+            detached: Detached::default(),
+            downloads: Downloads::default(),
             bound,
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Serving),
             keys: RwLock::new(Arc::new(keys)),
             failures: Failures::default(),
+            config: Mutex::default(),
             settings: LiveSettings::new(settings),
         }
     }
@@ -108,12 +125,51 @@ impl App {
         if self.settings.network.disable_auth {
             return Ok(());
         }
-        let keys = auth::load(&self.settings.auth.keys_file)?;
+        let keys = auth::load(&self.settings.auth)?;
         let n = keys.len();
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
         self.log.info("keys_reload", &[("keys", n.into())]);
         self.events.send("keys_reload", json!({ "keys": n }));
         Ok(())
+    }
+
+    /// Says where the settings came from; from now on they can be read again.
+    pub fn configured_by(&self, source: Source, config: Config) {
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = Some((source, config));
+    }
+
+    /// The file that the settings came from, if there is one.
+    pub fn config_file(&self) -> Option<std::path::PathBuf> {
+        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        config.as_ref()?.0.path()
+    }
+
+    /// Reads the settings again: those that can change do, a file that is wrong changes nothing.
+    pub fn reload_config(&self) -> Result<Change, ConfigError> {
+        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((source, before)) = config.as_mut() else { return Ok(Change::default()) };
+        let newer = source.load()?;
+        let (settings, change) = before.follow(&newer, &self.settings);
+        *before = newer;
+        if !change.changed.is_empty() {
+            self.settings.change(settings);
+            self.admission.set_limits(&self.settings.limits);
+            self.log.set(&self.settings.logging);
+        }
+        drop(config);
+        let list = |keys: &[String]| Value::from(keys.join(","));
+        let fields = [("changed", list(&change.changed)), ("at_next_start", list(&change.later))];
+        self.log.info("config_reload", &fields);
+        Ok(change)
+    }
+
+    /// Who may ask for a route here.
+    pub fn access(&self, route: &Route) -> Access {
+        match (route.access, self.settings.metrics.auth) {
+            (Access::Metrics, MetricsAuth::None) => Access::Public,
+            (Access::Metrics, MetricsAuth::Admin) => Access::Admin,
+            (access, _) => access.here(self.bound.ip().is_loopback()),
+        }
     }
 
     /// Who asks; counts failures of the peer.

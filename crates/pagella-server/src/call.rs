@@ -142,6 +142,11 @@ impl Reply {
 
     /// A stream of events that an `async` block writes.
     pub fn events<F: Future<Output = ()> + Send + 'static>(block: impl FnOnce(Sink) -> F) -> Self {
+        Self::of_events(Events::new(block))
+    }
+
+    /// A stream of events that someone writes already.
+    pub fn of_events(events: Events) -> Self {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("content-type", "text/event-stream; charset=utf-8"),
@@ -150,6 +155,6 @@ impl Reply {
         ] {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        Reply { status: StatusCode::OK, headers, body: ReplyBody::Events(Events::new(block)) }
+        Reply { status: StatusCode::OK, headers, body: ReplyBody::Events(events) }
     }
 }

@@ -27,6 +27,9 @@ mod auth;
 mod blocking;
 mod call;
 mod chat;
+pub mod config;
+mod detached;
+mod downloads;
 mod events;
 mod fields;
 mod generate;
@@ -34,24 +37,30 @@ mod log;
 mod metrics;
 mod model;
 pub mod name;
+mod names;
 mod net;
+mod presets;
 mod reasoning;
 mod requests;
 mod router;
 mod routes;
 pub mod settings;
+mod templates;
 mod tools;
 mod wire;
 
 pub use app::App;
 pub use auth::{
-    CacheScope, Key, KeyFileError, Keys, Role, create as create_keys, load as load_keys,
+    CacheScope, Key, KeyFileError, Keys, Role, create as create_keys, file_in_use as keys_in_use,
+    is_open_to_others as keys_open_to_others, load as load_keys,
 };
+pub use downloads::{FetchError, FetchProgress, Fetcher, Order, Secret};
 pub use model::{
-    DevicePlan, KnownModel, LoadAsk, LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile,
-    ModelOpener, ModelParts, Models, OpenError, Origin, ServedModel, Slot, begin_load,
+    ActiveTemplate, DevicePlan, KnownModel, LoadAsk, LoadOptions, LoadStep, MemoryPlan, ModelFacts,
+    ModelFile, ModelOpener, ModelParts, Models, OpenError, Origin, ServedModel, Slot, begin_load,
     load_at_start,
 };
+pub use names::{Links, NameError, check as check_name, within as path_within};
 pub use net::{Server, ServerError, Shutdown};
 pub use router::{Access, ROUTES, Route};
 pub use settings::Settings;

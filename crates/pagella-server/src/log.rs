@@ -1,56 +1,100 @@
-//! Structured events on standard error: `level event key=value ...`, or lines of JSON.
+//! Structured events on standard error and in a file: `level event key=value ...`, or lines of JSON.
 //!
 //! What comes from a client is escaped and cut, so no value can look like another line.
 
+mod file;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use blake2::digest::consts::U8;
+use blake2::{Blake2b, Digest};
 use serde_json::{Map, Value};
 
-use crate::settings::Logging;
+use crate::settings::{LogLevel, Logging, PeerName};
+use crate::wire::id::random_bytes;
+use file::LogFile;
 
 /// Longest value, in characters.
 const VALUE_CHARS_MAX: usize = 256;
 
 /// Where events go.
-#[derive(Clone, Debug)]
 pub struct Log {
-    settings: Logging,
+    settings: RwLock<Arc<Logging>>,
+    file: Option<LogFile>,
+    /// Hashed with addresses, so that they cannot be guessed.
+    salt: [u8; 16],
 }
 
 impl Log {
     /// A log with these settings.
     pub fn new(settings: Logging) -> Self {
-        Log { settings }
+        let file = settings.file.clone().map(LogFile::new);
+        Log { settings: RwLock::new(Arc::new(settings)), file, salt: random_bytes() }
+    }
+
+    /// Follows changed settings.
+    pub fn set(&self, settings: &Logging) {
+        let settings = Arc::new(settings.clone());
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    fn settings(&self) -> Arc<Logging> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether requests are logged.
     pub fn access(&self) -> bool {
-        self.settings.access
+        self.settings().access
+    }
+
+    /// What a peer is called.
+    pub fn peer(&self, peer: SocketAddr) -> Option<String> {
+        match self.settings().peer {
+            PeerName::Full => Some(peer.to_string()),
+            PeerName::None => None,
+            PeerName::Hash => {
+                let hash = Blake2b::<U8>::new().chain_update(self.salt);
+                let hash = hash.chain_update(peer.ip().to_string()).finalize();
+                Some(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+            }
+        }
     }
 
     /// Something an operator may want to know.
     pub fn info(&self, event: &str, fields: &[(&str, Value)]) {
-        self.write("info", event, fields);
+        self.write(LogLevel::Info, event, fields);
     }
 
     /// Something an operator should look at.
     pub fn warn(&self, event: &str, fields: &[(&str, Value)]) {
-        self.write("warn", event, fields);
+        self.write(LogLevel::Warn, event, fields);
     }
 
-    fn write(&self, level: &str, event: &str, fields: &[(&str, Value)]) {
-        if self.settings.quiet {
+    fn write(&self, level: LogLevel, event: &str, fields: &[(&str, Value)]) {
+        let settings = self.settings();
+        if settings.quiet || level < settings.level {
             return;
         }
+        let level = match level {
+            LogLevel::Debug => "debug",
+            LogLevel::Info => "info",
+            LogLevel::Warn => "warn",
+            LogLevel::Error => "error",
+        };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let line = match self.settings.json {
+        let line = match settings.json {
             true => json_line(now.as_millis(), level, event, fields),
             false => text_line(now.as_secs(), level, event, fields),
         };
         // With standard error gone there is nobody left to tell.
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        if let Some(file) = &self.file {
+            file.write(&line);
+        }
     }
 }
 
@@ -116,6 +160,18 @@ mod tests {
         assert!(
             text_line(3661, "info", "request", &fields).starts_with("01:01:01 info request ua=")
         );
+    }
+
+    #[test]
+    fn peers_are_named_as_the_operator_wants() {
+        let named = |peer| Log::new(Logging { peer, ..Logging::default() });
+        let [one, other] = ["10.0.0.1:5", "10.0.0.2:5"].map(|peer| peer.parse().unwrap());
+        assert_eq!(named(PeerName::Full).peer(one).as_deref(), Some("10.0.0.1:5"));
+        assert_eq!(named(PeerName::None).peer(one), None);
+        let hashed = named(PeerName::Hash);
+        assert_eq!(hashed.peer(one), hashed.peer("10.0.0.1:6".parse().unwrap()));
+        assert_ne!(hashed.peer(one), hashed.peer(other));
+        assert_ne!(hashed.peer(one), named(PeerName::Hash).peer(one), "another after a restart");
     }
 
     #[test]

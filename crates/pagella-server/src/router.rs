@@ -5,8 +5,8 @@ use std::pin::Pin;
 
 use crate::call::{Call, Reply};
 use crate::routes::{
-    chat, completions, control, events, health, list, load, metrics, model, pages, permission,
-    requests, service_info, stats, token, unload,
+    chat, completions, control, download, events, health, list, load, lora, metrics, model, pages,
+    permission, requests, sampling_override, service_info, stats, stream, template, token, unload,
 };
 use crate::wire::error::{ApiError, Dialect};
 
@@ -107,6 +107,25 @@ routes! {
     GET "/v1/stats" Api None OpenAi stats::show;
     GET "/v1/cache/pages" Admin None OpenAi pages::show;
     POST "/v1/cache/clear" Admin None OpenAi pages::clear;
+    GET "/v1/stream" Api None OpenAi stream::read;
+    DELETE "/v1/stream" Api None OpenAi stream::stop;
+    POST "/v1/streams/lookup" Api Small OpenAi stream::lookup;
+    GET "/v1/templates" Api None Tabby template::list;
+    GET "/v1/template/list" Api None Tabby template::list;
+    POST "/v1/template/switch" Admin Small Tabby template::switch;
+    POST "/v1/template/unload" Admin None Tabby template::unload;
+    GET "/v1/sampling/overrides" Api None Tabby sampling_override::list;
+    GET "/v1/sampling/override/list" Api None Tabby sampling_override::list;
+    POST "/v1/sampling/override/switch" Admin Small Tabby sampling_override::switch;
+    POST "/v1/sampling/override/unload" Admin None Tabby sampling_override::unload;
+    GET "/v1/loras" Api None Tabby lora::list;
+    GET "/v1/lora/list" Api None Tabby lora::list;
+    GET "/v1/lora" Api None Tabby lora::list;
+    POST "/v1/lora/load" Admin Small Tabby lora::load;
+    POST "/v1/lora/unload" Admin Small Tabby lora::unload;
+    POST "/v1/download" Admin Small Tabby download::create;
+    GET "/v1/download/{id}" Admin None Tabby download::show;
+    DELETE "/v1/download/{id}" Admin None Tabby download::stop;
     GET "/health" Public None OpenAi health::health;
     GET "/v1/health" Public None OpenAi health::health;
     GET "/health/live" Public None OpenAi health::live;

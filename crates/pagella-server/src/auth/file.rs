@@ -7,12 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 
 use super::key::{CacheScope, Key, Keys, Role};
+use super::tokens;
+use crate::settings::Auth;
 use crate::wire::id::random_bytes;
 
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Shortest secret that is accepted.
-const SECRET_BYTES_MIN: usize = 8;
+pub(super) const SECRET_BYTES_MIN: usize = 8;
 
 /// Why a file of keys cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -64,8 +66,37 @@ struct Written {
     expires: Option<toml::value::Datetime>,
 }
 
-/// Reads a file of keys as a whole: one that is wrong anywhere is refused.
-pub fn load(path: &Path) -> Result<Keys, KeyFileError> {
+/// The file that is read: the one that was named, or TabbyAPI's beside it where only that is there.
+pub fn file_in_use(path: &Path) -> PathBuf {
+    let tabby = path.with_file_name(tokens::FILE);
+    if !path.exists() && tabby.exists() { tabby } else { path.to_owned() }
+}
+
+/// Whether users of this machine other than its owner can read a file.
+pub fn is_open_to_others(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}
+
+/// Reads the file of keys as a whole: one that is wrong anywhere is refused.
+pub fn load(settings: &Auth) -> Result<Keys, KeyFileError> {
+    let path = &file_in_use(&settings.keys_file);
+    if settings.strict_key_file && is_open_to_others(path) {
+        let problem = "others can read it: take that right away (chmod 600)".to_owned();
+        return Err(KeyFileError::Invalid { path: path.clone(), problem });
+    }
+    load_file(path)
+}
+
+fn load_file(path: &Path) -> Result<Keys, KeyFileError> {
     let io = |source| KeyFileError::Io { path: path.to_owned(), source };
     let invalid = |problem| KeyFileError::Invalid { path: path.to_owned(), problem };
     let size = std::fs::metadata(path).map_err(io)?.len();
@@ -73,7 +104,8 @@ pub fn load(path: &Path) -> Result<Keys, KeyFileError> {
         return Err(invalid(format!("{size} bytes are too many for a file of keys")));
     }
     let text = std::fs::read_to_string(path).map_err(io)?;
-    parse(&text).map_err(invalid)
+    let is_tabby = path.extension().is_some_and(|ending| ending == "yml");
+    if is_tabby { tokens::parse(&text) } else { parse(&text) }.map_err(invalid)
 }
 
 fn parse(text: &str) -> Result<Keys, String> {
@@ -213,13 +245,42 @@ mod tests {
         let path = dir.path().join("keys.toml");
         let (api, admin) = create(&path).unwrap();
         assert_eq!((api.len(), admin.len()), (32, 32));
-        assert_eq!(load(&path).unwrap().len(), 2);
+        assert_eq!(load_file(&path).unwrap().len(), 2);
         assert!(create(&path).is_err(), "an existing file is never replaced");
         #[cfg(unix)]
         {
             let mode = std::fs::metadata(&path).unwrap();
             assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777, 0o600);
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_others_can_read_is_refused_where_that_was_asked_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys.toml");
+        create(&path).unwrap();
+        let mut settings = Auth { keys_file: path.clone(), ..Auth::default() };
+        settings.strict_key_file = true;
+        load(&settings).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(load(&settings).err().unwrap().to_string().contains("others can read"));
+        settings.strict_key_file = false;
+        load(&settings).unwrap();
+        assert!(is_open_to_others(&path));
+    }
+
+    #[test]
+    fn tabbyapis_file_is_read_where_there_is_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys.toml");
+        let text = "admin_key: adminsecret\napi_key: [apisecret1, apisecret2]\n";
+        std::fs::write(dir.path().join(tokens::FILE), text).unwrap();
+        let settings = Auth { keys_file: path.clone(), ..Auth::default() };
+        assert_eq!(load(&settings).unwrap().len(), 3);
+        create(&path).unwrap();
+        assert_eq!(load(&settings).unwrap().len(), 2, "our own file comes first");
     }
 
     #[test]

@@ -6,7 +6,8 @@
 mod failures;
 mod file;
 mod key;
+mod tokens;
 
 pub use failures::Failures;
-pub use file::{KeyFileError, create, load};
+pub use file::{KeyFileError, create, file_in_use, is_open_to_others, load};
 pub use key::{CacheScope, Caller, Key, Keys, Role};

@@ -10,6 +10,7 @@ use crate::fields::{
 };
 use crate::generate::ending::{no_template, text_error};
 use crate::model::ServedModel;
+use crate::templates;
 use crate::tools::{self, ToolPlan, ToolSet};
 use crate::wire::error::{ApiError, Code};
 
@@ -56,7 +57,7 @@ pub struct Encoded {
 impl Conversation {
     /// Reads and checks the fields; renders nothing.
     pub fn read(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
-        let template = template(fields, model)?;
+        let template = template(call, fields, model)?;
         let traits = Traits::of(template.source());
         let value = fields.value("messages").ok_or_else(|| missing("messages"))?;
         let mut messages = messages(value, call.app.settings.limits.messages, traits)?;
@@ -188,15 +189,16 @@ fn refuse(fields: &Fields) -> Result<(), ApiError> {
 }
 
 /// The template that was named, or the model's own.
-fn template(fields: &Fields, model: &ServedModel) -> Result<ChatTemplate, ApiError> {
-    let own = model.parts.template.as_ref();
+fn template(call: &Call, fields: &Fields, model: &ServedModel) -> Result<ChatTemplate, ApiError> {
+    let active = model.template();
+    let own = active.as_ref().map(|active| &active.template);
     let Some(name) = fields.text("prompt_template") else {
         return own.cloned().ok_or_else(no_template);
     };
     let variant = own.and_then(|template| template.variant(name).ok());
-    match variant.map_or_else(|| ChatTemplate::builtin(name), Ok) {
-        Ok(template) => Ok(template),
-        Err(error) => Err(text_error(&error)),
+    match variant {
+        Some(template) => Ok(template),
+        None => templates::load(&call.app.settings.model.template_dir, name, "prompt_template"),
     }
 }
 

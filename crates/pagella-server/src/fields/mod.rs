@@ -12,6 +12,7 @@ pub use param::{Param, any, boolean, integer, number, one_of, text};
 use crate::wire::error::{ApiError, Code};
 
 /// The fields of a body under their first spelling, each of its type and in its range.
+#[derive(Clone)]
 pub struct Fields {
     values: Map<String, Value>,
     unknown: Vec<String>,
@@ -83,6 +84,12 @@ impl Fields {
     /// Gives a field a value, as if it had been sent.
     pub fn set(&mut self, name: &str, value: Value) {
         self.values.insert(name.to_owned(), value);
+    }
+
+    /// All fields that were given.
+    #[cfg(test)]
+    pub fn to_json(&self) -> Value {
+        Value::Object(self.values.clone())
     }
 
     /// A truth value.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pagella_engine::constraint::{Block, ConstraintSpec};
-use pagella_engine::{Backpressure, Healing, JobSpec, LengthPolicy};
+use pagella_engine::{Backpressure, Healing, JobSpec, LengthPolicy, SampleOptions};
 use pagella_text::BanRule;
 use serde_json::Value;
 
@@ -70,11 +70,17 @@ impl Ask {
         model: &ServedModel,
         zero_top_p: ZeroTopP,
     ) -> Result<Self, ApiError> {
+        let fields = &call.app.presets.apply(fields);
         refuse_unbuilt(fields)?;
         let limits = &call.app.settings.limits;
         let parts = &model.parts;
+        let neutral = SampleOptions::default();
         let mut job = JobSpec::new(Vec::new());
-        let (recommended, tokenizer) = (&parts.sampling, &parts.tokenizer);
+        let recommended = match call.app.settings.sampling.use_generation_config {
+            true => &parts.sampling,
+            false => &neutral,
+        };
+        let tokenizer = &parts.tokenizer;
         job.sampling = sampling::options(fields, recommended, tokenizer, parts.vocab, zero_top_p)?;
         let seed = match fields.int("seed") {
             Some(-1) | None => (random_u128() >> (128 - SEED_BITS)) as i64,

@@ -106,8 +106,14 @@ impl Entered {
         };
         listed.live.reach(Progress::Queued);
         access.note(|facts| facts.phase = Some(Progress::Queued.name()));
+        let tokens = prompt_tokens + n * job.max_new_tokens.unwrap_or(0);
+        let turn = async {
+            let place = ticket.place().await;
+            ticket.turn(tokens, job.priority).await;
+            place
+        };
         let place = tokio::select! {
-            place = ticket.place() => place,
+            place = turn => place,
             _ = phases.wait_for(|phase| *phase >= Phase::Draining) => return Err(draining()),
         };
         let (model, closings) = (model.clone(), model.closings());

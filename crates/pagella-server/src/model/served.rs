@@ -1,6 +1,6 @@
 //! A model that answers, and what the server knows of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use pagella_engine::{EngineError, SampleOptions, Stats, Worker};
@@ -87,12 +87,22 @@ impl Closing {
     }
 }
 
+/// A template that is in use.
+pub struct ActiveTemplate {
+    /// The name by which it was asked for, or where it came from.
+    pub name: String,
+    /// The template.
+    pub template: ChatTemplate,
+}
+
 /// A model that answers.
 pub struct ServedModel {
     /// Its parts.
     pub parts: ModelParts,
     /// Compiled constraints.
     pub constraints: Constraints,
+    /// What makes prompts of conversations now.
+    template: RwLock<Option<Arc<ActiveTemplate>>>,
     pulse: Pulse,
     closing: watch::Sender<Option<Closing>>,
 }
@@ -102,7 +112,20 @@ impl ServedModel {
     pub fn new(parts: ModelParts) -> std::io::Result<Self> {
         let pulse = Pulse::start(parts.worker.clone())?;
         let constraints = Constraints::new(parts.tokenizer.clone(), parts.vocab);
-        Ok(ServedModel { parts, constraints, pulse, closing: watch::Sender::new(None) })
+        let own = parts.template.clone();
+        let own = own.map(|template| ActiveTemplate { name: template.name().to_owned(), template });
+        let template = RwLock::new(own.map(Arc::new));
+        Ok(ServedModel { parts, constraints, template, pulse, closing: watch::Sender::new(None) })
+    }
+
+    /// What makes prompts of conversations, if anything does.
+    pub fn template(&self) -> Option<Arc<ActiveTemplate>> {
+        self.template.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets another template make prompts, or none.
+    pub fn set_template(&self, template: Option<Arc<ActiveTemplate>>) {
+        *self.template.write().unwrap_or_else(PoisonError::into_inner) = template;
     }
 
     /// Longest sequence, reply included.

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::stream::Busy;
+use super::stream::Answering;
 use crate::access::Access;
 use crate::app::App;
 use crate::settings::Limits;
@@ -112,21 +112,15 @@ pub enum ReplyBody {
 pub struct TrackedBody {
     body: ReplyBody,
     access: Arc<Access>,
-    busy: Busy,
+    _answering: Answering,
 }
 
 impl TrackedBody {
-    pub fn new(body: ReplyBody, access: Arc<Access>, busy: Busy) -> Self {
+    pub fn new(body: ReplyBody, access: Arc<Access>, answering: Answering) -> Self {
         if let ReplyBody::Whole(None) = body {
             access.complete();
         }
-        TrackedBody { body, access, busy }
-    }
-}
-
-impl Drop for TrackedBody {
-    fn drop(&mut self) {
-        self.busy.set(false);
+        TrackedBody { body, access, _answering: answering }
     }
 }
 

@@ -1,37 +1,73 @@
-//! One connection: limits of its headers, one request after the other.
+//! One connection: limits of its headers, one request after the other, or several at once with
+//! HTTP/2.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::service;
 use super::stream::{Busy, Patience, TimedStream};
+use super::tls::Certificates;
 use crate::app::{App, Phase};
 
 /// Silence of the other machine after which the system gives a connection up.
 const PEER_SILENCE: Duration = Duration::from_secs(30);
 /// Smallest buffer that the HTTP library takes.
 const BUFFER_BYTES_MIN: usize = 8192;
+/// Bytes of a stream of HTTP/2 that wait for the client to read.
+const SEND_BYTES_MAX: usize = 64 << 10;
+
+/// Through which socket a client came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// The one for everything.
+    Main,
+    /// The one for counts alone.
+    Metrics,
+}
+
+/// Greets a client, then serves what was agreed on.
+pub async fn serve_tls(
+    app: Arc<App>,
+    certificates: &Certificates,
+    socket: TcpStream,
+    peer: SocketAddr,
+    door: Door,
+) {
+    let greeting = certificates.acceptor().accept(socket);
+    let Ok(Ok(socket)) = tokio::time::timeout(app.settings.limits.header_time, greeting).await
+    else {
+        return;
+    };
+    match socket.get_ref().1.alpn_protocol() {
+        Some(b"h2") => serve_http2(app, socket, peer, door).await,
+        _ => serve_http1(app, socket, peer, door).await,
+    }
+}
 
 /// Serves a connection until either side ends it.
-pub async fn serve(app: Arc<App>, socket: TcpStream, peer: SocketAddr) {
-    tune(&socket);
-    let limits = &app.settings.limits;
+pub async fn serve_http1<S>(app: Arc<App>, socket: S, peer: SocketAddr, door: Door)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let settings = &app.settings;
+    let limits = &settings.limits;
     let patience = Patience {
         header: limits.header_time,
         idle: limits.keep_alive,
-        stall: app.settings.network.stall_timeout,
+        stall: settings.network.stall_timeout,
     };
     let busy = Busy::default();
     let stream = TokioIo::new(TimedStream::new(socket, patience, busy.clone()));
     let service = service_fn(|request| {
-        let answered = service::answer(app.clone(), peer, busy.clone(), request);
+        let answered = service::answer(app.clone(), peer, door, busy.clone(), request);
         async move { Ok::<_, Infallible>(answered.await) }
     });
     let connection = http1::Builder::new()
@@ -53,8 +89,49 @@ pub async fn serve(app: Arc<App>, socket: TcpStream, peer: SocketAddr) {
     let _ = connection.await;
 }
 
+async fn serve_http2<S>(app: Arc<App>, socket: S, peer: SocketAddr, door: Door)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let settings = &app.settings;
+    let limits = &settings.limits;
+    // Frames that begin no request are no beginning of headers.
+    let patience = Patience {
+        header: limits.keep_alive,
+        idle: limits.keep_alive,
+        stall: settings.network.stall_timeout,
+    };
+    let busy = Busy::default();
+    let stream = TokioIo::new(TimedStream::new(socket, patience, busy.clone()));
+    let (own, counted) = (app.clone(), busy.clone());
+    let service = service_fn(move |request| {
+        let answered = service::answer(own.clone(), peer, door, counted.clone(), request);
+        async move { Ok::<_, Infallible>(answered.await) }
+    });
+    let header_bytes = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.http2_streams)
+        .max_pending_accept_reset_streams(limits.http2_resets)
+        .max_local_error_reset_streams(limits.http2_resets)
+        .max_header_list_size(header_bytes)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .keep_alive_interval(PEER_SILENCE)
+        .keep_alive_timeout(PEER_SILENCE)
+        .serve_connection(stream, service);
+    let mut connection = std::pin::pin!(connection);
+    let mut phases = app.phases();
+    let draining = phases.wait_for(|phase| *phase >= Phase::Draining);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = draining => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
 /// Small packets at once; other machines that vanish are noticed.
-fn tune(socket: &TcpStream) {
+pub fn tune(socket: &TcpStream) {
     let options = socket2::SockRef::from(socket);
     let keep_alive = socket2::TcpKeepalive::new().with_time(PEER_SILENCE);
     // All of these only help; a socket without them works.

@@ -1,23 +1,23 @@
 //! The listening socket, and the end of the server.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
-use super::connection;
+use super::accept::{Entrance, HERE, Listener};
+use super::connection::Door;
+use super::tls::Certificates;
+use super::watch::watch;
 use crate::app::{App, Phase};
 use crate::auth::{KeyFileError, Keys};
 use crate::model::watch_idle;
 use crate::settings::Settings;
 
-/// How often the file of keys is looked at.
-const KEYS_INTERVAL: Duration = Duration::from_secs(2);
-/// Pause after the system could not accept, e.g. because files ran out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What a host begins with that is a path.
+const UNIX: &str = "unix:";
 /// How often the end of running requests is looked for while draining.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 /// How long cancelled requests may take to say so.
@@ -46,6 +46,12 @@ pub enum ServerError {
     /// The file of keys cannot be used.
     #[error(transparent)]
     Keys(#[from] KeyFileError),
+    /// Certificates or their key cannot be used.
+    #[error("{problem}: check network.tls_cert and network.tls_key")]
+    Tls {
+        /// The file, and what is wrong with it.
+        problem: String,
+    },
     /// The base path does not look like one.
     #[error("base path {path:?} must begin with a slash and not end with one")]
     BasePath {
@@ -70,7 +76,10 @@ impl Shutdown {
 /// A server that listens.
 pub struct Server {
     app: Arc<App>,
-    listener: TcpListener,
+    entrances: Vec<Entrance>,
+    certificates: Option<Arc<Certificates>>,
+    /// A socket in the file system, removed at the end.
+    socket: Option<PathBuf>,
 }
 
 impl Server {
@@ -81,17 +90,44 @@ impl Server {
         if !base.is_empty() && (!base.starts_with('/') || base.ends_with('/')) {
             return Err(ServerError::BasePath { path: base.clone() });
         }
-        let host = network.host.trim_start_matches('[').trim_end_matches(']');
-        let failed = |source| ServerError::Bind {
-            address: format!("{}:{}", network.host, network.port),
-            source,
+        let certificates = network.tls.clone().map(Certificates::load).transpose();
+        let certificates = certificates.map_err(|problem| ServerError::Tls { problem })?;
+        let certificates = certificates.map(Arc::new);
+        let socket = network.host.strip_prefix(UNIX).map(PathBuf::from);
+        let (listener, address) = match &socket {
+            Some(path) => (bind_path(path).await?, HERE),
+            None => bind_address(&network.host, network.port).await?,
         };
-        let listener = TcpListener::bind((host, network.port)).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
         if network.disable_auth && !network.allow_open && !address.ip().is_loopback() {
             return Err(ServerError::Open { address });
         }
-        Ok(Server { app: Arc::new(App::new(settings, keys, address)), listener })
+        let main = Entrance { listener, door: Door::Main, certificates: certificates.clone() };
+        let mut entrances = vec![main];
+        if let Some(address) = settings.metrics.listen {
+            let (listener, _) = bind_address(&address.ip().to_string(), address.port()).await?;
+            entrances.push(Entrance { listener, door: Door::Metrics, certificates: None });
+        }
+        let app = Arc::new(App::new(settings, keys, address));
+        Ok(Server { app, entrances, certificates, socket })
+    }
+
+    /// Where it listens, for people.
+    pub fn place(&self) -> String {
+        match (&self.socket, &self.certificates) {
+            (Some(path), _) => format!("{UNIX}{}", path.display()),
+            (None, None) => format!("http://{}", self.app.bound),
+            (None, Some(_)) => format!("https://{}", self.app.bound),
+        }
+    }
+
+    /// Where counts alone are told, if that is a socket of its own.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        let metrics = self.entrances.iter().find(|entrance| entrance.door == Door::Metrics)?;
+        match &metrics.listener {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            #[cfg(unix)]
+            Listener::Unix(_) => None,
+        }
     }
 
     /// What its requests share.
@@ -112,18 +148,24 @@ impl Server {
     /// Serves until the end was asked for and has come.
     pub async fn run(self) {
         let app = self.app.clone();
-        let watching = tokio::spawn(watch_keys(app.clone()));
+        let watching = tokio::spawn(watch(app.clone(), self.certificates));
+        let serve = |entrance: Entrance| tokio::spawn(entrance.serve(app.clone()));
+        let accepting: Vec<_> = self.entrances.into_iter().map(serve).collect();
         let idling = tokio::spawn(watch_idle(app.clone()));
-        let accepting = tokio::spawn(accept(self.app, self.listener));
         let mut phases = app.phases();
         // The sender lives in `app`, so waiting cannot fail.
         let _ = phases.wait_for(|phase| *phase >= Phase::Leaving).await;
         tokio::time::sleep(app.settings.shutdown.drain_delay).await;
         app.advance(Phase::Draining);
         app.model.cancel_load();
-        accepting.abort();
+        accepting.iter().for_each(tokio::task::JoinHandle::abort);
         watching.abort();
         idling.abort();
+        app.downloads.stop_all();
+        if let Some(path) = &self.socket {
+            // Whoever starts next removes it otherwise.
+            let _ = std::fs::remove_file(path);
+        }
         app.log.info("drain", &[("requests", app.requests.len().into())]);
         if !wait_idle(&app, app.settings.shutdown.drain_timeout).await {
             app.advance(Phase::Cancelling);
@@ -144,99 +186,30 @@ async fn wait_idle(app: &App, time: Duration) -> bool {
     tokio::time::timeout(time, idle).await.is_ok()
 }
 
-async fn accept(app: Arc<App>, listener: TcpListener) {
-    let limits = &app.settings.limits;
-    let places = Arc::new(Semaphore::new(limits.connections));
-    let peers = Peers::default();
-    loop {
-        // While all places are taken, connections wait in the system's queue.
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let (socket, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                app.issue("accept", &error.to_string());
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let Some(counted) = peers.enter(peer.ip(), limits.connections_per_peer) else { continue };
-        let app = app.clone();
-        tokio::spawn(async move {
-            connection::serve(app, socket, peer).await;
-            drop((place, counted));
-        });
+async fn bind_address(host: &str, port: u16) -> Result<(Listener, SocketAddr), ServerError> {
+    let failed = |source| ServerError::Bind { address: format!("{host}:{port}"), source };
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    let listener = TcpListener::bind((name, port)).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((Listener::Tcp(listener), address))
+}
+
+/// Listens on a path. A socket that nobody listens on any more is replaced, anything else is not.
+#[cfg(unix)]
+async fn bind_path(path: &Path) -> Result<Listener, ServerError> {
+    use std::os::unix::fs::FileTypeExt;
+    let failed =
+        |source| ServerError::Bind { address: format!("{UNIX}{}", path.display()), source };
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
+    if is_socket && tokio::net::UnixStream::connect(path).await.is_err() {
+        std::fs::remove_file(path).map_err(failed)?;
     }
+    tokio::net::UnixListener::bind(path).map(Listener::Unix).map_err(failed)
 }
 
-/// Connections by peer address.
-#[derive(Clone, Default)]
-struct Peers {
-    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
-}
-
-/// One connection of a peer, while it lives.
-struct Counted {
-    peers: Peers,
-    peer: IpAddr,
-}
-
-impl Peers {
-    fn enter(&self, peer: IpAddr, most: usize) -> Option<Counted> {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(peer).or_insert(0);
-        if *count >= most {
-            return None;
-        }
-        *count += 1;
-        Some(Counted { peers: self.clone(), peer })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut counts = self.peers.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.peer);
-            }
-        }
-    }
-}
-
-/// Reads the file of keys again when it changes. A file that is wrong keeps the old keys.
-async fn watch_keys(app: Arc<App>) {
-    let stamp = || -> Option<(SystemTime, u64)> {
-        let meta = std::fs::metadata(&app.settings.auth.keys_file).ok()?;
-        Some((meta.modified().ok()?, meta.len()))
-    };
-    let mut seen = stamp();
-    loop {
-        tokio::time::sleep(KEYS_INTERVAL).await;
-        let now = stamp();
-        if now.is_none() || now == seen {
-            continue;
-        }
-        seen = now;
-        if let Err(error) = app.reload_keys() {
-            app.issue("keys", &error.to_string());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_has_so_many_connections_and_no_more() {
-        let peers = Peers::default();
-        let peer = IpAddr::from([10, 0, 0, 1]);
-        let first = peers.enter(peer, 2);
-        let _second = peers.enter(peer, 2);
-        assert!(first.is_some() && peers.enter(peer, 2).is_none());
-        drop(first);
-        assert!(peers.enter(peer, 2).is_some());
-        assert!(peers.enter(IpAddr::from([10, 0, 0, 2]), 1).is_some());
-    }
+/// There are no such sockets here.
+#[cfg(not(unix))]
+async fn bind_path(path: &Path) -> Result<Listener, ServerError> {
+    let source = std::io::Error::from(std::io::ErrorKind::Unsupported);
+    Err(ServerError::Bind { address: format!("{UNIX}{}", path.display()), source })
 }

@@ -1,5 +1,6 @@
 //! From sockets to requests: accepting, reading bodies, answering, ending.
 
+mod accept;
 mod body;
 mod browser;
 mod connection;
@@ -7,6 +8,8 @@ mod late;
 mod listen;
 mod service;
 mod stream;
+mod tls;
+mod watch;
 
 pub use body::{ReplyBody, read_json};
 pub use late::Waits;

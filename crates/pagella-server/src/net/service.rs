@@ -12,12 +12,14 @@ use hyper::body::Incoming;
 
 use super::body::{ReplyBody, TrackedBody};
 use super::browser;
+use super::connection::Door;
 use super::late;
 use super::stream::Busy;
 use crate::access::Access;
 use crate::app::App;
 use crate::auth::{Caller, Role};
 use crate::call::{Call, Reply};
+use crate::detached;
 use crate::router::{self, Found, Route};
 use crate::wire::error::{ApiError, Code, Dialect};
 use crate::wire::id::request_id;
@@ -26,10 +28,11 @@ use crate::wire::id::request_id;
 pub async fn answer(
     app: Arc<App>,
     peer: SocketAddr,
+    door: Door,
     busy: Busy,
     request: Request<Incoming>,
 ) -> Response<TrackedBody> {
-    busy.set(true);
+    let answering = busy.enter();
     let begun = Instant::now();
     let (head, body) = request.into_parts();
     let given = head.headers.get("x-request-id").and_then(|value| value.to_str().ok());
@@ -41,7 +44,7 @@ pub async fn answer(
         None => Found::Nothing,
     };
     let shown = if method.len() <= 16 { method.to_owned() } else { "-".to_owned() };
-    let mut access = Access::new(app.clone(), id.clone(), shown, peer.to_string(), begun);
+    let mut access = Access::new(app.clone(), id.clone(), shown, app.log.peer(peer), begun);
     let mut dialect = Dialect::OpenAi;
     if let Found::Route(route, _) = &found {
         access.set_route(*route);
@@ -53,7 +56,7 @@ pub async fn answer(
         browser::check(&app.settings.network, app.bound, &head.uri, &head.headers)
             .map(|()| preflight(&app, path, &head.headers))
     } else {
-        match admit(&app, peer, &head, found) {
+        match admit(&app, peer, door, &head, found) {
             Err(error) => Err(error),
             Ok((route, segment, caller)) => {
                 access.note(|facts| facts.key = Some(caller.key.name.clone()));
@@ -72,7 +75,7 @@ pub async fn answer(
                     waits: Arc::default(),
                     body: Some(body),
                 };
-                run(&app, route, call).await
+                answer_call(&app, route, call).await
             }
         }
     };
@@ -80,7 +83,7 @@ pub async fn answer(
     access.set_status(reply.status.as_u16());
     browser::write_headers(&app.settings.network, &head.headers, None, &mut reply.headers);
     write_common(&mut reply.headers, &id);
-    let mut response = Response::new(TrackedBody::new(reply.body, access, busy));
+    let mut response = Response::new(TrackedBody::new(reply.body, access, answering));
     *response.status_mut() = reply.status;
     *response.headers_mut() = reply.headers;
     response
@@ -90,6 +93,7 @@ pub async fn answer(
 fn admit(
     app: &App,
     peer: SocketAddr,
+    door: Door,
     head: &http::request::Parts,
     found: Found,
 ) -> Result<(&'static Route, Option<String>, Caller), ApiError> {
@@ -99,9 +103,16 @@ fn admit(
         return Err(ApiError::new(Code::UriTooLong, message));
     }
     browser::check(&app.settings.network, app.bound, &head.uri, &head.headers)?;
-    let access = match &found {
-        Found::Route(route, _) => route.access.here(app.bound.ip().is_loopback()),
-        _ => router::Access::Api,
+    let access = match (door, &found) {
+        (Door::Metrics, Found::Route(route, _)) if route.access == router::Access::Metrics => {
+            router::Access::Public
+        }
+        (Door::Metrics, _) => {
+            let message = "this port is for /metrics alone";
+            return Err(ApiError::new(Code::UnknownRoute, message));
+        }
+        (Door::Main, Found::Route(route, _)) => app.access(route),
+        (Door::Main, _) => router::Access::Api,
     };
     // A path that does not exist tells nothing to someone without a key.
     let caller = match access {
@@ -126,6 +137,19 @@ fn admit(
             Err(ApiError::new(Code::UnknownRoute, message))
         }
     }
+}
+
+/// Runs a handler; a stream that is to go on without its connection is taken over.
+async fn answer_call(app: &Arc<App>, route: &'static Route, call: Call) -> Result<Reply, ApiError> {
+    let wanted = detached::wanted(&call)?;
+    let mut reply = run(app, route, call).await?;
+    reply.body = match (wanted, reply.body) {
+        (Some(wanted), ReplyBody::Events(events)) => {
+            ReplyBody::Events(app.detached.adopt(app, wanted, events))
+        }
+        (_, body) => body,
+    };
+    Ok(reply)
 }
 
 /// Runs a handler; a panic in it is answered and ends nothing else. A stream that waits for its model

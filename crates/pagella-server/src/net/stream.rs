@@ -4,7 +4,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -22,18 +22,28 @@ pub struct Patience {
     pub stall: Duration,
 }
 
-/// Whether a request is being answered; set by whoever answers.
+/// How many requests are being answered.
 #[derive(Clone, Default)]
-pub struct Busy(Arc<AtomicBool>);
+pub struct Busy(Arc<AtomicUsize>);
+
+/// A request that is being answered, for as long as it lives.
+pub struct Answering(Busy);
 
 impl Busy {
-    /// A request was read, or its answer was written.
-    pub fn set(&self, busy: bool) {
-        self.0.store(busy, Ordering::Relaxed);
+    /// A request was read.
+    pub fn enter(&self) -> Answering {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Answering(self.clone())
     }
 
     fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -25,7 +25,7 @@ pub fn served(model: &ServedModel) -> Value {
         "status": "loaded",
         "type": "model",
         "max_model_len": model.capacity(),
-        "capabilities": capabilities(parts.template.is_some()),
+        "capabilities": capabilities(model.template().is_some()),
         "quantization": parts.facts.quantization,
         "bpw": parts.facts.bits_per_weight,
         "size_bytes": parts.facts.weight_bytes,
@@ -77,8 +77,9 @@ pub fn alias(name: &str, card: &Value) -> Value {
 
 /// How a model that answers was opened.
 pub fn parameters(model: &ServedModel, role: Role) -> Value {
-    let (parts, facts) = (&model.parts, &model.parts.facts);
-    let template = parts.template.as_ref();
+    let facts = &model.parts.facts;
+    let template = model.template();
+    let template = template.as_deref();
     let mut parameters = json!({
         "max_seq_len": model.capacity(),
         "cache_size": facts.cache_tokens,
@@ -87,13 +88,14 @@ pub fn parameters(model: &ServedModel, role: Role) -> Value {
         "rope_alpha": facts.rope_alpha.unwrap_or(1.0),
         "max_batch_size": facts.batch_max,
         "chunk_size": facts.chunk_tokens,
-        "prompt_template": template.map(|template| template.name()),
+        "prompt_template": template.map(|active| &active.name),
         "use_vision": false,
         "draft": null,
         "device": facts.device,
     });
     if role == Role::Admin {
-        parameters["prompt_template_content"] = template.map(|template| template.source()).into();
+        parameters["prompt_template_content"] =
+            template.map(|active| active.template.source()).into();
     }
     parameters
 }

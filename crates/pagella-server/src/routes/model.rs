@@ -36,7 +36,7 @@ pub async fn props(call: Call) -> Result<Reply, ApiError> {
     let params = serde_json::to_value(&model.parts.sampling).map_err(|_| ApiError::internal())?;
     Reply::json(&json!({
         "total_slots": model.parts.facts.batch_max.max(1),
-        "chat_template": model.parts.template.as_ref().map(|template| template.source()),
+        "chat_template": model.template().map(|active| active.template.source().to_owned()),
         "default_generation_settings": { "n_ctx": model.capacity(), "params": params },
         "modalities": { "vision": false, "audio": false },
         "model_alias": model.parts.id,

@@ -42,6 +42,8 @@ pub struct ModelSettings {
     pub max_batch_size: Option<usize>,
     /// The template in place of the model's own.
     pub prompt_template: Option<String>,
+    /// The folder of templates.
+    pub template_dir: PathBuf,
     /// Variables of templates, unless a request says otherwise.
     pub template_vars_default: Map<String, Value>,
     /// Variables of templates, whatever a request says.
@@ -113,6 +115,7 @@ impl Default for ModelSettings {
             chunk_size: None,
             max_batch_size: None,
             prompt_template: None,
+            template_dir: PathBuf::from("templates"),
             template_vars_default: Map::new(),
             template_vars_force: Map::new(),
             reasoning: ReasoningSettings::default(),

@@ -88,10 +88,13 @@ codes! {
     ModelNotFound = 404, "not_found_error", "model_not_found", Unsaid;
     LoraNotFound = 404, "not_found_error", "lora_not_found", Unsaid;
     TemplateNotFound = 404, "not_found_error", "template_not_found", Unsaid;
+    PresetNotFound = 404, "not_found_error", "preset_not_found", Unsaid;
     RequestNotFound = 404, "not_found_error", "request_not_found", Unsaid;
     MethodNotAllowed = 405, "invalid_request_error", "method_not_allowed", Unsaid;
     BodyTimeout = 408, "invalid_request_error", "body_timeout", Never;
     LengthRequired = 411, "invalid_request_error", "length_required", Unsaid;
+    AlreadyExists = 409, "conflict_error", "already_exists", Never;
+    NotResumable = 409, "conflict_error", "not_resumable", Never;
     RequestTooLarge = 413, "invalid_request_error", "request_too_large", Unsaid;
     UriTooLong = 414, "invalid_request_error", "uri_too_long", Unsaid;
     UnsupportedMediaType = 415, "invalid_request_error", "unsupported_media_type", Unsaid;
@@ -108,6 +111,8 @@ codes! {
     ModelUnloading = 503, "unavailable_error", "model_unloading", Later;
     OutOfMemory = 503, "unavailable_error", "out_of_memory", Never;
     QueueFull = 503, "unavailable_error", "queue_full", Later;
+    OutOfMemory = 503, "unavailable_error", "out_of_memory", Never;
+    UpstreamFailed = 503, "unavailable_error", "upstream_failed", Later;
     EngineRestarting = 503, "unavailable_error", "engine_restarting", Later;
     Draining = 503, "unavailable_error", "draining", Later;
     DeadlineExceeded = 504, "timeout_error", "deadline_exceeded", Never;

@@ -4,5 +4,5 @@ pub mod date;
 pub mod error;
 pub mod id;
 pub mod json;
-mod nearest;
+pub mod nearest;
 pub mod sse;

@@ -1,0 +1,250 @@
+//! All layers put together: the settings, and where each value came from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::Value;
+
+use super::entry::Entry;
+use super::import::import;
+use super::layer::{Said, from_environment, from_flags, from_toml};
+use super::table::entries;
+use crate::Settings;
+
+/// The file that is read when none is named.
+const FILE: &str = "config.toml";
+/// TabbyAPI's, which is read when ours is not there.
+const TABBY_FILE: &str = "config.yml";
+/// Largest file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// A file.
+    File(PathBuf),
+    /// An environment variable.
+    Variable(String),
+    /// A flag.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(path) => write!(f, "{}", path.display()),
+            Origin::Variable(name) | Origin::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Why a configuration cannot be used: everything that is wrong with it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", problems.join("\n"))]
+pub struct ConfigError {
+    /// One sentence each.
+    pub problems: Vec<String>,
+}
+
+impl From<Vec<String>> for ConfigError {
+    fn from(problems: Vec<String>) -> Self {
+        ConfigError { problems }
+    }
+}
+
+/// Where values are looked for. Kept, so that they can be read again.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// The file that was named; `config.toml` here unless one was.
+    pub file: Option<PathBuf>,
+    /// Environment variables.
+    pub variables: Vec<(String, String)>,
+    /// Flags: `section.key` and text.
+    pub flags: Vec<(String, String)>,
+}
+
+/// A configuration that can be used.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The settings.
+    pub settings: Settings,
+    /// What an operator should know.
+    pub warnings: Vec<String>,
+    /// The file that was read, if there is one.
+    pub file: Option<PathBuf>,
+    /// What was said, by path.
+    pub(super) said: BTreeMap<String, (Value, Origin)>,
+}
+
+impl Source {
+    /// The environment of this process, and flags.
+    pub fn of_process(file: Option<PathBuf>, flags: Vec<(String, String)>) -> Self {
+        // Names and values that are not text are nobody's keys.
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Source { file, variables: std::env::vars_os().filter_map(text).collect(), flags }
+    }
+
+    /// The file that is read, if one is there or was named.
+    pub fn path(&self) -> Option<PathBuf> {
+        let usual = || [FILE, TABBY_FILE].map(PathBuf::from).into_iter().find(|path| path.exists());
+        self.file.clone().or_else(usual)
+    }
+
+    /// Reads everything.
+    pub fn load(&self) -> Result<Config, ConfigError> {
+        let mut warnings = Vec::new();
+        let mut layers: Vec<Said> = Vec::new();
+        let mut problems = Vec::new();
+        let file = self.path();
+        if let Some(path) = &file {
+            match read_file(path, &mut warnings) {
+                Ok(said) => layers.extend(said),
+                Err(found) => problems.extend(found),
+            }
+        }
+        for layer in [from_environment(&self.variables), from_flags(&self.flags)] {
+            match layer {
+                Ok(said) => layers.extend(said),
+                Err(found) => problems.extend(found),
+            }
+        }
+        let mut said = BTreeMap::new();
+        for Said { entry, value, origin } in layers {
+            said.insert(entry.path(), (value, origin));
+        }
+        let mut settings = Settings::default();
+        for entry in entries() {
+            if let Some((value, origin)) = said.get(&entry.path())
+                && let Err(problem) = set(entry, value, &mut settings)
+            {
+                problems.push(format!("{origin}: {} must be {problem}", entry.path()));
+            }
+        }
+        problems.extend(contradiction(&settings));
+        match problems.is_empty() {
+            true => Ok(Config { settings, warnings, file, said }),
+            false => Err(problems.into()),
+        }
+    }
+}
+
+/// Sets the value of a row.
+pub(super) fn set(entry: &Entry, value: &Value, settings: &mut Settings) -> Result<(), String> {
+    entry.apply(settings, &entry.read(value)?)
+}
+
+/// What no row alone can see.
+fn contradiction(settings: &Settings) -> Option<String> {
+    let tls = settings.network.tls.as_ref()?;
+    let one = tls.cert.as_os_str().is_empty() || tls.key.as_os_str().is_empty();
+    one.then(|| "network.tls_cert and network.tls_key belong together: give both".to_owned())
+}
+
+fn read_file(path: &Path, warnings: &mut Vec<String>) -> Result<Vec<Said>, Vec<String>> {
+    let shown = path.display();
+    let text = read_text(path).map_err(|problem| vec![format!("{shown}: {problem}")])?;
+    let origin = Origin::File(path.to_owned());
+    let yaml = path.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
+    if !yaml {
+        return from_toml(&text, &origin);
+    }
+    let imported = import(&text).map_err(|problem| vec![format!("{shown}: {problem}")])?;
+    warnings.push(format!(
+        "{shown} is read as TabbyAPI's: turn it into {FILE} with `pagella config import {shown}`"
+    ));
+    let note = |note: &String| format!("{shown}: {note}");
+    warnings.extend(imported.notes.iter().map(note));
+    let values = imported.values.into_iter();
+    Ok(values.map(|(entry, value)| Said { entry, value, origin: origin.clone() }).collect())
+}
+
+/// A file as text, if it is small enough to have been written by a person.
+pub(crate) fn read_text(path: &Path) -> Result<String, String> {
+    let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(format!("{size} bytes are too many for a configuration"));
+    }
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(
+        file: &str,
+        variables: &[(&str, &str)],
+        flags: &[(&str, &str)],
+    ) -> Result<Config, ConfigError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        std::fs::write(&path, file).unwrap();
+        let own = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+            list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+        };
+        Source { file: Some(path), variables: own(variables), flags: own(flags) }.load()
+    }
+
+    fn problems(file: &str) -> String {
+        load(file, &[], &[]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_said_later_wins() {
+        let file = "[network]\nport = 1\nhost = 'a'\n[limits]\nmax_queue = 3\n";
+        let variables = [
+            ("PAGELLA_NETWORK_PORT", "2"),
+            ("PAGELLA_SHARED", "/elsewhere"),
+            ("TABBY_NETWORK_PORT", "9"),
+            ("TABBY_LOGGING_LOG_PROMPT", "true"),
+        ];
+        let flags = [("network.hosts", "x, y"), ("limits.max_queue", "4")];
+        let config = load(file, &variables, &flags).unwrap();
+        let settings = &config.settings;
+        assert_eq!((settings.network.port, settings.network.host.as_str()), (2, "a"));
+        assert_eq!((settings.limits.max_queue, settings.logging.log_prompt), (4, true));
+        assert_eq!(settings.network.hosts, ["x", "y"]);
+        assert_eq!(config.said["limits.max_queue"].1, Origin::Flag("--limits.max_queue".into()));
+    }
+
+    #[test]
+    fn unknown_keys_name_their_neighbours() {
+        assert!(problems("[network]\nprot = 1").contains("\"network.port\""));
+        assert!(problems("[auth]\nport = 1").contains("\"network.port\""), "another section");
+        assert!(problems("[nettwork]\nhost = 'x'").contains("\"network.host\""));
+        assert!(problems("port = 1").contains("outside"));
+        let wrong = load("", &[("PAGELLA_NETWORK_PROT", "1")], &[]).unwrap_err();
+        assert!(wrong.to_string().contains("\"network.port\""), "{wrong}");
+        assert!(load("", &[], &[("network.prot", "1")]).is_err());
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_said_at_once() {
+        let file = "[network]\nport = 70000\nunknown_fields = 'maybe'\ntls_cert = 'a'\n\
+            [draft_model]\ndraft_model_name = 'small'\n[model]\ntensor_parallel = true\n";
+        let text = problems(file);
+        for part in ["0 to 65535", "warn, reject, ignore", "belong together", "not built"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(text.lines().count(), 5, "{text}");
+        assert!(text.contains("draft_model.draft_model_name") && text.contains("tensor_parallel"));
+    }
+
+    #[test]
+    fn neutral_values_of_what_is_not_built_are_fine() {
+        let file = "[model]\ntensor_parallel = false\nautosplit_reserve = [96]\nvision = false\n\
+            [draft_model]\ndraft_rope_scale = 1\ndraft_model_name = ''\n[lora]\nloras = []\n";
+        load(file, &[], &[]).unwrap();
+    }
+
+    #[test]
+    fn syntax_errors_name_the_line() {
+        assert!(problems("[network]\nport = = 1").contains("line 2"));
+    }
+}

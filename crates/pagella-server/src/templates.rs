@@ -1,0 +1,45 @@
+//! Templates in a folder: found by name, tried before they are used.
+
+use std::path::Path;
+
+use pagella_text::{ChatTemplate, Message, RenderOptions};
+
+use crate::config::read_text;
+use crate::generate::ending::text_error;
+use crate::names::{self, Links, NameError};
+use crate::wire::error::{ApiError, Code};
+
+const ENDING: &str = ".jinja";
+
+/// Names of the templates in a folder.
+pub fn list(dir: &Path) -> Vec<String> {
+    names::list(dir, &[ENDING])
+}
+
+/// The template of a name: from the folder, or a built-in one. Takes a while: not for threads that
+/// move bytes. `field` is what errors call the name.
+pub fn load(dir: &Path, name: &str, field: &str) -> Result<ChatTemplate, ApiError> {
+    let name = name.strip_suffix(ENDING).unwrap_or(name);
+    let path = match names::within(dir, &format!("{name}{ENDING}"), Links::Refused) {
+        Ok(path) => path,
+        Err(NameError::Missing) => {
+            return ChatTemplate::builtin(name).map_err(|_| {
+                let message = "there is no template of that name: see /v1/templates";
+                ApiError::field(Code::TemplateNotFound, field, message)
+            });
+        }
+        Err(error) => return Err(ApiError::field(Code::OutOfRange, field, error.to_string())),
+    };
+    let source = read_text(&path).map_err(|_| {
+        let message = "that template cannot be read: look at its file";
+        ApiError::field(Code::TemplateError, field, message)
+    })?;
+    ChatTemplate::from_source(&source).map_err(|error| text_error(&error))
+}
+
+/// Renders a short conversation, so that a template which cannot is noticed before it is needed.
+pub fn try_out(template: &ChatTemplate) -> Result<(), ApiError> {
+    let messages = [Message::new("user", "Hello"), Message::new("assistant", "Hello!")];
+    let options = RenderOptions { add_generation_prompt: false, ..RenderOptions::default() };
+    template.render(&messages, &options).map(|_| ()).map_err(|error| text_error(&error))
+}
