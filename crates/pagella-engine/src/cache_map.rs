@@ -81,7 +81,7 @@ impl Generator {
     pub fn cache_map(&self) -> CacheMap {
         let table = self.pages();
         let mut state = table.signs();
-        for job in self.active().iter().filter(|job| job.state == JobState::Prefill) {
+        for job in self.active().iter().filter(|job| state_of(job) == JobState::Prefill) {
             job.sequences.iter().for_each(|sequence| mark_prompt(sequence, table, &mut state));
         }
         let digit = |page: PageIdx| match table.refs(page) {
@@ -96,6 +96,11 @@ impl Generator {
             queue: waiting.into_iter().map(WaitingJob::of).collect(),
         }
     }
+}
+
+/// What a job does; one whose prompt is computed writes, also before its next step is planned.
+fn state_of(job: &Job) -> JobState {
+    if job.is_ready() { JobState::Decode } else { job.state }
 }
 
 /// Pages of a prompt that is being computed and are not full are being filled, whoever may share
@@ -116,7 +121,7 @@ impl MappedJob {
         let rate = writing.filter(|seconds| *seconds > 0.0 && job.new_tokens > 1);
         MappedJob {
             serial: job.serial,
-            state: job.state,
+            state: state_of(job),
             prompt_tokens: job.prompt_tokens,
             cached_tokens: job.cached_tokens,
             processed_tokens: job.progress().0.min(job.prompt_tokens),

@@ -338,6 +338,7 @@ impl Generator {
                     .count(),
             },
             self.table.counts(),
+            self.table.evictions(),
         )
     }
 

@@ -62,7 +62,7 @@ pub use sample::{OptionsError, SampleError, SampleOptions, Sampler};
 pub use schedule::{GeneratorOptions, Reserve};
 pub use score::{ScoredToken, log_prob_and_argmax, score, score_steps};
 pub use session::{Prefill, Session};
-pub use stats::{QueueStats, Stats, StepTimes};
+pub use stats::{QueueStats, Stats, StepTimes, StepTokens};
 pub use store::Stored;
 pub use stream::{Canceller, JobStream};
 pub use trace::StepTrace;

@@ -46,7 +46,26 @@ pub struct Stats {
     pub rewinds: u64,
     /// How often pages were put in order.
     pub defragmentations: u64,
+    /// How often cached content made room for other.
+    pub evictions: u64,
+    /// Steps by tokens computed in them.
+    pub step_tokens: StepTokens,
 }
+
+/// How many steps computed up to so many tokens.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepTokens {
+    /// Upper bounds.
+    pub bounds: &'static [f64],
+    /// Steps up to each bound and beyond the one before it; one more for all that is larger.
+    pub counts: Vec<u64>,
+    /// Tokens of all steps.
+    pub sum: f64,
+}
+
+/// Bounds of [`StepTokens`]: powers of two, as other engines count them.
+const STEP_TOKENS: &[f64] =
+    &[1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0];
 
 /// Averages of [`StepTrace`]; zero without steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -101,6 +120,7 @@ pub(crate) struct Counters {
     preemptions: u64,
     rewinds: u64,
     pub defragmentations: u64,
+    step_tokens: StepTokens,
     finished: BTreeMap<&'static str, u64>,
     /// The steps within the window.
     recent: VecDeque<RecentStep>,
@@ -126,6 +146,11 @@ impl Counters {
             preemptions: 0,
             rewinds: 0,
             defragmentations: 0,
+            step_tokens: StepTokens {
+                bounds: STEP_TOKENS,
+                counts: vec![0; STEP_TOKENS.len() + 1],
+                sum: 0.0,
+            },
             finished: BTreeMap::new(),
             recent: VecDeque::new(),
             started: Instant::now(),
@@ -140,6 +165,10 @@ impl Counters {
         let prefill_tokens = planned.prefill_tokens as u64;
         let decode_tokens = planned.plan.tokens() as u64 - prefill_tokens;
         self.steps += 1;
+        let tokens = planned.plan.tokens() as f64;
+        let place = STEP_TOKENS.iter().position(|bound| tokens <= *bound);
+        self.step_tokens.counts[place.unwrap_or(STEP_TOKENS.len())] += 1;
+        self.step_tokens.sum += tokens;
         self.rows += planned.rows.len() as u64;
         self.prefill_tokens += prefill_tokens;
         self.decode_tokens += decode_tokens;
@@ -165,7 +194,7 @@ impl Counters {
         self.rewinds += u64::from(done.rewinds);
     }
 
-    pub fn stats(&self, queue: QueueStats, pages: PageCounts) -> Stats {
+    pub fn stats(&self, queue: QueueStats, pages: PageCounts, evictions: u64) -> Stats {
         let now = Instant::now();
         let recent = || self.recent.iter().filter(|step| now - step.at <= WINDOW);
         let prefill: u64 = recent().map(|step| step.prefill_tokens).sum();
@@ -188,6 +217,8 @@ impl Counters {
             finished: self.finished.clone(),
             preemptions: self.preemptions,
             rewinds: self.rewinds,
+            evictions,
+            step_tokens: self.step_tokens.clone(),
             defragmentations: self.defragmentations,
         }
     }

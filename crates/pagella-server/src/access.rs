@@ -7,6 +7,8 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::app::App;
+use crate::metrics::Cause;
+use crate::requests::Progress;
 use crate::router::Route;
 
 /// Status in logs of a request whose client went away before the answer ended.
@@ -73,6 +75,11 @@ impl Access {
         self.route = Some(route);
     }
 
+    /// Counts it among those that are being answered.
+    pub fn begin(&self) {
+        self.app.metrics.http.begin(self.route);
+    }
+
     /// The status that is sent.
     pub fn set_status(&self, status: u16) {
         self.status.store(status, Ordering::Relaxed);
@@ -96,19 +103,26 @@ impl Access {
 
 impl Drop for Access {
     fn drop(&mut self) {
-        let (method, route) = match self.route {
-            Some(route) => (route.method, route.path),
-            None => ("-", "<unmatched>"),
-        };
+        let route = self.route.map_or("<unmatched>", |route| route.path);
         let complete = *self.complete.get_mut();
         let status = if complete { *self.status.get_mut() } else { CLIENT_WENT };
-        if !["/health", "/v1/health", "/metrics"].iter().any(|probe| route.starts_with(probe)) {
-            self.app.metrics.note_request(method, route, status, self.begun.elapsed());
+        let facts = std::mem::take(self.facts.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let metrics = &self.app.metrics;
+        metrics.http.end(self.route, status, self.begun.elapsed());
+        let named = Progress::ALL.into_iter().find(|phase| Some(phase.name()) == facts.phase);
+        match (named, complete) {
+            (Some(phase), false) => metrics.note_cancelled(phase, Cause::Disconnect),
+            (Some(phase), true) if facts.finish == Some("cancelled") => {
+                metrics.note_cancelled(phase, Cause::Asked);
+            }
+            _ => {}
+        }
+        if let (true, Some(key)) = (self.app.settings.metrics.per_key, &facts.key) {
+            metrics.note_key(key, facts.prompt_tokens + facts.new_tokens);
         }
         if !self.app.log.access() {
             return;
         }
-        let facts = std::mem::take(self.facts.get_mut().unwrap_or_else(PoisonError::into_inner));
         let count = |n: usize| if n > 0 { Value::from(n) } else { Value::Null };
         let phase = facts.phase.filter(|_| !complete);
         self.app.log.info(

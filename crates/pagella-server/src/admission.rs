@@ -210,16 +210,19 @@ impl Ticket {
 
     /// Waits until it is the key's turn to hand a request of about so many tokens to the engine.
     pub async fn turn(&self, tokens: usize, priority: i32) {
-        let (waker, called) = oneshot::channel();
-        let mut state = self.admission.lock();
-        let serial = state.turns.enter(&self.key.name, priority, tokens as u64, waker);
-        let waiting = Waiting { ticket: self, serial };
-        state.call();
-        drop(state);
+        let (waiting, called) = self.wait(tokens, priority);
         // The sender is kept until it calls.
         let _ = called.await;
         self.has_turn.store(true, Ordering::Relaxed);
         drop(waiting);
+    }
+
+    fn wait(&self, tokens: usize, priority: i32) -> (Waiting<'_>, oneshot::Receiver<()>) {
+        let (waker, called) = oneshot::channel();
+        let mut state = self.admission.lock();
+        let serial = state.turns.enter(&self.key.name, priority, tokens as u64, waker);
+        state.call();
+        (Waiting { ticket: self, serial }, called)
     }
 
     /// Lets the next one have its turn.

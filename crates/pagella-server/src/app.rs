@@ -179,7 +179,6 @@ impl App {
         }
         let found = self.keys().identify(headers, SystemTime::now());
         let Err(error) = found else { return found };
-        self.metrics.note_auth_failure();
         match self.failures.note(peer.ip(), Instant::now()) {
             None => Err(error),
             Some(wait) => {

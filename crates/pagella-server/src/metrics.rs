@@ -2,61 +2,57 @@
 //!
 //! Every series is a fixed set of numbers made at the start; no text of a client becomes a label.
 
+mod bounds;
 mod histogram;
+mod http;
 mod render;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pagella_engine::{Completion, EosReason};
 
+use crate::requests::Progress;
+use crate::wire::error::Code;
+use bounds::{CHOICES, FIRST_TOKEN, PER_TOKEN, REQUEST, TOKENS, WORK};
 use histogram::Histogram;
-pub use render::render;
+pub use http::HttpMetrics;
+pub use render::{Form, render};
 
-/// Seconds to the first token.
-const FIRST_TOKEN: &[f64] = &[
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
-    20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
-];
-/// Seconds per token.
-const PER_TOKEN: &[f64] = &[
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5,
-    5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
-];
-/// Seconds of a request.
-const REQUEST: &[f64] = &[
-    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
-    480.0, 960.0, 1920.0, 7680.0,
-];
-/// Tokens of a request.
-const TOKENS: &[f64] = &[
-    1.0,
-    2.0,
-    5.0,
-    10.0,
-    20.0,
-    50.0,
-    100.0,
-    200.0,
-    500.0,
-    1000.0,
-    2000.0,
-    5000.0,
-    10_000.0,
-    20_000.0,
-    50_000.0,
-    100_000.0,
-    200_000.0,
-    500_000.0,
-    1_000_000.0,
-];
-/// Choices of a request.
-const CHOICES: &[f64] = &[1.0, 2.0, 5.0, 10.0, 20.0];
+/// Why a request ended before its answer did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Its client went away.
+    Disconnect,
+    /// Someone asked for its end.
+    Asked,
+}
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: [Cause; 2] = [Cause::Disconnect, Cause::Asked];
+
+    /// For labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Disconnect => "disconnect",
+            Cause::Asked => "asked",
+        }
+    }
+}
 
 /// Everything that is counted.
 pub struct Metrics {
+    /// Requests by route.
+    pub http: HttpMetrics,
+    /// Clients that did not read their answer.
+    pub stalls: Arc<AtomicU64>,
+    /// Seconds of rendering conversations.
+    pub template_time: Histogram,
+    /// Seconds of compiling constraints.
+    pub constraint_time: Histogram,
     time_to_first_token: Histogram,
     time_per_token: Histogram,
     request_time: Histogram,
@@ -66,23 +62,36 @@ pub struct Metrics {
     inference_time: Histogram,
     prompt_tokens: Histogram,
     generation_tokens: Histogram,
+    /// Longest answer of each request.
+    most_generation_tokens: Histogram,
+    max_tokens: Histogram,
     choices: Histogram,
+    load_time: Histogram,
     /// Jobs by reason of their end.
     finished: [AtomicU64; EosReason::ALL.len()],
     prompt_tokens_total: AtomicU64,
     cached_tokens_total: AtomicU64,
     generation_tokens_total: AtomicU64,
-    auth_failures: AtomicU64,
+    /// Longest sequence, prompt and answer.
+    sequence_tokens_max: AtomicU64,
+    /// Refused requests by reason.
+    rejected: Vec<AtomicU64>,
+    /// Requests that ended early, by phase and cause.
+    cancelled: [[AtomicU64; Cause::ALL.len()]; Progress::ALL.len()],
+    tool_parse_failures: AtomicU64,
     panics: AtomicU64,
     restarts: AtomicU64,
-    /// Requests by method, route and status; routes are rows of the table, statuses are ours.
-    requests: Mutex<BTreeMap<(&'static str, &'static str, u16), u64>>,
-    http_time: Histogram,
+    /// Requests and tokens by key, where the operator wants them.
+    keys: Mutex<BTreeMap<String, (u64, u64)>>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         Metrics {
+            http: HttpMetrics::default(),
+            stalls: Arc::default(),
+            template_time: Histogram::new(WORK),
+            constraint_time: Histogram::new(WORK),
             time_to_first_token: Histogram::new(FIRST_TOKEN),
             time_per_token: Histogram::new(PER_TOKEN),
             request_time: Histogram::new(REQUEST),
@@ -92,21 +101,27 @@ impl Default for Metrics {
             inference_time: Histogram::new(REQUEST),
             prompt_tokens: Histogram::new(TOKENS),
             generation_tokens: Histogram::new(TOKENS),
+            most_generation_tokens: Histogram::new(TOKENS),
+            max_tokens: Histogram::new(TOKENS),
             choices: Histogram::new(CHOICES),
+            load_time: Histogram::new(REQUEST),
             finished: [const { AtomicU64::new(0) }; EosReason::ALL.len()],
             prompt_tokens_total: AtomicU64::new(0),
             cached_tokens_total: AtomicU64::new(0),
             generation_tokens_total: AtomicU64::new(0),
-            auth_failures: AtomicU64::new(0),
+            sequence_tokens_max: AtomicU64::new(0),
+            rejected: Code::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
+            cancelled: [const { [const { AtomicU64::new(0) }; Cause::ALL.len()] };
+                Progress::ALL.len()],
+            tool_parse_failures: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
-            requests: Mutex::default(),
-            http_time: Histogram::new(FIRST_TOKEN),
+            keys: Mutex::default(),
         }
     }
 }
 
-/// One more, or so many more.
+/// So many more.
 fn add(counter: &AtomicU64, n: usize) {
     counter.fetch_add(n as u64, Ordering::Relaxed);
 }
@@ -131,7 +146,10 @@ impl Metrics {
         self.request_time.note(waited + decode);
         self.inference_time.note(done.time_prefill.as_secs_f64() + decode);
         self.generation_tokens.note(done.new_tokens as f64);
+        self.most_generation_tokens.note(done.new_tokens as f64);
         add(&self.generation_tokens_total, done.new_tokens);
+        let sequence = (done.prompt_tokens + done.new_tokens) as u64;
+        self.sequence_tokens_max.fetch_max(sequence, Ordering::Relaxed);
         if !shares_prompt {
             self.prompt_tokens.note(done.prompt_tokens as f64);
             add(&self.prompt_tokens_total, done.prompt_tokens);
@@ -139,9 +157,21 @@ impl Metrics {
         }
     }
 
-    /// Someone came without a valid key.
-    pub fn note_auth_failure(&self) {
-        add(&self.auth_failures, 1);
+    /// A request was refused, or failed.
+    pub fn note_rejected(&self, code: Code) {
+        if let Some(idx) = Code::ALL.iter().position(|known| *known == code) {
+            self.rejected.get(idx).into_iter().for_each(|count| add(count, 1));
+        }
+    }
+
+    /// A request ended before its answer did.
+    pub fn note_cancelled(&self, phase: Progress, cause: Cause) {
+        add(&self.cancelled[phase as usize][cause as usize], 1);
+    }
+
+    /// Tool calls that could not be read and were sent as text.
+    pub fn note_tool_parse_failures(&self, n: usize) {
+        add(&self.tool_parse_failures, n);
     }
 
     /// A handler had a defect.
@@ -154,22 +184,24 @@ impl Metrics {
         add(&self.restarts, 1);
     }
 
-    /// A request asks for so many choices.
-    pub fn note_choices(&self, n: usize) {
-        self.choices.note(n as f64);
+    /// A model was opened.
+    pub fn note_load(&self, time: Duration) {
+        self.load_time.note(time.as_secs_f64());
     }
 
-    /// A request was answered.
-    pub fn note_request(
-        &self,
-        method: &'static str,
-        route: &'static str,
-        status: u16,
-        time: Duration,
-    ) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        *requests.entry((method, route, status)).or_default() += 1;
-        drop(requests);
-        self.http_time.note(time.as_secs_f64());
+    /// A request asks for so many choices of so many tokens.
+    pub fn note_asked(&self, n: usize, max_tokens: Option<usize>) {
+        self.choices.note(n as f64);
+        if let Some(tokens) = max_tokens {
+            self.max_tokens.note(tokens as f64);
+        }
+    }
+
+    /// A request of a key has ended. Keys are few: they are those of the operator's file.
+    pub fn note_key(&self, key: &str, tokens: usize) {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let (requests, sum) = keys.entry(key.to_owned()).or_default();
+        *requests += 1;
+        *sum += tokens as u64;
     }
 }

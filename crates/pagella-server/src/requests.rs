@@ -23,7 +23,8 @@ pub enum Progress {
 }
 
 impl Progress {
-    const ALL: [Progress; 4] =
+    /// Every one, in order.
+    pub const ALL: [Progress; 4] =
         [Progress::Preparing, Progress::Queued, Progress::Prefill, Progress::Decode];
 
     /// For lists and logs.

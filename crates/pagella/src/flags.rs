@@ -1,12 +1,14 @@
 //! Every flag that more than one command has, and the longer lists of `run`, once.
 
 mod batch;
+mod config;
 mod constraint;
 mod model;
 mod more_sampling;
 mod sampling;
 
 pub use batch::BatchFlags;
+pub use config::ConfigFlags;
 pub use constraint::ConstraintFlags;
 pub use model::ModelFlags;
 pub use sampling::SamplingFlags;

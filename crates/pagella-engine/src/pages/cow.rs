@@ -58,6 +58,7 @@ impl PageTable {
             record.key = None;
             record.ids.truncate(keep);
         });
+        self.evictions += 1;
         self.log.push(PageEvent::Evicted { page, key });
     }
 }

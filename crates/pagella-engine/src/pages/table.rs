@@ -28,6 +28,8 @@ pub struct PageTable {
     pub(super) serial: u64,
     /// `serial` at the last attempt to defragment.
     pub(super) defragmented_at: u64,
+    /// Cached content that made room for other, so far.
+    pub(super) evictions: u64,
     pub(super) log: EventLog,
 }
 
@@ -42,6 +44,7 @@ impl PageTable {
             ranks: BTreeSet::new(),
             serial: n_pages as u64,
             defragmented_at: n_pages as u64,
+            evictions: 0,
             log: EventLog::default(),
         };
         table.rebuild();
@@ -55,7 +58,7 @@ impl PageTable {
         }
         let mut log = std::mem::take(&mut self.log);
         log.push(PageEvent::Reset);
-        *self = Self { log, ..Self::new(self.n_pages()) };
+        *self = Self { log, evictions: self.evictions, ..Self::new(self.n_pages()) };
         true
     }
 
@@ -72,6 +75,11 @@ impl PageTable {
     /// Starts at the number of pages and grows by one with each page handed out.
     pub fn access_serial(&self) -> u64 {
         self.serial
+    }
+
+    /// How often cached content made room for other.
+    pub fn evictions(&self) -> u64 {
+        self.evictions
     }
 
     /// How many sequences use the page.

@@ -21,6 +21,7 @@ impl PageTable {
         if let Some(former) = record.former.take()
             && !former.ids.is_empty()
         {
+            self.evictions += 1;
             self.log.push(PageEvent::Evicted { page, key: former.key });
         }
     }

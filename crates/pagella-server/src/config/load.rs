@@ -126,6 +126,7 @@ impl Source {
                 problems.push(format!("{origin}: {} must be {problem}", entry.path()));
             }
         }
+        settings.model.load_defaults = load_defaults(&settings, &said);
         problems.extend(contradiction(&settings));
         match problems.is_empty() {
             true => Ok(Config { settings, warnings, file, said }),
@@ -137,6 +138,19 @@ impl Source {
 /// Sets the value of a row.
 pub(super) fn set(entry: &Entry, value: &Value, settings: &mut Settings) -> Result<(), String> {
     entry.apply(settings, &entry.read(value)?)
+}
+
+/// What the keys say that also hold for models opened by request.
+pub(super) fn load_defaults(
+    settings: &Settings,
+    said: &BTreeMap<String, (Value, Origin)>,
+) -> serde_json::Map<String, serde_json::Value> {
+    let keys = settings.model.use_as_default.iter();
+    let said = |key: &String| {
+        let (value, _) = said.get(&format!("model.{key}"))?;
+        Some((key.clone(), serde_json::to_value(value).ok()?))
+    };
+    keys.filter_map(said).collect()
 }
 
 /// What no row alone can see.

@@ -1,6 +1,6 @@
 //! A configuration that is read again while the server runs.
 
-use super::load::{Config, set};
+use super::load::{Config, load_defaults, set};
 use super::table::entries;
 use crate::Settings;
 
@@ -37,6 +37,7 @@ impl Config {
                 change.changed.push(path);
             }
         }
+        settings.model.load_defaults = load_defaults(&settings, &newer.said);
         (settings, change)
     }
 }

@@ -106,7 +106,8 @@ impl Entered {
         };
         listed.live.reach(Progress::Queued);
         access.note(|facts| facts.phase = Some(Progress::Queued.name()));
-        let tokens = prompt_tokens + n * job.max_new_tokens.unwrap_or(0);
+        let most_tokens = job.max_new_tokens;
+        let tokens = prompt_tokens + n * most_tokens.unwrap_or(0);
         let turn = async {
             let place = ticket.place().await;
             ticket.turn(tokens, job.priority).await;
@@ -122,7 +123,7 @@ impl Entered {
             move || submit_all(&submitter, &job, constraint.as_ref(), n, prompts, prompt_field);
         let streams = call.app.blocking.run(submit).await?;
         ticket.charge(prompt_tokens);
-        call.app.metrics.note_choices(n);
+        call.app.metrics.note_asked(n, most_tokens);
         let done = streams.iter().map(|_| None).collect();
         let choices = Choices::new(streams);
         listed.live.owns(choices.cancellers());

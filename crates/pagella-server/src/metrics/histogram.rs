@@ -39,6 +39,11 @@ impl Histogram {
         bounds.zip(&self.counts).map(|(bound, count)| (bound, add(count))).collect()
     }
 
+    /// How many values.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     /// Sum of all values.
     pub fn sum(&self) -> f64 {
         self.sum_micros.load(Ordering::Relaxed) as f64 / 1e6

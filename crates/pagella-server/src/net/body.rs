@@ -35,6 +35,7 @@ pub async fn read_json(
 ) -> Result<Value, ApiError> {
     check_type(headers)?;
     let bytes = read(body, headers, bytes_max, &app.settings.limits).await?;
+    app.metrics.http.body_bytes.note(bytes.len() as f64);
     let large = bytes.len() > PARSE_HERE_BYTES_MAX;
     let parse = move || {
         json::parse(&bytes).map_err(|error| ApiError::new(Code::InvalidJson, error.to_string()))

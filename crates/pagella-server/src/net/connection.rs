@@ -65,7 +65,8 @@ where
         stall: settings.network.stall_timeout,
     };
     let busy = Busy::default();
-    let stream = TokioIo::new(TimedStream::new(socket, patience, busy.clone()));
+    let stream =
+        TokioIo::new(TimedStream::new(socket, patience, busy.clone(), app.metrics.stalls.clone()));
     let service = service_fn(|request| {
         let answered = service::answer(app.clone(), peer, door, busy.clone(), request);
         async move { Ok::<_, Infallible>(answered.await) }
@@ -102,7 +103,8 @@ where
         stall: settings.network.stall_timeout,
     };
     let busy = Busy::default();
-    let stream = TokioIo::new(TimedStream::new(socket, patience, busy.clone()));
+    let stream =
+        TokioIo::new(TimedStream::new(socket, patience, busy.clone(), app.metrics.stalls.clone()));
     let (own, counted) = (app.clone(), busy.clone());
     let service = service_fn(move |request| {
         let answered = service::answer(own.clone(), peer, door, counted.clone(), request);

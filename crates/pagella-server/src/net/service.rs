@@ -50,6 +50,7 @@ pub async fn answer(
         access.set_route(*route);
         dialect = route.dialect;
     }
+    access.begin();
     let access = Arc::new(access);
 
     let result = if head.method == Method::OPTIONS {
@@ -79,7 +80,10 @@ pub async fn answer(
             }
         }
     };
-    let mut reply = result.unwrap_or_else(|error| refuse(&error, dialect));
+    let mut reply = result.unwrap_or_else(|error| {
+        app.metrics.note_rejected(error.code);
+        refuse(&error, dialect)
+    });
     access.set_status(reply.status.as_u16());
     browser::write_headers(&app.settings.network, &head.headers, None, &mut reply.headers);
     write_common(&mut reply.headers, &id);

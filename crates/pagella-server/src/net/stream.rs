@@ -4,7 +4,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -52,6 +52,8 @@ pub struct TimedStream<S> {
     inner: S,
     patience: Patience,
     busy: Busy,
+    /// Clients that did not read, over all connections.
+    stalls: Arc<AtomicU64>,
     /// Bytes of the next request have come.
     in_header: bool,
     read_deadline: Option<Pin<Box<Sleep>>>,
@@ -60,11 +62,12 @@ pub struct TimedStream<S> {
 
 impl<S> TimedStream<S> {
     /// The first request must begin as soon as its headers must end.
-    pub fn new(inner: S, patience: Patience, busy: Busy) -> Self {
+    pub fn new(inner: S, patience: Patience, busy: Busy, stalls: Arc<AtomicU64>) -> Self {
         TimedStream {
             inner,
             patience,
             busy,
+            stalls,
             in_header: true,
             read_deadline: None,
             write_deadline: None,
@@ -122,6 +125,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
         let stall = this.patience.stall;
         let deadline = this.write_deadline.get_or_insert_with(|| timer(stall));
         ready!(deadline.as_mut().poll(context));
+        this.stalls.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(Err(late("the client reads nothing")))
     }
 

@@ -3,11 +3,16 @@
 use http::StatusCode;
 
 use crate::call::{Call, Reply};
-use crate::metrics::render;
-use crate::wire::error::ApiError;
+use crate::metrics::{Form, render};
+use crate::wire::error::{ApiError, Code};
 
 /// All series.
 pub async fn show(call: Call) -> Result<Reply, ApiError> {
-    let kind = "text/plain; version=0.0.4; charset=utf-8";
-    Ok(Reply::bytes(StatusCode::OK, kind, render(&call.app)))
+    if !call.app.settings.metrics.enabled {
+        let message = "counts are switched off: see metrics.enabled";
+        return Err(ApiError::new(Code::FeatureDisabled, message));
+    }
+    let accept = call.headers.get("accept").and_then(|value| value.to_str().ok());
+    let form = Form::accepted(accept.unwrap_or_default());
+    Ok(Reply::bytes(StatusCode::OK, form.content_type(), render(&call.app, form)))
 }

@@ -24,8 +24,12 @@ pub struct ModelSettings {
     pub use_dummy_models: bool,
     /// These names.
     pub dummy_model_names: Vec<String>,
+    /// After how long a stream that waits for its model begins with signs of life.
+    pub inline_patience: Duration,
     /// Keys of this section that also hold for models opened by request.
     pub use_as_default: Vec<String>,
+    /// What these keys say, as fields of a load.
+    pub load_defaults: Map<String, Value>,
     /// Longest sequence, in tokens.
     pub max_seq_len: Option<usize>,
     /// Tokens in the cache, for all sequences together.
@@ -60,6 +64,10 @@ pub struct ModelSettings {
     pub reject_unknown: bool,
     /// Further names of models.
     pub aliases: BTreeMap<String, String>,
+    /// Most models that answer at once.
+    pub max_models: usize,
+    /// Most bytes they may take together; 0 is what the devices have.
+    pub memory_budget: u64,
     /// Links in the folder of models may lead out of it.
     pub follow_symlinks: bool,
 }
@@ -106,7 +114,9 @@ impl Default for ModelSettings {
             inline_roles: vec![Role::Admin],
             use_dummy_models: false,
             dummy_model_names: vec!["gpt-3.5-turbo".to_owned()],
+            inline_patience: Duration::from_secs(10),
             use_as_default: Vec::new(),
+            load_defaults: Map::new(),
             max_seq_len: None,
             cache_size: None,
             cache_mode: "FP16".to_owned(),
@@ -124,6 +134,8 @@ impl Default for ModelSettings {
             idle_unload: Duration::ZERO,
             reject_unknown: false,
             aliases: BTreeMap::new(),
+            max_models: 1,
+            memory_budget: 0,
             follow_symlinks: true,
         }
     }

@@ -83,14 +83,18 @@ fn queued_dead_clients_never_run() {
     let queued: Vec<_> = (0..100)
         .map(|_| client.open("POST", COMPLETIONS, Some(long(json!({})).to_string().as_bytes())))
         .collect();
-    wait_for("all to wait", || server.stats().queue.pending == 100);
+    wait_for("all to wait", || server.app.admission.counts().queued == 100);
     drop(queued);
-    wait_for("none to wait", || server.stats().queue.pending == 0);
+    wait_for("none to wait", || {
+        server.app.admission.counts().queued == 0 && server.stats().queue.pending == 0
+    });
     assert!(server.stats().queue.active <= 1);
     drop(running);
     server.wait_idle();
-    let finished = server.stats().finished;
-    assert_eq!(finished.get("cancelled"), Some(&101), "{finished:?}");
+    // The engine saw few of them and began none.
+    let stats = server.stats();
+    assert_eq!(stats.finished.keys().collect::<Vec<_>>(), [&"cancelled"], "{:?}", stats.finished);
+    assert!(stats.finished["cancelled"] <= 9, "{:?}", stats.finished);
 }
 
 #[test]

@@ -60,6 +60,8 @@ pub struct TestServer {
     pub address: SocketAddr,
     pub app: Arc<App>,
     pub worker: Option<Worker>,
+    /// Where counts alone are told.
+    pub metrics: Option<SocketAddr>,
     shutdown: Shutdown,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -98,17 +100,19 @@ impl TestServer {
                 .unwrap();
             runtime.block_on(async {
                 let server = Server::bind(settings, keys).await.unwrap();
-                send.send((server.address(), server.app().clone(), server.shutdown())).unwrap();
+                let metrics = server.metrics_address();
+                send.send((server.address(), server.app().clone(), server.shutdown(), metrics))
+                    .unwrap();
                 server.run().await;
             });
             runtime.shutdown_timeout(Duration::from_secs(1));
         });
-        let (address, app, shutdown) = receive.recv().unwrap();
+        let (address, app, shutdown, metrics) = receive.recv().unwrap();
         let worker = parts.as_ref().map(|parts| parts.worker.clone());
         if let Some(parts) = parts {
             app.serve(parts).unwrap();
         }
-        TestServer { address, app, worker, shutdown, thread: Some(thread) }
+        TestServer { address, app, worker, metrics, shutdown, thread: Some(thread) }
     }
 
     /// Without a model, and with a folder of them.

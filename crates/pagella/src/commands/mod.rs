@@ -2,6 +2,7 @@
 
 mod bench;
 mod chat;
+mod config;
 mod doctor;
 mod inspect;
 mod ppl;
@@ -23,6 +24,7 @@ pub enum Command {
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
     Pull(pull::PullArgs),
+    Config(config::ConfigArgs),
 }
 
 impl Command {
@@ -37,6 +39,7 @@ impl Command {
             Command::Bench(args) => bench::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Pull(args) => pull::run(&args),
+            Command::Config(args) => config::run(&args),
         }
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Client {
     agent: Agent,
     endpoint: String,
     token: Option<String>,
+    /// Patterns of the hosts that may be asked; any where there is none.
+    hosts: Option<Vec<String>>,
 }
 
 /// A repository at one revision.
@@ -69,7 +71,30 @@ impl Client {
             .user_agent(concat!("pagella/", env!("CARGO_PKG_VERSION")))
             .build();
         let endpoint = endpoint.trim_end_matches('/').to_owned();
-        Client { agent: config.into(), endpoint, token }
+        Client { agent: config.into(), endpoint, token, hosts: None }
+    }
+
+    /// Asks only these hosts, and only over HTTPS unless they are on this machine.
+    pub fn only(mut self, hosts: &[String]) -> Self {
+        self.hosts = Some(hosts.to_vec());
+        self
+    }
+
+    fn check_host(&self, url: &str) -> Result<(), HubError> {
+        let Some(hosts) = &self.hosts else { return Ok(()) };
+        let uri: Option<Uri> = url.parse().ok();
+        let host = uri.as_ref().and_then(|uri| uri.host()).unwrap_or_default().to_ascii_lowercase();
+        let local = host == "localhost"
+            || host
+                .trim_matches(['[', ']'])
+                .parse()
+                .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+        let safe = uri.as_ref().and_then(Uri::scheme_str) == Some("https") || local;
+        let known = hosts.iter().any(|pattern| match pattern.strip_prefix("*.") {
+            Some(domain) => host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')),
+            None => host.eq_ignore_ascii_case(pattern),
+        });
+        if safe && known { Ok(()) } else { Err(HubError::Host { host }) }
     }
 
     /// Commit and files of a repository.
@@ -147,6 +172,7 @@ impl Client {
         from: Option<u64>,
         with_token: bool,
     ) -> Result<Response<Body>, HubError> {
+        self.check_host(url)?;
         let mut request = self.agent.get(url).header("accept-encoding", "identity");
         if let Some(from) = from {
             request = request.header("range", format!("bytes={from}-"));
@@ -158,6 +184,7 @@ impl Client {
     }
 
     fn head(&self, url: &str) -> Result<Response<Body>, HubError> {
+        self.check_host(url)?;
         let mut request = self.agent.head(url).header("accept-encoding", "identity");
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));

@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -17,6 +18,9 @@ use super::{HubError, PullOptions};
 /// Bytes moved between two reports.
 const COPY_BYTES: usize = 256 << 10;
 
+/// Told how many bytes are there; says whether to go on.
+pub(super) type Report<'a> = dyn FnMut(u64) -> ControlFlow<()> + 'a;
+
 /// One file on its way.
 pub(super) struct Download<'a> {
     pub client: &'a Client,
@@ -27,7 +31,7 @@ pub(super) struct Download<'a> {
 
 impl Download<'_> {
     /// Fetches what is missing and gives the file its final name. Returns the bytes fetched.
-    pub fn run(&self, place: &Place, report: &mut dyn FnMut(u64)) -> Result<u64, HubError> {
+    pub fn run(&self, place: &Place, report: &mut Report<'_>) -> Result<u64, HubError> {
         let etag = &self.located.etag;
         if !is_part(etag) {
             let problem = "an etag with strange characters".to_owned();
@@ -35,7 +39,7 @@ impl Download<'_> {
         }
         let blob = place.blobs.join(etag);
         if std::fs::metadata(&blob).is_ok_and(|m| m.len() == self.located.bytes) {
-            report(self.located.bytes);
+            go_on(report(self.located.bytes))?;
             place.link(etag, self.file)?;
             return Ok(0);
         }
@@ -60,17 +64,12 @@ impl Download<'_> {
 
     /// Appends until the file is whole. A connection that breaks is retried from where it broke, as
     /// long as every few attempts bring something.
-    fn fill(
-        &self,
-        part: &mut File,
-        path: &Path,
-        report: &mut dyn FnMut(u64),
-    ) -> Result<u64, HubError> {
+    fn fill(&self, part: &mut File, path: &Path, report: &mut Report<'_>) -> Result<u64, HubError> {
         let mut fetched = 0;
         let mut failures = 0;
         loop {
             let have = part.metadata().map_err(|e| cache_error(path, e))?.len();
-            report(have.min(self.located.bytes));
+            go_on(report(have.min(self.located.bytes)))?;
             if have == self.located.bytes {
                 return Ok(fetched);
             }
@@ -82,8 +81,10 @@ impl Download<'_> {
             fetched += moved;
             let Err(error) = outcome else { continue };
             failures = if moved > 0 { 1 } else { failures + 1 };
-            let hopeless =
-                matches!(error, HubError::Status { status: ..500, .. } | HubError::Cache { .. });
+            let hopeless = matches!(
+                error,
+                HubError::Status { status: ..500, .. } | HubError::Cache { .. } | HubError::Stopped
+            );
             if hopeless || failures >= self.options.attempts.max(1) {
                 return Err(error);
             }
@@ -97,7 +98,7 @@ impl Download<'_> {
         part: &mut File,
         path: &Path,
         have: u64,
-        report: &mut dyn FnMut(u64),
+        report: &mut Report<'_>,
     ) -> (u64, Result<(), HubError>) {
         let (begins, mut body) = match self.client.fetch(self.located, have) {
             Ok(answer) => answer,
@@ -128,7 +129,9 @@ impl Download<'_> {
                 return (moved, Err(cache_error(path, e)));
             }
             moved += read as u64;
-            report(begins + moved);
+            if let Err(stopped) = go_on(report(begins + moved)) {
+                return (moved, Err(stopped));
+            }
         }
     }
 
@@ -160,4 +163,9 @@ impl Download<'_> {
         let problem = format!("SHA-256 {found} instead of {etag}");
         Err(HubError::Damaged { file: self.file.to_owned(), problem })
     }
+}
+
+/// An error where someone does not want to go on.
+fn go_on(answer: ControlFlow<()>) -> Result<(), HubError> {
+    if answer.is_break() { Err(HubError::Stopped) } else { Ok(()) }
 }

@@ -64,6 +64,31 @@ pub enum HubError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Whoever watched did not want to go on.
+    #[error("the download was stopped: what is there of it is kept")]
+    Stopped,
+    /// A host that must not be asked.
+    #[error(
+        "{host} is not among the hosts that may be asked, or not over HTTPS: see downloads.hosts"
+    )]
+    Host {
+        /// The host.
+        host: String,
+    },
+    /// No file has a name that was asked for.
+    #[error("no file of {id} has a name that was asked for: check include and exclude")]
+    NothingMatches {
+        /// The repository.
+        id: String,
+    },
+    /// Names of files that cannot stand beside each other, or not in any folder.
+    #[error("{id} has files whose names collide: {name}")]
+    Names {
+        /// The repository.
+        id: String,
+        /// One of the names.
+        name: String,
+    },
     /// No place for the cache is known.
     #[error("no home directory is known: set HF_HOME to the folder that should hold models")]
     NoHome,

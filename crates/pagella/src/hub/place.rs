@@ -9,6 +9,16 @@ use super::{HubCache, HubError, HubId};
 pub(super) struct Place {
     pub blobs: PathBuf,
     pub snapshot: PathBuf,
+    layout: Layout,
+}
+
+/// How names lead to contents.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// Names are links, made as soon as a file is there.
+    Cache,
+    /// Names are made for all files at once, at the end.
+    Folder,
 }
 
 impl Place {
@@ -17,15 +27,56 @@ impl Place {
         let place = Place {
             blobs: repository.join("blobs"),
             snapshot: repository.join("snapshots").join(commit),
+            layout: Layout::Cache,
         };
-        for dir in [&place.blobs, &place.snapshot] {
-            std::fs::create_dir_all(dir).map_err(|e| cache_error(dir, e))?;
-        }
-        Ok(place)
+        place.made()
     }
 
-    /// Makes a blob visible under its name.
+    /// A folder beside the one that will be there in the end: what is in it does not look like a
+    /// model.
+    pub fn beside(target: &Path) -> Result<Self, HubError> {
+        let mut name = target.as_os_str().to_owned();
+        name.push(".part");
+        let dir = PathBuf::from(name);
+        let (blobs, snapshot) = (dir.join("blobs"), dir.join("files"));
+        Place { blobs, snapshot, layout: Layout::Folder }.made()
+    }
+
+    fn made(self) -> Result<Self, HubError> {
+        for dir in [&self.blobs, &self.snapshot] {
+            std::fs::create_dir_all(dir).map_err(|e| cache_error(dir, e))?;
+        }
+        Ok(self)
+    }
+
+    /// Gives all files their names and makes them the folder `target`, at once.
+    pub fn become_folder(&self, files: &[(String, String)], target: &Path) -> Result<(), HubError> {
+        for (etag, file) in files {
+            let (blob, named) = (self.blobs.join(etag), self.snapshot.join(file));
+            // A name of an earlier attempt may lead to other contents.
+            let _ = std::fs::remove_file(&named);
+            let linked = std::fs::hard_link(&blob, &named);
+            let copied = linked.or_else(|_| std::fs::copy(&blob, &named).map(|_| ()));
+            copied.map_err(|e| cache_error(&named, e))?;
+        }
+        std::fs::rename(&self.snapshot, target).map_err(|e| cache_error(target, e))?;
+        self.remove();
+        Ok(())
+    }
+
+    /// Removes a folder that is not complete.
+    pub fn remove(&self) {
+        if let (Layout::Folder, Some(dir)) = (self.layout, self.blobs.parent()) {
+            // Nothing depends on its being gone.
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+
+    /// Makes a blob visible under its name, where that is done one by one.
     pub fn link(&self, etag: &str, file: &str) -> Result<(), HubError> {
+        if self.layout == Layout::Folder {
+            return Ok(());
+        }
         let link = self.snapshot.join(file);
         if link.exists() {
             return Ok(());

@@ -3,6 +3,7 @@
 //! The ref that makes the model findable is written last, so an interrupted pull never looks like a
 //! model.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -101,6 +102,7 @@ pub fn pull(
         let mut report = |bytes_done| {
             let (n_files, bytes_total) = (files.len(), located.bytes);
             progress(&PullProgress { file, file_idx, n_files, bytes_done, bytes_total });
+            ControlFlow::Continue(())
         };
         let download = Download { client: &client, located: &located, file, options };
         pulled.bytes_fetched += download.run(&place, &mut report)?;
@@ -111,12 +113,12 @@ pub fn pull(
 }
 
 /// The files a model needs: configuration, tokenizer, template, weights; top level only.
-fn is_wanted(name: &str) -> bool {
+pub(super) fn is_wanted(name: &str) -> bool {
     let suffixes = [".json", ".safetensors", ".jinja"];
     is_part(name) && (name == "tokenizer.model" || suffixes.iter().any(|s| name.ends_with(s)))
 }
 
-fn check_list(id: &HubId, names: &[&str], files: &[&str]) -> Result<(), HubError> {
+pub(super) fn check_list(id: &HubId, names: &[&str], files: &[&str]) -> Result<(), HubError> {
     let hint = if names.iter().any(|name| name.ends_with(".gguf")) {
         " (it holds GGUF files; look for an EXL2, GPTQ or float16 version)"
     } else if names.iter().any(|name| name.ends_with(".bin")) {

@@ -193,6 +193,20 @@ pub(super) const ROWS: &[Entry] = &[
     })
     .live(),
     entry(
+        (M, "max_models"),
+        Kind::Int { min: 1, max: 64 },
+        "1",
+        "Most models that answer at once",
+        |s, v| s.model.max_models = v.count(),
+    ),
+    entry(
+        (M, "memory_budget"),
+        Kind::Float { min: 0.0, max: 1e6 },
+        "0",
+        "Most GiB that models may take together; 0 is what the devices have",
+        |s, v| s.model.memory_budget = (v.float() * (1u64 << 30) as f64) as u64,
+    ),
+    entry(
         (M, "follow_symlinks"),
         Kind::Bool,
         "true",
