@@ -60,9 +60,10 @@ pub fn fetch(
     let names: Vec<&str> = listing.siblings.iter().map(|s| s.rfilename.as_str()).collect();
     let files = wanted(id, &names, options)?;
     // All sizes are known before the first byte is fetched.
-    let locate = |file: &&str| Ok((*file, client.locate(id, &listing.sha, file)?));
-    let located: Vec<(&str, Located)> =
-        files.iter().map(locate).collect::<Result<_, HubError>>()?;
+    let mut located: Vec<(&str, Located)> = Vec::with_capacity(files.len());
+    for file in files {
+        located.push((file, client.locate(id, &listing.sha, file)?));
+    }
     let bytes_total = located.iter().map(|(_, found)| found.bytes).fold(0, u64::saturating_add);
     let place = Place::beside(target)?;
     let mut before = 0;
