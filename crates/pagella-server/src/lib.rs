@@ -37,7 +37,6 @@ mod log;
 mod metrics;
 mod model;
 pub mod name;
-mod names;
 mod net;
 mod presets;
 mod reasoning;
@@ -60,7 +59,6 @@ pub use model::{
     ModelFile, ModelOpener, ModelParts, Models, OpenError, Origin, ServedModel, Slot, begin_load,
     load_at_start,
 };
-pub use names::{Links, NameError, check as check_name, within as path_within};
 pub use net::{Server, ServerError, Shutdown};
 pub use router::{Access, ROUTES, Route};
 pub use settings::Settings;

@@ -41,7 +41,7 @@ pub fn check(name: &str) -> Result<(), NameError> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         return Err(NameError::Length);
     }
-    let is_bad = |c: char| c.is_control() || "\\:*?\"<>|".contains(c);
+    let is_bad = |c: char| c.is_control() || "\\:*?\"<>|".contains(c) || is_deceptive(c);
     if name.chars().any(is_bad) {
         return Err(NameError::Character);
     }
@@ -49,6 +49,13 @@ pub fn check(name: &str) -> Result<(), NameError> {
         return Err(NameError::Form);
     }
     if name.split('/').all(is_good_part) { Ok(()) } else { Err(NameError::Part) }
+}
+
+/// Looks like a separator, or changes how the text around it looks.
+fn is_deceptive(sign: char) -> bool {
+    matches!(sign, '\u{2044}' | '\u{2215}' | '\u{2216}' | '\u{29f8}' | '\u{29f9}' | '\u{fe68}')
+        || matches!(sign, '\u{ff0f}' | '\u{ff3c}' | '\u{feff}' | '\u{200b}'..='\u{200f}')
+        || matches!(sign, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
 }
 
 fn is_good_part(part: &str) -> bool {
@@ -77,6 +84,21 @@ pub fn resolve(root: &Path, name: &str, links: Links) -> Result<Option<PathBuf>,
         return Ok(None);
     };
     Ok((links == Links::Follow || found.starts_with(&root)).then_some(found))
+}
+
+/// Names of the files in a folder with one of these endings, without them, sorted. A folder that is
+/// not there has none.
+pub fn list(root: &Path, endings: &[&str]) -> Vec<String> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let name = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let stem = endings.iter().find_map(|ending| name.strip_suffix(ending))?.to_owned();
+        (check(&stem).is_ok() && entry.path().is_file()).then_some(stem)
+    };
+    let mut names: Vec<String> = entries.filter_map(name).collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 #[cfg(test)]
@@ -109,6 +131,10 @@ mod tests {
             ("a\0b", NameError::Character),
             ("a\u{85}b", NameError::Character),
             ("a*", NameError::Character),
+            ("a\u{2215}b", NameError::Character),
+            ("a\u{ff0f}b", NameError::Character),
+            ("a\u{202e}b", NameError::Character),
+            ("sha256:ab/../x", NameError::Character),
             ("e\u{301}", NameError::Form),
         ] {
             assert_eq!(check(name), Err(error), "{name:?}");

@@ -21,10 +21,6 @@ pub use model::{ModelSettings, ReasoningSettings, Toggle};
 pub use network::{ApiServer, DocsAuth, Network, Tls, UnknownFields};
 pub use operation::{Downloads, Health, MetricNames, MetricSettings, MetricsAuth, Shutdown, Ui};
 
-use serde_json::{Map, Value};
-
-use crate::auth::Role;
-
 /// Everything that can be chosen.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {

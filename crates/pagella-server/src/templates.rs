@@ -6,29 +6,28 @@ use pagella_text::{ChatTemplate, Message, RenderOptions};
 
 use crate::config::read_text;
 use crate::generate::ending::text_error;
-use crate::names::{self, Links, NameError};
+use crate::name::{self, Links};
 use crate::wire::error::{ApiError, Code};
 
 const ENDING: &str = ".jinja";
 
 /// Names of the templates in a folder.
 pub fn list(dir: &Path) -> Vec<String> {
-    names::list(dir, &[ENDING])
+    name::list(dir, &[ENDING])
 }
 
 /// The template of a name: from the folder, or a built-in one. Takes a while: not for threads that
 /// move bytes. `field` is what errors call the name.
 pub fn load(dir: &Path, name: &str, field: &str) -> Result<ChatTemplate, ApiError> {
     let name = name.strip_suffix(ENDING).unwrap_or(name);
-    let path = match names::within(dir, &format!("{name}{ENDING}"), Links::Refused) {
-        Ok(path) => path,
-        Err(NameError::Missing) => {
-            return ChatTemplate::builtin(name).map_err(|_| {
-                let message = "there is no template of that name: see /v1/templates";
-                ApiError::field(Code::TemplateNotFound, field, message)
-            });
-        }
-        Err(error) => return Err(ApiError::field(Code::OutOfRange, field, error.to_string())),
+    let found = name::resolve(dir, &format!("{name}{ENDING}"), Links::Refuse);
+    let found =
+        found.map_err(|error| ApiError::field(Code::OutOfRange, field, error.to_string()))?;
+    let Some(path) = found else {
+        return ChatTemplate::builtin(name).map_err(|_| {
+            let message = "there is no template of that name: see /v1/templates";
+            ApiError::field(Code::TemplateNotFound, field, message)
+        });
     };
     let source = read_text(&path).map_err(|_| {
         let message = "that template cannot be read: look at its file";

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::preset::Preset;
 use crate::config::{read_text, read_yaml};
-use crate::names::{self, Links, NameError};
+use crate::name::{self, Links};
 use crate::wire::error::{ApiError, Code};
 
 const ENDINGS: [&str; 3] = [".toml", ".yml", ".yaml"];
@@ -15,7 +15,7 @@ const SHIPPED: (&str, &str) = ("safe_defaults", include_str!("safe_defaults.toml
 
 /// Names of all presets.
 pub fn list(dir: &Path) -> Vec<String> {
-    let mut names = names::list(dir, &ENDINGS);
+    let mut names = name::list(dir, &ENDINGS);
     if !names.iter().any(|name| name == SHIPPED.0) {
         names.push(SHIPPED.0.to_owned());
         names.sort();
@@ -32,13 +32,11 @@ pub fn load(dir: &Path, name: &str) -> Result<Preset, ApiError> {
             format!("{message}: see /v1/sampling/overrides"),
         )
     };
-    names::check(name)
+    name::check(name)
         .map_err(|error| ApiError::field(Code::OutOfRange, "preset", error.to_string()))?;
     for ending in ENDINGS {
-        let path = match names::within(dir, &format!("{name}{ending}"), Links::Refused) {
-            Ok(path) => path,
-            Err(NameError::Outside) => return Err(unknown("that preset is not in its folder")),
-            Err(_) => continue,
+        let Ok(Some(path)) = name::resolve(dir, &format!("{name}{ending}"), Links::Refuse) else {
+            continue;
         };
         let text = read_text(&path).map_err(|_| unknown("that preset cannot be read"))?;
         return parse(&text, ending).map_err(|problems| refused(name, problems));

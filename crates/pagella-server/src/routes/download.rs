@@ -11,7 +11,7 @@ use crate::downloads::{Order, Secret, Standing, Transfer};
 use crate::fields::{
     Fields, Param, any, boolean, missing, number, one_of, out_of_range, strings, text, unsupported,
 };
-use crate::names;
+use crate::name;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::sse;
 
@@ -103,7 +103,7 @@ fn order(call: &Call, fields: &Fields) -> Result<(String, Order), ApiError> {
     let repository = fields.text("repo_id").ok_or_else(|| missing("repo_id"))?;
     let last = repository.rsplit('/').next().unwrap_or(repository);
     let name = fields.text("folder_name").unwrap_or(last).to_owned();
-    names::check(&name)
+    name::check(&name)
         .map_err(|error| ApiError::field(Code::OutOfRange, "folder_name", error.to_string()))?;
     let patterns = |field: &str| -> Result<Vec<String>, ApiError> {
         let list =

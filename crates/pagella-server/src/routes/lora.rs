@@ -12,13 +12,13 @@ pub async fn list(_: Call) -> Result<Reply, ApiError> {
 
 /// `POST /v1/lora/load`.
 pub async fn load(call: Call) -> Result<Reply, ApiError> {
-    call.model()?;
+    call.app.model.need()?;
     let message = "adapters are not supported yet: merge the adapter into the model";
     Err(ApiError::new(Code::FeatureDisabled, message))
 }
 
 /// `POST /v1/lora/unload`: none is loaded, so there is nothing left to do.
 pub async fn unload(call: Call) -> Result<Reply, ApiError> {
-    call.model()?;
+    call.app.model.need()?;
     Reply::json(&json!({ "success": [], "failure": [] }))
 }

@@ -23,7 +23,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// `GET /v1/cache/pages`.
 pub async fn show(call: Call) -> Result<Reply, ApiError> {
-    let (app, model) = (call.app.clone(), call.model()?);
+    let (app, model) = (call.app.clone(), call.app.model.need()?);
     match interval(&call.query)? {
         Interval::Once => {
             let map = ask(&model, |generator| generator.cache_map()).await?;
@@ -39,7 +39,7 @@ pub async fn show(call: Call) -> Result<Reply, ApiError> {
 
 /// `POST /v1/cache/clear`: forgets the pages that nobody uses.
 pub async fn clear(call: Call) -> Result<Reply, ApiError> {
-    let model = call.model()?;
+    let model = call.app.model.need()?;
     let pages = ask(&model, Generator::clear_cache).await?;
     call.app.log.info("cache_clear", &[("pages", pages.into())]);
     Reply::json(&json!({ "cleared": pages }))

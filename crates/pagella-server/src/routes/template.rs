@@ -30,7 +30,7 @@ pub async fn switch(mut call: Call) -> Result<Reply, ApiError> {
     let name =
         fields.text("prompt_template_name").ok_or_else(|| missing("prompt_template_name"))?;
     let name = name.to_owned();
-    let model = call.model()?;
+    let model = call.app.model.need()?;
     let (dir, wanted) = (call.app.settings.model.template_dir.clone(), name.clone());
     let load = move || {
         let template = templates::load(&dir, &wanted, "prompt_template_name")?;
@@ -44,6 +44,6 @@ pub async fn switch(mut call: Call) -> Result<Reply, ApiError> {
 
 /// `POST /v1/template/unload`: conversations cannot be answered any more.
 pub async fn unload(call: Call) -> Result<Reply, ApiError> {
-    call.model()?.set_template(None);
+    call.app.model.need()?.set_template(None);
     Reply::json(&json!({ "status": "unloaded" }))
 }

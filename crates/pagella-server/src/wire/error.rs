@@ -111,7 +111,6 @@ codes! {
     ModelUnloading = 503, "unavailable_error", "model_unloading", Later;
     OutOfMemory = 503, "unavailable_error", "out_of_memory", Never;
     QueueFull = 503, "unavailable_error", "queue_full", Later;
-    OutOfMemory = 503, "unavailable_error", "out_of_memory", Never;
     UpstreamFailed = 503, "unavailable_error", "upstream_failed", Later;
     EngineRestarting = 503, "unavailable_error", "engine_restarting", Later;
     Draining = 503, "unavailable_error", "draining", Later;
