@@ -71,6 +71,15 @@ pub enum EngineError {
         /// Prompts of the job.
         prompts: usize,
     },
+    /// Log-probabilities of a prompt were asked for where there are several.
+    #[error(
+        "log-probabilities of the prompt need a job with one prompt, this has {prompts}: leave the \
+         others out"
+    )]
+    ScoredPrompts {
+        /// Prompts of the job.
+        prompts: usize,
+    },
     /// The queue is full.
     #[error("{queued} jobs are waiting and {queue_max} may: try again later")]
     Busy {

@@ -4,6 +4,7 @@
 //! logits read when both are there, pages recorded only after that succeeded, accept before finish.
 
 mod choose;
+mod score_prompt;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,11 +12,12 @@ use std::time::Instant;
 use crate::EngineError;
 use crate::generator::Generator;
 use crate::job::{Ending, EosReason, Job, JobState, Record, Stage};
-use crate::schedule::{Planned, Planner, admit, make_room};
+use crate::schedule::{Planned, PlannedRow, Planner, admit, make_room};
 use crate::trace::StepTrace;
 
 pub(crate) use choose::SampleBuffer;
 use choose::{Sampling, find_job, sampling_jobs};
+use score_prompt::scoring_rows;
 
 impl Generator {
     /// Starts jobs, computes one step, and returns what the jobs say, in order. Empty when there is
@@ -64,9 +66,12 @@ impl Generator {
         trace.planned(planned);
         let sampling = sampling_jobs(planned);
         let launched = self.launch_with_masks(planned, &sampling, trace);
-        if let Err(error) = launched.and_then(|()| self.read(&sampling, trace)) {
+        let n_rows = planned.rows.iter().map(PlannedRow::logit_rows).sum();
+        if let Err(error) = launched.and_then(|()| self.read(&sampling, n_rows, trace)) {
             return self.fail_planned(planned, error, records);
         }
+        let scoring = scoring_rows(self, planned);
+        self.score_prompts(&scoring);
         self.commit(planned, records);
         let endings = self.sample(&sampling, trace, records);
         self.settle(planned);

@@ -75,6 +75,7 @@ impl Constraint for LazyConstraint {
         }
         let trigger = self.trigger.clone();
         trigger.vocab.start_mask(out);
+        let mut free = !self.ended();
         if !self.ended() {
             out.allow_all();
             for id in trigger.crossing_ids(self.matched) {
@@ -83,10 +84,11 @@ impl Constraint for LazyConstraint {
                     && self.fresh.viable(rest)? < rest.len()
                 {
                     out.deny(id);
+                    free = false;
                 }
             }
         }
-        Ok(Verdict { can_end: true, ..Verdict::default() })
+        Ok(Verdict { can_end: true, forced: Vec::new(), free })
     }
 
     fn accept(&mut self, id: u32) -> Result<(), ConstraintError> {

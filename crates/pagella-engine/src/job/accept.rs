@@ -43,6 +43,7 @@ impl Job {
     ) -> Turn {
         self.clock.first_logits.get_or_insert_with(Instant::now);
         let mut record = self.record();
+        record.prompt_logprobs = std::mem::take(&mut self.prompt_logprobs);
         let chosen = self.choose(logits, scratch, &mut record);
         self.follow(chosen, record, logits, tokenizer, scratch)
     }
@@ -58,7 +59,8 @@ impl Job {
     ) -> Option<Turn> {
         self.clock.first_logits.get_or_insert_with(Instant::now);
         let chosen = self.choose_narrowed(known, ask, facts.vocab, scratch)?;
-        let record = self.record();
+        let mut record = self.record();
+        record.prompt_logprobs = std::mem::take(&mut self.prompt_logprobs);
         // A job that may go back has asked for the whole row.
         Some(self.follow(chosen, record, &mut Vec::new(), &facts.tokenizer, scratch))
     }

@@ -61,9 +61,11 @@ pub(crate) fn prepare(mut spec: JobSpec, serial: u64, facts: &Facts) -> Result<J
     let mut decoder = facts.tokenizer.stream_decoder(spec.specials, StreamStart::Continuation);
     decoder.show(&spec.shown_ids);
     decoder.skip_bytes(healed.len());
-    let namespace = match &spec.cache_salt {
-        Some(salt) => Namespace::of(&[("salt", salt.as_bytes())]),
-        None => Namespace::EMPTY,
+    let namespace = match (&spec.cache_salt, spec.return_prompt_logprobs) {
+        // Logits are not kept, so pages that others filled are of no use.
+        (_, Some(_)) => Namespace::of(&[("scored", &serial.to_le_bytes())]),
+        (Some(salt), None) => Namespace::of(&[("salt", salt.as_bytes())]),
+        (None, None) => Namespace::EMPTY,
     };
     let prompts = std::mem::take(&mut spec.prompts).into_iter();
     let sequences: Vec<Sequence> =
@@ -84,6 +86,8 @@ pub(crate) fn prepare(mut spec: JobSpec, serial: u64, facts: &Facts) -> Result<J
         healing_bytes: healed.len(),
         new_tokens_max,
         limit_reason,
+        prompt_logprobs: Vec::new(),
+        prompt_scored: 0,
         new_tokens: 0,
         skips: 0,
         deadline: spec.timeout.and_then(|timeout| submitted.checked_add(timeout)),
@@ -105,6 +109,9 @@ fn check_prompts(spec: &mut JobSpec, facts: &Facts) -> Result<(), EngineError> {
         if let Some(&id) = prompt.ids.iter().find(|&&id| id as usize >= facts.vocab) {
             return Err(EngineError::IdOutOfRange { id, vocab: facts.vocab });
         }
+    }
+    if spec.return_prompt_logprobs.is_some() && spec.prompts.len() > 1 {
+        return Err(EngineError::ScoredPrompts { prompts: spec.prompts.len() });
     }
     if spec.max_new_tokens == Some(0) {
         return Err(EngineError::NothingToGenerate);

@@ -65,6 +65,9 @@ pub struct Record {
     /// Raw log-probabilities of each id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub logprobs: Vec<TokenLogprobs>,
+    /// Raw log-probabilities of the prompt's ids from the second on; in the first record after it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prompt_logprobs: Vec<TokenLogprobs>,
     /// Raw logits of each id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub logits: Vec<Vec<f32>>,
@@ -102,6 +105,7 @@ impl Record {
         self.token_probs.extend(later.token_probs);
         self.top_k.extend(later.top_k);
         self.logprobs.extend(later.logprobs);
+        self.prompt_logprobs.extend(later.prompt_logprobs);
         self.logits.extend(later.logits);
         self.processed_logits.extend(later.processed_logits);
         self.suppressed_text.push_str(&later.suppressed_text);

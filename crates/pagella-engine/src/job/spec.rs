@@ -121,6 +121,9 @@ pub struct JobSpec {
     pub return_probs: bool,
     /// Report raw log-probabilities of every id and of this many alternatives.
     pub return_logprobs: Option<usize>,
+    /// Report raw log-probabilities of every id of the prompt but the first, and of this many
+    /// alternatives. The prompt is then computed anew, whatever the cache holds, and is the only one.
+    pub return_prompt_logprobs: Option<usize>,
     /// Report the logits of every id as the model gave them (mixed, for several prompts).
     pub return_logits: bool,
     /// Report the row of every id as it entered the softmax: hooks, penalties, biases, masks applied.
@@ -183,6 +186,7 @@ impl JobSpec {
             return_top_tokens: 0,
             return_probs: false,
             return_logprobs: None,
+            return_prompt_logprobs: None,
             return_logits: false,
             return_processed_logits: false,
             loop_repeats: 0,

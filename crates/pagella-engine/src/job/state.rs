@@ -9,7 +9,7 @@ use crate::constraint::{Bitmask, Constraint, ConstraintError, Verdict};
 use crate::job::rewind::RestorePoints;
 use crate::job::sequence::Sequence;
 use crate::job::text::TextState;
-use crate::job::{EosReason, JobSpec, JobView};
+use crate::job::{EosReason, JobSpec, JobView, TokenLogprobs};
 use crate::sample::{Sampler, SamplerState};
 
 /// Where a job is in its life.
@@ -73,6 +73,10 @@ pub(crate) struct Job {
     /// Most tokens to sample, and why it ends there.
     pub new_tokens_max: usize,
     pub limit_reason: EosReason,
+    /// What the model thinks of the prompt's ids, as far as it was not reported.
+    pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// Ids of the prompt that were scored; the first never is.
+    pub prompt_scored: usize,
     /// Sampled tokens that stayed.
     pub new_tokens: usize,
     pub skips: u32,

@@ -13,6 +13,9 @@ use crate::pages::{PageIdx, PageTable, Parent};
 use crate::schedule::GeneratorOptions;
 use crate::{EngineError, Forward};
 
+/// Rows of logits of one step that score a prompt, at most: each is as long as the vocabulary.
+const SCORED_ROWS_MAX: usize = 32;
+
 /// A sequence's share of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlannedRow {
@@ -22,8 +25,17 @@ pub(crate) struct PlannedRow {
     pub sequence: usize,
     /// New tokens.
     pub tokens: usize,
-    /// Whether the logits of the last one are wanted.
+    /// Whether the logits of the last one are wanted, to choose an id.
     pub logits: bool,
+    /// How many logits are wanted besides, of the tokens before: they score ids of the prompt.
+    pub scored: usize,
+}
+
+impl PlannedRow {
+    /// Rows of logits.
+    pub fn logit_rows(&self) -> usize {
+        self.scored + usize::from(self.logits)
+    }
 }
 
 /// A step and whose it is.
@@ -104,6 +116,7 @@ impl<'a> Planner<'a> {
             sequence,
             tokens: 1,
             logits: true,
+            scored: 0,
         });
         self.rows.extend(rows);
     }
@@ -125,16 +138,19 @@ impl<'a> Planner<'a> {
             if self.is_coming(sequence) {
                 continue;
             }
+            let scores = job.spec.return_prompt_logprobs.is_some() && job.new_tokens == 0;
             let tokens = self.chunk(sequence, end);
+            let tokens = if scores { tokens.min(SCORED_ROWS_MAX) } else { tokens };
             if tokens == 0 {
                 continue;
             }
             let logits = sequence.kv + tokens == sequence.ids.len();
+            let scored = if scores { tokens - usize::from(logits) } else { 0 };
             self.note_writes(sequence, tokens);
             self.note_coming(sequence, tokens);
             self.budget -= tokens;
             self.prefill_tokens += tokens;
-            self.rows.push(PlannedRow { job: idx, sequence: sequence_idx, tokens, logits });
+            self.rows.push(PlannedRow { job: idx, sequence: sequence_idx, tokens, logits, scored });
         }
         if job.is_ready() && !self.rows.iter().any(|row| row.job == idx) {
             self.add_decode(idx, job);
@@ -229,7 +245,7 @@ impl<'a> Planner<'a> {
                     ids: &sequence.ids[sequence.kv..sequence.kv + row.tokens],
                     past: sequence.kv,
                     pages: &sequence.pages,
-                    logits_last: usize::from(row.logits),
+                    logits_last: row.logit_rows(),
                 }
             })
             .collect();

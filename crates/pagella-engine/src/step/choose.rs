@@ -36,15 +36,16 @@ struct Task<'a> {
 }
 
 impl Generator {
-    /// Waits for the step and gets what the jobs need of their rows.
+    /// Waits for the step and gets what the jobs need of their rows, of which there are `n`. Those that
+    /// score a prompt are needed whole.
     pub(super) fn read(
         &mut self,
         sampling: &[Sampling],
+        n: usize,
         trace: &mut StepTrace,
     ) -> Result<(), EngineError> {
         let Generator { forward, active, buffers, rows, facts, .. } = self;
         buffers.resize_with(buffers.len().max(sampling.len()), SampleBuffer::default);
-        let n = sampling.iter().map(|of| of.rows.len()).sum();
         let mut asks = vec![RowAsk::Whole; n];
         if forward.narrows() {
             for (of, buffer) in sampling.iter().zip(buffers) {
@@ -122,7 +123,13 @@ pub(super) struct Sampling {
 /// The jobs that choose an id in this step, in their order.
 pub(super) fn sampling_jobs(planned: &Planned) -> Vec<Sampling> {
     let mut jobs: Vec<Sampling> = Vec::with_capacity(planned.rows.len());
-    for (number, row) in planned.rows.iter().filter(|row| row.logits).enumerate() {
+    let mut rows = 0;
+    for row in &planned.rows {
+        rows += row.logit_rows();
+        if !row.logits {
+            continue;
+        }
+        let number = rows - 1;
         // Rows of one job follow each other.
         match jobs.last_mut().filter(|of| of.job == row.job) {
             Some(of) => of.rows.push(number),

@@ -7,6 +7,8 @@
 //! - `text`: stops, bans, characters; `worker`: threads, streams, cancelling; `saved`: files.
 
 mod cache_map;
+//! - `prompt_logprobs`: prompts scored;
+mod prompt_logprobs;
 mod quirks;
 mod random_jobs;
 mod saved;

@@ -180,6 +180,11 @@ fn a_loop_ends_the_job_when_asked() {
     let done = scripted(&script, spec);
     assert_eq!((done.token_ids.len(), done.eos_reason), (3 + 12, EosReason::LoopDetected));
     assert_eq!(scripted(&script, job(&[9], 50)).eos_reason, EosReason::MaxNewTokens);
+    // A window is filled by one part, the last time perhaps not to its end.
+    for (window, tokens) in [(6, 3 + 6), (10, 3 + 10), (2, 50), (5, 50)] {
+        let spec = JobSpec { loop_window: window, ..job(&[9], 50) };
+        assert_eq!(scripted(&script, spec).token_ids.len(), tokens, "window {window}");
+    }
 }
 
 #[test]

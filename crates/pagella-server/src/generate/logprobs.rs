@@ -1,6 +1,6 @@
 //! Log-probabilities, in the shape of each route.
 
-use pagella_engine::{JobSpec, Record};
+use pagella_engine::{JobSpec, Record, TokenLogprobs};
 use pagella_text::Tokenizer;
 use serde_json::{Map, Value, json};
 
@@ -23,8 +23,13 @@ pub struct LogprobAsk {
 /// One token with its alternatives.
 struct Entry {
     id: u32,
-    logprob: f32,
+    /// `None` for the first token of a prompt, which follows nothing.
+    logprob: Option<f32>,
     top: Vec<(u32, f32)>,
+}
+
+fn known(logprob: f32) -> f32 {
+    if logprob >= LOWEST { logprob } else { LOWEST }
 }
 
 impl LogprobAsk {
@@ -56,22 +61,33 @@ impl LogprobAsk {
     }
 
     fn entries(self, record: &Record) -> Vec<Entry> {
-        let known = |logprob: f32| if logprob >= LOWEST { logprob } else { LOWEST };
         let ids = record.token_ids.iter().enumerate();
         ids.map(|(i, &id)| {
             if self.processed {
                 let logprob = record.token_probs.get(i).map_or(LOWEST, |p| known(p.ln()));
                 let top = record.top_k.get(i).into_iter().flatten();
-                Entry { id, logprob, top: top.map(|&(id, p)| (id, known(p.ln()))).collect() }
+                let top = top.map(|&(id, p)| (id, known(p.ln()))).collect();
+                Entry { id, logprob: Some(logprob), top }
             } else {
                 let found = record.logprobs.get(i);
                 let logprob = found.map_or(LOWEST, |found| known(found.logprob));
                 let top = found.map_or(&[][..], |found| &found.top);
                 let top = top.iter().take(self.top).map(|&(id, l)| (id, known(l))).collect();
-                Entry { id, logprob, top }
+                Entry { id, logprob: Some(logprob), top }
             }
         })
         .collect()
+    }
+
+    /// The tokens of a prompt, as the record after it tells them.
+    fn prompt(self, ids: &[u32], record: &Record) -> Vec<Entry> {
+        let found = [None].into_iter().chain(record.prompt_logprobs.iter().map(Some));
+        let entry = |(&id, found): (&u32, Option<&TokenLogprobs>)| {
+            let top = found.map_or(&[][..], |found| &found.top);
+            let top = top.iter().take(self.top).map(|&(id, l)| (id, known(l))).collect();
+            Entry { id, logprob: found.map(|found| known(found.logprob)), top }
+        };
+        ids.iter().zip(found).map(entry).collect()
     }
 }
 
@@ -81,7 +97,7 @@ fn lossy(tokenizer: &Tokenizer, id: u32) -> String {
 
 /// `logprobs` of a chat choice.
 pub fn chat(ask: LogprobAsk, record: &Record, tokenizer: &Tokenizer) -> Value {
-    let token = |id: u32, logprob: f32| {
+    let token = |id: u32, logprob: Option<f32>| {
         json!({
             "token": lossy(tokenizer, id),
             "bytes": tokenizer.token_bytes(id),
@@ -90,7 +106,7 @@ pub fn chat(ask: LogprobAsk, record: &Record, tokenizer: &Tokenizer) -> Value {
         })
     };
     let content = ask.entries(record).into_iter().map(|entry| {
-        let top: Vec<Value> = entry.top.iter().map(|&(id, logprob)| token(id, logprob)).collect();
+        let top: Vec<Value> = entry.top.iter().map(|&(id, l)| token(id, Some(l))).collect();
         let mut value = token(entry.id, entry.logprob);
         value["top_logprobs"] = Value::Array(top);
         value
@@ -110,22 +126,27 @@ fn piece(tokenizer: &Tokenizer, id: u32) -> String {
     }
 }
 
-/// `logprobs` of a completion choice. `offset` is where its text begins, in code points of the
-/// returned text, and is moved on.
+/// `logprobs` of a completion choice. `echo` is the prompt where it is part of the text. `offset` is
+/// where its text begins, in code points of the returned text, and is moved on.
 pub fn completion(
     ask: LogprobAsk,
+    echo: &[u32],
     record: &Record,
     tokenizer: &Tokenizer,
     offset: &mut usize,
 ) -> Value {
     let (mut tokens, mut logprobs) = (Vec::new(), Vec::new());
     let (mut tops, mut offsets) = (Vec::new(), Vec::new());
-    for entry in ask.entries(record) {
+    for entry in ask.prompt(echo, record).into_iter().chain(ask.entries(record)) {
         tokens.push(piece(tokenizer, entry.id));
         logprobs.push(entry.logprob);
         let top = entry.top.iter().map(|&(id, logprob)| (piece(tokenizer, id), logprob.into()));
-        tops.push(Value::Object(top.collect::<Map<_, _>>()));
+        let top = Value::Object(top.collect::<Map<_, _>>());
+        tops.push(if entry.logprob.is_some() { top } else { Value::Null });
         offsets.push(*offset);
+        if tokenizer.is_special(entry.id) {
+            continue;
+        }
         // Code points by their first bytes, so a character in two tokens counts once.
         let bytes = tokenizer.token_bytes(entry.id).iter();
         *offset += bytes.filter(|byte| **byte & 0xc0 != 0x80).count();

@@ -4,11 +4,12 @@
 //! - `params`: the fields; `sampling`, `shape`, `ask`: what they mean;
 //! - `submit`: jobs in the engine, held by guards; `choices`: their records, whichever comes next;
 //! - `parts`: what records of a chat consist of; `token_split`: the same for their tokens;
-//! - `ending`, `usage`, `logprobs`, `timing`: what clients read of them.
+//! - `fill`: prompts with a gap; `ending`, `usage`, `logprobs`, `timing`: what clients read of them.
 
 pub mod ask;
 pub mod choices;
 pub mod ending;
+pub mod fill;
 pub mod logprobs;
 pub mod params;
 pub mod parts;

@@ -32,7 +32,8 @@ impl Tags {
         if let (Some(start), Some(end)) = declared {
             return Some(Tags { start, end });
         }
-        let mentioned = PAIRS.iter().find(|(_, end)| source.contains(end));
+        let mentioned =
+            PAIRS.iter().find(|(start, end)| source.contains(start) || source.contains(end));
         let is_token = |text: &str| tokenizer.id_of(text).is_some();
         let tokens = || PAIRS.iter().find(|(start, end)| is_token(start) && is_token(end));
         let (start, end) = mentioned.or_else(tokens)?;

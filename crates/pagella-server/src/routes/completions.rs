@@ -15,6 +15,7 @@ use crate::fields::{
 };
 use crate::generate::ask::{Ask, Delivery};
 use crate::generate::ending::{finish_reason, text_error};
+use crate::generate::fill;
 use crate::generate::logprobs::{self, LogprobAsk};
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE, TOP_LOGPROBS_MAX};
 use crate::generate::sampling::ZeroTopP;
@@ -37,6 +38,13 @@ const COMPLETION: &[Param] = &[
 /// Every field of the route.
 pub const FIELDS: &[&[Param]] = &[COMPLETION, GENERATION, SAMPLING, SHAPE, INERT];
 
+/// A prompt that is part of the answer.
+#[derive(Default)]
+struct Echo {
+    text: String,
+    ids: Vec<u32>,
+}
+
 /// Everything that answers are made of.
 struct Completions {
     model: Arc<ServedModel>,
@@ -46,8 +54,8 @@ struct Completions {
     id: String,
     created: u64,
     logprobs: Option<LogprobAsk>,
-    /// Texts of the prompts, where they are part of the answer.
-    echo: Option<Vec<String>>,
+    /// The prompts, where they are part of the answer.
+    echo: Option<Vec<Echo>>,
     /// Jobs per prompt, of which `n` are shown.
     jobs_per_prompt: usize,
     begun: std::time::Instant,
@@ -60,11 +68,16 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let model = model_for(&call, &fields).await?;
     let mut ask = Ask::read(&call, &fields, &model, ZeroTopP::Off)?;
     let logprobs = read_logprobs(&fields)?;
-    if fields.text("suffix").is_some_and(|suffix| !suffix.is_empty()) {
+    let suffix = fields.text("suffix").filter(|suffix| !suffix.is_empty());
+    if suffix.is_some() && fill::gap(&model.parts.tokenizer, "", "").is_none() {
         return Err(unsupported("suffix", "the model has no tokens for filling a gap"));
     }
-    if fields.is("echo") && logprobs.is_some() {
-        return Err(unsupported("echo", "log-probabilities of the prompt cannot be given"));
+    if let Some(logprobs) = logprobs.filter(|_| fields.is("echo")) {
+        if logprobs.processed || ask.negative.is_some() {
+            let instead = "log-probabilities of a prompt are the model's own, of one prompt alone";
+            return Err(unsupported("echo", instead));
+        }
+        ask.job.return_prompt_logprobs = Some(logprobs.top);
     }
     let n = ask.n;
     let best_of = read_best_of(&call, &fields, &ask)?;
@@ -78,9 +91,9 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let entered = enter(&call)?;
     let prompts = encode(&call, &fields, &model, ask.negative.clone()).await?;
     let echo = fields.is("echo").then(|| {
-        let decode =
-            |prompt: &Prompt| model.parts.tokenizer.decode(&prompt.ids, SpecialTokens::Hide);
-        prompts.iter().map(decode).collect()
+        let decode = |ids: &[u32]| model.parts.tokenizer.decode(ids, SpecialTokens::Hide);
+        let echo = |prompt: &Prompt| Echo { text: decode(&prompt.ids), ids: prompt.ids.clone() };
+        prompts.iter().map(echo).collect()
     });
     let (seed, delivery) = (ask.seed, ask.delivery.clone());
     let mut running = entered.submit(&call, &model, ask, prompts, "prompt").await?;
@@ -179,6 +192,7 @@ async fn encode(
         _ => AddBos::Auto,
     };
     let model = model.clone();
+    let suffix = fields.text("suffix").filter(|suffix| !suffix.is_empty()).map(str::to_owned);
     let encode = move || {
         let tokenizer = &model.parts.tokenizer;
         let encode = |text: String| -> Result<Vec<u32>, ApiError> {
@@ -189,9 +203,16 @@ async fn encode(
         };
         let negative = negative.map(encode).transpose()?;
         let prompt = |given| -> Result<Prompt, ApiError> {
-            let ids = match given {
-                Given::Text(text) => encode(text)?,
-                Given::Ids(ids) => ids,
+            let ids = match (given, &suffix) {
+                (Given::Text(text), None) => encode(text)?,
+                (Given::Text(text), Some(suffix)) => {
+                    let spans = fill::gap(tokenizer, &text, suffix).unwrap_or_default();
+                    tokenizer.encode(&spans, add_bos).map_err(|error| text_error(&error))?
+                }
+                (Given::Ids(ids), None) => ids,
+                (Given::Ids(_), Some(_)) => {
+                    return Err(wrong_type("prompt", "text where a suffix is given"));
+                }
             };
             Ok(Prompt { ids, negative: negative.clone() })
         };
@@ -212,17 +233,24 @@ impl Completions {
         })
     }
 
-    /// One choice, or one piece of it.
-    fn choice(&self, index: usize, record: &Record, offset: &mut usize) -> Result<Value, ApiError> {
+    /// One choice, or one piece of it, behind the prompt where that is its beginning.
+    fn choice(
+        &self,
+        index: usize,
+        echo: Option<&Echo>,
+        record: &Record,
+        offset: &mut usize,
+    ) -> Result<Value, ApiError> {
         let done = record.eos.as_deref();
         let stop = done.and_then(|done| done.eos_string.clone());
-        let mut text = record.text.clone();
+        let mut text = echo.map_or(String::new(), |echo| echo.text.clone()) + &record.text;
         if let (true, Some(stop)) = (self.delivery.include_stop, &stop) {
             text.push_str(stop);
         }
-        let logprobs = self
-            .logprobs
-            .map(|ask| logprobs::completion(ask, record, &self.model.parts.tokenizer, offset));
+        let tokenizer = &self.model.parts.tokenizer;
+        let echoed = echo.map_or(&[][..], |echo| &echo.ids);
+        let logprobs =
+            self.logprobs.map(|ask| logprobs::completion(ask, echoed, record, tokenizer, offset));
         let reason = done.map(|done| finish_reason(done.eos_reason)).transpose()?;
         let mut choice = json!({
             "index": index,
@@ -240,9 +268,8 @@ impl Completions {
         Ok(choice)
     }
 
-    fn echoed(&self, job_idx: usize) -> &str {
-        let prompt = job_idx / self.jobs_per_prompt.max(1);
-        self.echo.as_ref().and_then(|texts| texts.get(prompt)).map_or("", String::as_str)
+    fn echoed(&self, job_idx: usize) -> Option<&Echo> {
+        self.echo.as_ref()?.get(job_idx / self.jobs_per_prompt.max(1))
     }
 
     /// The whole answer.
@@ -254,13 +281,9 @@ impl Completions {
                 order.sort_by(|a, b| mean_logprob(&group[*b]).total_cmp(&mean_logprob(&group[*a])));
             }
             for (place, idx) in order.into_iter().take(self.n).enumerate() {
-                let record = &group[idx];
-                let mut choice = self.choice(prompt * self.n + place, record, &mut 0)?;
-                let echoed = self.echoed(prompt * self.jobs_per_prompt);
-                if !echoed.is_empty() {
-                    choice["text"] = format!("{echoed}{}", record.text).into();
-                }
-                choices.push(choice);
+                let echo = self.echoed(prompt * self.jobs_per_prompt);
+                let index = prompt * self.n + place;
+                choices.push(self.choice(index, echo, &group[idx], &mut 0)?);
             }
         }
         let usage = Usage::of(&running.done, self.jobs_per_prompt, self.begun);
@@ -278,11 +301,11 @@ impl Completions {
         let mut offsets = vec![0; running.n_choices()];
         let mut echoed = vec![false; running.n_choices()];
         let written = streamed::write(&mut running, &delivery, &sink, |(idx, record), running| {
-            let mut record = record;
-            if !std::mem::replace(&mut echoed[idx], true) {
-                record.text.insert_str(0, self.echoed(idx));
-            }
-            self.events(idx, &record, &mut offsets[idx], running)
+            // The prompt comes with the first text: then it is known what the model thinks of it.
+            let first =
+                record.stage == Stage::Streaming && !std::mem::replace(&mut echoed[idx], true);
+            let echo = self.echoed(idx).filter(|_| first);
+            self.events(idx, echo, &record, &mut offsets[idx], running)
         });
         let ended = match written.await {
             Ok(()) => self.end(&running),
@@ -294,16 +317,18 @@ impl Completions {
     fn events(
         &self,
         idx: usize,
+        echo: Option<&Echo>,
         record: &Record,
         offset: &mut usize,
         running: &Running,
     ) -> Vec<Bytes> {
         let silent = record.text.is_empty() && record.token_ids.is_empty() && !record.is_last();
+        let silent = silent && echo.is_none();
         let progress = self.delivery.progress && record.stage != Stage::Streaming;
         if silent && !progress {
             return Vec::new();
         }
-        let choice = match self.choice(idx, record, offset) {
+        let choice = match self.choice(idx, echo, record, offset) {
             Ok(choice) => choice,
             Err(error) => return vec![sse::error(&error)],
         };

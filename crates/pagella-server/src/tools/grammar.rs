@@ -155,7 +155,7 @@ impl Grammar<'_> {
                 Some("string") if schema.get("enum").is_none() => {
                     let name = format!("text_{idx}_{n}");
                     let end = Value::from(end.as_str());
-                    rules.push_str(&format!("{name}[suffix={end}]: /(?s:.*)/\n"));
+                    add(rules, &format!("{name}[suffix={end}]: /(?s:.*)/\n"));
                     name
                 }
                 _ => format!("{} {}", self.json(schema), self.text(&end)),
@@ -190,11 +190,18 @@ impl Grammar<'_> {
                     format!("{}{}", optional[n], later.collect::<String>())
                 };
                 let options: Vec<String> = (0..optional.len()).map(first).collect();
-                rules.push_str(&format!("python_{idx}: {}\n", options.join(" | ")));
+                add(rules, &format!("python_{idx}: {}\n", options.join(" | ")));
                 format!("python_{idx}?")
             }
         };
         format!("{list} \")\"")
+    }
+}
+
+/// Adds a rule, unless it is there: the first call of an answer shares those of the others.
+fn add(rules: &mut String, rule: &str) {
+    if !rules.contains(rule) {
+        rules.push_str(rule);
     }
 }
 

@@ -75,7 +75,7 @@ impl Reader {
             Reader::Space if c.is_whitespace() => {}
             Reader::Space => return Flow::Before,
             Reader::Name(name) if is_word(c) => name.push(c),
-            Reader::Name(name) if sink.name(name) => return Flow::Before,
+            Reader::Name(name) if sink.propose(name) => return Flow::Before,
             Reader::Name(_) => return Flow::Fail,
             Reader::Word(chars) if is_word(c) && *chars < WORD_CHARS_MAX => *chars += 1,
             Reader::Word(_) => return Flow::Before,
@@ -170,7 +170,7 @@ impl CallParser {
             // Marks behind arguments that are known say nothing.
             Stage::Piece(phase, idx, _) if self.is_behind_arguments(phase, idx) => {}
             Stage::Behind(_) => {}
-            _ if self.sink.current().is_some() => {}
+            _ if self.sink.is_open() => {}
             _ => {
                 if self.sink.complete == 0 {
                     self.flush_space();
@@ -224,7 +224,7 @@ impl CallParser {
             Stage::Piece(_, _, reader) => {
                 self.sink.raw.push(c);
                 let flow = reader.feed(c, &mut self.sink);
-                if self.sink.current().is_some() {
+                if self.sink.is_open() {
                     let before = self.call_begins;
                     self.first_call.get_or_insert(before);
                     self.space.clear();
@@ -307,9 +307,13 @@ impl CallParser {
     /// Goes on behind a piece.
     fn next_piece(&mut self) {
         let Stage::Piece(phase, idx, _) = self.stage else { return };
-        let closes = matches!(self.pieces(phase).get(idx), Some(Piece::Json));
-        if closes {
-            self.sink.close();
+        match self.pieces(phase).get(idx) {
+            Some(Piece::Json) => {
+                self.sink.close();
+            }
+            // A name with a mark behind it is one.
+            Some(Piece::Text(_)) => self.sink.confirm(),
+            _ => {}
         }
         if let Some(piece) = self.pieces(phase).get(idx + 1) {
             self.stage = Stage::Piece(phase, idx + 1, Reader::new(piece));

@@ -60,6 +60,11 @@ impl ToolPlan {
         Ok(Some(ToolPlan { set: Arc::new(set), syntax }))
     }
 
+    #[cfg(test)]
+    pub fn with(syntax: &'static Syntax, set: ToolSet) -> Self {
+        ToolPlan { set: Arc::new(set), syntax }
+    }
+
     /// Whether the prompt explains the tools, because the template does not.
     pub fn explains(&self) -> bool {
         *self.syntax == GENERIC

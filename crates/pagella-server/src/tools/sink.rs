@@ -30,6 +30,8 @@ pub struct CallSink {
     opened: usize,
     /// Calls that are whole.
     pub complete: usize,
+    /// A name of which it is not certain that a call follows.
+    proposed: Option<String>,
     /// The name of the call that is being read.
     name: Option<String>,
     /// Its arguments, as long as there is no name.
@@ -50,6 +52,7 @@ impl CallSink {
             short_ids,
             opened: 0,
             complete: 0,
+            proposed: None,
             name: None,
             held: String::new(),
             has_arguments: false,
@@ -65,14 +68,38 @@ impl CallSink {
 
     /// The name of the call that is being read.
     pub fn current(&self) -> Option<&str> {
-        self.name.as_deref()
+        self.name.as_deref().or(self.proposed.as_deref())
+    }
+
+    /// Whether a call was opened and has not ended.
+    pub fn is_open(&self) -> bool {
+        self.name.is_some()
+    }
+
+    /// Whether a call of this name can be opened now.
+    fn suits(&self, name: &str) -> bool {
+        let fits = is_name(name) && name.len() <= NAME_BYTES_MAX;
+        let known = !self.known_only || self.tools.find(name).is_some();
+        self.name.is_none() && fits && known
+    }
+
+    /// A name that opens a call once more of it is certain; false if it cannot be one.
+    pub fn propose(&mut self, name: &str) -> bool {
+        let suits = self.suits(name);
+        self.proposed = suits.then(|| name.to_owned());
+        suits
+    }
+
+    /// What was proposed is certain.
+    pub fn confirm(&mut self) {
+        if let Some(name) = self.proposed.take() {
+            self.name(&name);
+        }
     }
 
     /// Opens a call; false if that cannot be its name.
     pub fn name(&mut self, name: &str) -> bool {
-        let fits = is_name(name) && name.len() <= NAME_BYTES_MAX;
-        let known = !self.known_only || self.tools.find(name).is_some();
-        if self.name.is_some() || !fits || !known {
+        if !self.suits(name) {
             return false;
         }
         let id = match self.short_ids {
@@ -92,6 +119,7 @@ impl CallSink {
 
     /// More of the arguments.
     pub fn arguments(&mut self, c: char) {
+        self.confirm();
         if self.name.is_none() {
             return self.held.push(c);
         }
@@ -100,6 +128,7 @@ impl CallSink {
 
     /// More of the arguments of an open call.
     pub fn text(&mut self, text: &str) {
+        self.confirm();
         self.raw.clear();
         let Some(open) = self.opened.checked_sub(1).filter(|_| !text.is_empty()) else { return };
         self.has_arguments = true;
@@ -122,6 +151,7 @@ impl CallSink {
 
     /// The call is whole; false if it has no name.
     pub fn close(&mut self) -> bool {
+        self.confirm();
         if self.name.is_none() {
             return false;
         }
@@ -136,7 +166,7 @@ impl CallSink {
 
     /// The call is given up; what was taken for a part of it is content.
     pub fn abandon(&mut self) {
-        self.name = None;
+        (self.name, self.proposed) = (None, None);
         self.held.clear();
         let raw = std::mem::take(&mut self.raw);
         self.content(&raw);

@@ -1,14 +1,18 @@
 //! Every format: recorded answers in all pieces, calls cut anywhere, text that is no call, and time
 //! that grows with the text and no faster.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use pagella_engine::constraint::{Bitmask, Constraint, ConstraintFactory, ConstraintLimits};
+use pagella_text::Tokenizer;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::definition::{Mode, Tool, ToolSet};
 use super::formats::{Found, named, names};
 use super::parser::CallParser;
+use super::plan::ToolPlan;
 use crate::generate::parts::{Part, Whole};
 
 fn set() -> Arc<ToolSet> {
@@ -273,6 +277,63 @@ fn nothing_is_lost() {
         for text in hostile(format) {
             let (content, calls, _) = read(format, &[&text]);
             assert!(!content.is_empty() || !calls.is_empty(), "{format}: {:.40}", text);
+        }
+    }
+}
+
+fn demo_tokenizer() -> Tokenizer {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/demo");
+    Tokenizer::from_dir(&dir).unwrap()
+}
+
+/// Bytes of a text that a constraint takes, id by id; all of them and one more if it may end there.
+fn taken(constraint: &mut dyn Constraint, tokenizer: &Tokenizer, text: &str) -> usize {
+    let mut bytes = 0;
+    for id in tokenizer.encode_text(text).unwrap() {
+        if constraint.accept(id).is_err() {
+            return bytes;
+        }
+        bytes += tokenizer.token_bytes(id).len();
+    }
+    let mut mask = Bitmask::new_none(tokenizer.vocab_size());
+    bytes + usize::from(constraint.mask(&mut mask).unwrap().can_end)
+}
+
+#[test]
+fn what_models_write_is_what_is_enforced() {
+    let tokenizer = demo_tokenizer();
+    let limits = ConstraintLimits::default();
+    let factory = ConstraintFactory::new(&tokenizer, tokenizer.vocab_size(), limits).unwrap();
+    for (format, answer) in ANSWERS {
+        // One of the recorded answers has its keys in another order, which only reading allows.
+        let answer = answer.replace(
+            "{\"arguments\": {}, \"name\": \"get_time\"}",
+            "{\"name\": \"get_time\", \"arguments\": {}}",
+        );
+        let Found::Format(syntax) = named(format) else { panic!("{format}") };
+        for mode in [Mode::Auto, Mode::Required] {
+            let set = ToolSet { mode, ..(*set()).clone() };
+            let plan = ToolPlan::with(syntax, set);
+            let Some(spec) = plan.constraint(None, &tokenizer) else {
+                assert!(mode == Mode::Auto && syntax.bare, "{format}");
+                continue;
+            };
+            let mut constraint = factory.compile(&spec).unwrap_or_else(|e| panic!("{format}: {e}"));
+            let text = match mode {
+                Mode::Auto => answer.as_str(),
+                _ => answer.strip_prefix("Let me look.").unwrap_or(&answer).trim_start(),
+            };
+            let reached = taken(&mut *constraint.fork(), &tokenizer, text);
+            assert_eq!(
+                reached,
+                text.len() + 1,
+                "{format} {mode:?}: {}",
+                &text[reached.min(text.len())..]
+            );
+            // Behind the mark nothing else is possible; before it everything is, or nothing.
+            let begun = &text[..text.find("get_weather").unwrap()];
+            let wrong = format!("{begun}steal_weather");
+            assert!(taken(&mut *constraint, &tokenizer, &wrong) <= begun.len() + 1, "{format}");
         }
     }
 }

@@ -98,10 +98,9 @@ fn the_best_of_several_are_returned() {
         "conflicting_parameters"
     );
     assert_eq!(refused(json!({"prompt": "x", "suffix": "y"})), "unsupported_parameter");
-    assert_eq!(
-        refused(json!({"prompt": "x", "echo": true, "logprobs": 1})),
-        "unsupported_parameter"
-    );
+    let processed =
+        json!({"prompt": "x", "echo": true, "logprobs": 1, "logprobs_mode": "processed"});
+    assert_eq!(refused(processed), "unsupported_parameter");
     assert_eq!(refused(json!({})), "missing_parameter");
     assert_eq!(refused(json!({"prompt": [4096]})), "out_of_range");
     assert_eq!(refused(json!({"prompt": []})), "out_of_range");
@@ -136,4 +135,63 @@ fn bans_biases_and_minimum_lengths_act() {
     let guided = json!({"prompt": "CSS is", "negative_prompt": "HTML is", "cfg_scale": 1.5});
     ask(&server, guided);
     server.wait_idle();
+}
+
+#[test]
+fn a_prompt_is_echoed_with_what_the_model_thinks_of_it() {
+    let server = TestServer::demo();
+    let text = "CSS is a language for the style of pages, and HTML is another one. ".repeat(6);
+    let prompt = server.client(API).post("/tokenize", &json!({"content": text})).good();
+    let prompt = prompt["tokens"].clone();
+    let body = |extra: Value| {
+        let mut body = json!({"prompt": prompt, "echo": true, "logprobs": 2, "max_tokens": 3,
+            "temperature": 0, "return_token_ids": true});
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        body
+    };
+    let value = ask(&server, body(json!({})));
+    let choice = &value["choices"][0];
+    assert!(choice["text"].as_str().unwrap().starts_with(&text));
+    let list = |name: &str| choice["logprobs"][name].as_array().unwrap().clone();
+    let prompt_tokens = value["usage"]["prompt_tokens"].as_u64().unwrap() as usize;
+    assert_eq!(list("tokens").len(), prompt_tokens + 3);
+    assert_eq!(
+        (&list("token_logprobs")[0], &list("top_logprobs")[0]),
+        (&Value::Null, &Value::Null)
+    );
+    assert!(list("token_logprobs")[1..].iter().all(|value| value.as_f64().unwrap() <= 0.0));
+    // The tokens that were chosen are scored the same when they are part of a prompt.
+    let mut longer = prompt.as_array().unwrap().clone();
+    longer.extend(choice["token_ids"].as_array().unwrap().clone());
+    let again = json!({"prompt": longer, "echo": true, "logprobs": 2, "max_tokens": 1});
+    let again = ask(&server, again)["choices"][0]["logprobs"]["token_logprobs"].clone();
+    for idx in 0..prompt_tokens + 3 {
+        assert_eq!(again[idx], list("token_logprobs")[idx], "token {idx}");
+    }
+    // The same in pieces, also where the cache knows the prompt.
+    let chunks = server.client(API).post(PATH, &body(json!({"stream": true}))).chunks();
+    for name in ["tokens", "token_logprobs", "text_offset"] {
+        let pieces =
+            chunks.iter().filter_map(|chunk| chunk["choices"][0]["logprobs"][name].as_array());
+        assert_eq!(pieces.flatten().cloned().collect::<Vec<_>>(), list(name), "{name}");
+    }
+    let text: String =
+        chunks.iter().filter_map(|chunk| chunk["choices"][0]["text"].as_str()).collect();
+    assert_eq!(choice["text"], text);
+    server.wait_idle();
+}
+
+#[test]
+fn loops_end_an_answer() {
+    let server = TestServer::demo();
+    let id =
+        server.client(API).post("/tokenize", &json!({"content": "a"})).good()["tokens"][0].clone();
+    let body = json!({"prompt": "x", "allowed_tokens": [id], "max_tokens": 50, "loop_detect_window": 8,
+        "return_token_ids": true});
+    let choice = ask(&server, body)["choices"][0].clone();
+    assert_eq!(
+        (&choice["eos_reason"], &choice["finish_reason"]),
+        (&json!("loop_detected"), &json!("stop"))
+    );
+    assert_eq!(choice["token_ids"].as_array().unwrap().len(), 8);
 }

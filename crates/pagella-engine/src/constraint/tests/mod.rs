@@ -1,5 +1,6 @@
 //! Tests over whole constraints, on a tokenizer made here and on that of the demo model.
 
+mod compose;
 mod free;
 mod healing;
 mod refused;
