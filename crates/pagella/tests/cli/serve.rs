@@ -21,10 +21,15 @@ impl Drop for Serving {
     }
 }
 
+/// Serves the demo model, and waits until it is there.
 fn serve(args: &[&str]) -> Serving {
     let demo = demo_dir();
-    let mut all = vec!["serve", text(&demo), "--port", "0"];
-    all.extend(args);
+    start(&[&[text(&demo)], args].concat(), "state=finished")
+}
+
+/// Starts a server and waits until it has said something.
+fn start(args: &[&str], says: &str) -> Serving {
+    let all = [&["serve", "--port", "0"], args].concat();
     let mut child = command(&all).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let (mut address, mut keys) = (None, Vec::new());
@@ -38,7 +43,7 @@ fn serve(args: &[&str]) -> Serving {
         if line.starts_with("  api") || line.starts_with("  admin") {
             keys.push(line.split_whitespace().nth(1).unwrap().to_owned());
         }
-        if line.contains("state=finished") {
+        if line.contains(says) {
             break;
         }
         assert!(!line.contains("failed"), "{line}");
@@ -84,6 +89,54 @@ fn a_model_is_served_with_new_keys() {
     assert!(again.keys.is_empty(), "old keys are never shown");
 }
 
+#[test]
+fn a_folder_of_models_is_served_without_a_model_at_first() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["one", "org/two"] {
+        let to = dir.path().join(name);
+        std::fs::create_dir_all(&to).unwrap();
+        for file in std::fs::read_dir(demo_dir()).unwrap().flatten() {
+            if file.path().is_file() {
+                std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+            }
+        }
+    }
+    let keys = dir.path().join("keys.toml");
+    let args = ["--model-dir", text(dir.path()), "--keys", text(&keys)];
+    let serving = start(&args, "listening on");
+    let [api, admin] = [&serving.keys[0], &serving.keys[1]];
+    let list = ask(&serving, "/v1/models", admin, None);
+    for part in ["\"id\":\"one\"", "\"id\":\"org/two\"", "\"status\":\"unloaded\""] {
+        assert!(list.contains(part), "{part} is not in {list}");
+    }
+    let body = r#"{"prompt": "CSS is", "max_tokens": 3}"#;
+    assert!(ask(&serving, "/v1/completions", api, Some(body)).contains("no_model_loaded"));
+    let load = |extra: &str| {
+        let body = format!("{{\"model_name\": \"org/two\", \"stream\": false{extra}}}");
+        ask(&serving, "/v1/model/load", admin, Some(&body))
+    };
+    let plan = load(", \"dry_run\": true");
+    for part in ["\"fits\":true", "\"weights_bytes\":", "\"free_bytes\":", "\"cpu\""] {
+        assert!(plan.contains(part), "{part} is not in {plan}");
+    }
+    let loaded = load(", \"cache_mode\": \"Q8\", \"cache_size\": 1024, \"max_seq_len\": 512");
+    assert!(loaded.contains("\"status\":\"finished\""), "{loaded}");
+    let answer = ask(&serving, "/v1/completions", api, Some(body));
+    assert!(answer.contains("\"model\":\"org/two\""), "{answer}");
+    let card = ask(&serving, "/v1/model", api, None);
+    for part in ["\"cache_mode\":\"q8\"", "\"cache_size\":1024", "\"max_seq_len\":512"] {
+        assert!(card.contains(part), "{part} is not in {card}");
+    }
+    let broken = dir.path().join("broken");
+    std::fs::create_dir(&broken).unwrap();
+    std::fs::write(broken.join("config.json"), "{\"architectures\": [\"Nothing\"]}").unwrap();
+    let body = r#"{"model_name": "broken"}"#;
+    let refused = ask(&serving, "/v1/model/load", admin, Some(body));
+    assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+    assert!(!refused.contains(text(dir.path())), "no place is told: {refused}");
+    assert!(ask(&serving, "/v1/completions", api, Some(r#"{"prompt": "x"}"#)).contains("org/two"));
+}
+
 #[cfg(unix)]
 #[test]
 fn signals_reload_keys_and_end_the_server() {
@@ -125,4 +178,7 @@ fn what_cannot_be_served_is_said_at_once() {
     let keys = pagella(&["serve", "demo", "--port", "0", "--keys", text(&file)]);
     assert!(keys.error(1).contains("keys.toml"));
     assert!(pagella(&["serve", "no-such-model"]).error(1).contains("no-such-model"));
+    assert!(pagella(&["serve"]).error(2).contains("MODEL"));
+    let absent = pagella(&["serve", "--model-dir", "/no/such/folder"]);
+    assert!(absent.error(2).contains("/no/such/folder"));
 }
