@@ -3,11 +3,10 @@
 //! - `stand_in`: the checksum model; `support`: running jobs; `script`: random jobs and what is done to them;
 //! - `random_jobs`: thousands of such scripts; `sharing`: pages computed once;
 //! - `quirks`: one named test for each known mistake of generators of this kind;
-//! - `cache_map`: the picture of the cache;
+//! - `cache_map`: the picture of the cache; `prompt_logprobs`: prompts scored;
 //! - `text`: stops, bans, characters; `worker`: threads, streams, cancelling; `saved`: files.
 
 mod cache_map;
-//! - `prompt_logprobs`: prompts scored;
 mod prompt_logprobs;
 mod quirks;
 mod random_jobs;
