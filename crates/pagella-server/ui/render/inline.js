@@ -64,8 +64,9 @@ class InlineParser {
     const next = this.source[this.at + 1];
     if (next === '(' || next === '[') {
       const close = next === '(' ? '\\)' : '\\]';
-      const end = this.source.indexOf(close, this.at + 2);
-      if (end > 0) return this.push({ t: 'math', v: this.source.slice(this.at + 2, end).trim(), display: next === '[' }, end + 2 - this.at);
+      const end = this.noCloser.has(close) ? -1 : this.source.indexOf(close, this.at + 2);
+      if (end < 0) this.noCloser.set(close, this.at);
+      else return this.push({ t: 'math', v: this.source.slice(this.at + 2, end).trim(), display: next === '[' }, end + 2 - this.at);
     }
     if (next === '\n') {
       return this.push({ t: 'break' }, 2);

@@ -7,7 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join, posix } from 'node:path';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
-import { bundleScript, bundleStyle, manifest, source } from './bundle.mjs';
+import { bundleScript, bundleStyle, codeLines, manifest, source } from './bundle.mjs';
 
 const root = new URL('../', import.meta.url);
 const RAW_BYTES_MAX = 450 * 1024;
@@ -32,6 +32,16 @@ test('the joined script is one valid module', () => {
   const file = join(mkdtempSync(join(tmpdir(), 'pagella-ui-')), 'app.mjs');
   writeFileSync(file, bundleScript());
   execFileSync(process.execPath, ['--check', file], { stdio: 'pipe' });
+});
+
+test('no line of a template looks like a comment', () => {
+  for (const name of manifest().js) {
+    // A template over several lines begins at the end of a line: what the build drops is not inside.
+    for (const [, inside] of source(name).matchAll(/[(=,] ?`\n([^`]*)`/g)) {
+      assert.equal(codeLines(inside).join(''), `${inside}\n`, name);
+    }
+    assert.doesNotMatch(source(name), /\\$/m, `${name}: a line that goes on`);
+  }
 });
 
 test('sizes stay within their budgets', () => {
