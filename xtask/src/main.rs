@@ -5,6 +5,7 @@
 
 mod cuda;
 mod fuzz;
+mod python;
 mod test;
 mod tidy;
 mod tools;
@@ -14,6 +15,9 @@ mod workspace;
 #[cfg(test)]
 #[path = "../../crates/pagella-cuda/build/compile.rs"]
 mod compile;
+#[cfg(test)]
+#[path = "../../crates/pagella-server/build/join.rs"]
+mod join;
 #[path = "../../crates/pagella-cuda/build/nvcc.rs"]
 mod nvcc;
 #[cfg(test)]

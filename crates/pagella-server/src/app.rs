@@ -16,12 +16,14 @@ use crate::config::{Change, Config, ConfigError, Source};
 use crate::detached::Detached;
 use crate::downloads::Downloads;
 use crate::events::Events;
+use crate::exchange::Exchange;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::model::{LoadOptions, ModelParts, Models, ServedModel, place};
 use crate::presets::Presets;
 use crate::requests::Requests;
 use crate::router::{Access, Route};
+use crate::routes::docs::Described;
 use crate::settings::{CacheIsolation, LiveSettings, MetricsAuth, Settings};
 use crate::wire::error::{ApiError, Code};
 
@@ -62,6 +64,10 @@ pub struct App {
     pub detached: Detached,
     /// Models on their way here.
     pub downloads: Downloads,
+    /// The code that a person at the terminal has, and the key it was given for.
+    pub exchange: Exchange,
+    /// The description of the routes.
+    pub described: Described,
     /// Where the server listens.
     pub bound: SocketAddr,
     /// When it began.
@@ -87,6 +93,8 @@ impl App {
             presets: Presets::default(),
             detached: Detached::default(),
             downloads: Downloads::default(),
+            exchange: Exchange::default(),
+            described: Described::default(),
             bound,
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Serving),
@@ -177,13 +185,20 @@ impl App {
         if self.settings.network.disable_auth {
             return Ok(Caller::open());
         }
-        let found = self.keys().identify(headers, SystemTime::now());
+        let now = SystemTime::now();
+        let found = self.keys().identify(headers, now);
+        let found = found.or_else(|error| self.exchange.identify(headers, now).ok_or(error));
         let Err(error) = found else { return found };
+        Err(self.refuse_peer(peer, error))
+    }
+
+    /// Counts a failure of a peer; with too many, the error says so instead.
+    pub fn refuse_peer(&self, peer: SocketAddr, error: ApiError) -> ApiError {
         match self.failures.note(peer.ip(), Instant::now()) {
-            None => Err(error),
+            None => error,
             Some(wait) => {
                 let message = "too many requests without a valid key: wait a minute";
-                Err(ApiError::new(Code::TooManyRequests, message).retry_after(wait))
+                ApiError::new(Code::TooManyRequests, message).retry_after(wait)
             }
         }
     }

@@ -31,6 +31,7 @@ pub mod config;
 mod detached;
 mod downloads;
 mod events;
+mod exchange;
 mod fields;
 mod generate;
 mod log;
@@ -38,6 +39,7 @@ mod metrics;
 mod model;
 pub mod name;
 mod net;
+mod openapi;
 mod presets;
 mod reasoning;
 mod requests;
@@ -46,6 +48,7 @@ mod routes;
 pub mod settings;
 mod templates;
 mod tools;
+mod ui;
 mod wire;
 
 pub use app::App;
@@ -60,5 +63,6 @@ pub use model::{
     load_at_start,
 };
 pub use net::{Server, ServerError, Shutdown};
+pub use openapi::text as openapi_text;
 pub use router::{Access, ROUTES, Route};
 pub use settings::Settings;

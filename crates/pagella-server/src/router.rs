@@ -5,8 +5,9 @@ use std::pin::Pin;
 
 use crate::call::{Call, Reply};
 use crate::routes::{
-    chat, completions, control, download, events, health, list, load, lora, metrics, model, pages,
-    permission, requests, sampling_override, service_info, stats, stream, template, token, unload,
+    chat, completions, control, docs, download, events, health, list, load, lora, metrics, model,
+    pages, permission, requests, sampling_override, service_info, stats, stream, template, token,
+    ui, unload,
 };
 use crate::wire::error::{ApiError, Dialect};
 
@@ -132,6 +133,11 @@ routes! {
     GET "/health/ready" Public None OpenAi health::ready;
     GET "/metrics" Metrics None OpenAi metrics::show;
     GET "/.well-known/serviceinfo" Public None OpenAi service_info::show;
+    GET "/openapi.json" Public None OpenAi docs::document;
+    GET "/docs" Public None OpenAi docs::page;
+    GET "/" Public None OpenAi ui::index;
+    GET "/ui/{name}" Public None OpenAi ui::asset;
+    POST "/ui/exchange" Public Small OpenAi ui::exchange;
 }
 
 /// What a path leads to.
@@ -147,7 +153,7 @@ pub enum Found {
 /// Looks for a path, without the base path, as it was sent.
 pub fn find(method: &str, path: &str) -> Found {
     let path = match path.strip_suffix('/') {
-        Some(shorter) if !shorter.is_empty() => shorter,
+        Some(shorter) if !matches!(shorter, "" | "/") => shorter,
         _ => path,
     };
     let mut methods: Vec<&str> = Vec::new();
@@ -254,8 +260,18 @@ mod tests {
     fn the_public_routes_are_these() {
         let public = ROUTES.iter().filter(|route| route.access == Access::Public);
         let paths: Vec<&str> = public.map(|route| route.path).collect();
-        let expected =
-            ["/health", "/v1/health", "/health/live", "/health/ready", "/.well-known/serviceinfo"];
+        let expected = [
+            "/health",
+            "/v1/health",
+            "/health/live",
+            "/health/ready",
+            "/.well-known/serviceinfo",
+            "/openapi.json",
+            "/docs",
+            "/",
+            "/ui/{name}",
+            "/ui/exchange",
+        ];
         assert_eq!(paths, expected);
     }
 

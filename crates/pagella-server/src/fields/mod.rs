@@ -7,7 +7,7 @@ mod param;
 
 use serde_json::{Map, Value};
 
-pub use param::{Param, any, boolean, integer, number, one_of, text};
+pub use param::{Kind, Param, any, boolean, integer, number, one_of, text};
 
 use crate::wire::error::{ApiError, Code};
 

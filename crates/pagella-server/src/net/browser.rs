@@ -91,7 +91,7 @@ pub fn write_headers(
         return;
     }
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-    headers.insert(header::VARY, HeaderValue::from_static("origin"));
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
     let exposed = HeaderValue::from_static(EXPOSED_HEADERS);
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
     let Some(methods) = preflight else { return };

@@ -67,6 +67,7 @@ pub async fn answer(
                     route,
                     id: id.clone(),
                     caller,
+                    peer,
                     segment,
                     query,
                     headers: head.headers.clone(),

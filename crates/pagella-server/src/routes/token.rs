@@ -18,7 +18,8 @@ use crate::wire::error::ApiError;
 /// Most ids that are decoded at once.
 const IDS_MAX: usize = 1 << 20;
 
-const ENCODE: &[&[Param]] = &[
+/// Fields of `/v1/token/encode`.
+pub const ENCODE: &[&[Param]] = &[
     &[
         text("model", 512),
         any("text"),
@@ -32,22 +33,26 @@ const ENCODE: &[&[Param]] = &[
     TOOLS,
     REASONING,
 ];
-const DECODE: &[&[Param]] = &[&[
+/// Fields of `/v1/token/decode`.
+pub const DECODE: &[&[Param]] = &[&[
     text("model", 512),
     any("tokens"),
     boolean("add_bos_token"),
     boolean("encode_special_tokens"),
     boolean("decode_special_tokens"),
 ]];
-const TOKENIZE: &[&[Param]] = &[&[
+/// Fields of `/tokenize`.
+pub const TOKENIZE: &[&[Param]] = &[&[
     text("model", 512),
     text("content", 32 << 20),
     boolean("add_special"),
     boolean("parse_special"),
     boolean("with_pieces"),
 ]];
-const DETOKENIZE: &[&[Param]] = &[&[text("model", 512), any("tokens")]];
-const TEMPLATE: &[&[Param]] = &[&[text("model", 512)], CONVERSATION, TOOLS, REASONING];
+/// Fields of `/detokenize`.
+pub const DETOKENIZE: &[&[Param]] = &[&[text("model", 512), any("tokens")]];
+/// Fields of `/apply-template`.
+pub const TEMPLATE: &[&[Param]] = &[&[text("model", 512)], CONVERSATION, TOOLS, REASONING];
 
 async fn read(
     call: &mut Call,

@@ -4,6 +4,7 @@ mod bench;
 mod chat;
 mod config;
 mod doctor;
+mod export_openapi;
 mod inspect;
 mod ppl;
 mod pull;
@@ -25,6 +26,7 @@ pub enum Command {
     Doctor(doctor::DoctorArgs),
     Pull(pull::PullArgs),
     Config(config::ConfigArgs),
+    ExportOpenapi(export_openapi::ExportArgs),
 }
 
 impl Command {
@@ -40,6 +42,7 @@ impl Command {
             Command::Doctor(args) => doctor::run(&args),
             Command::Pull(args) => pull::run(&args),
             Command::Config(args) => config::run(&args),
+            Command::ExportOpenapi(args) => export_openapi::run(&args),
         }
     }
 }

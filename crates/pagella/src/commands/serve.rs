@@ -4,13 +4,13 @@
 //! can be asked meanwhile. The server loads models by way of an opener, which is made here.
 
 mod folder;
+mod notify;
 mod open;
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -177,12 +177,14 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     let opener = opener(args)?;
     let keys = keys(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("pagella-http")
         .enable_all()
         .build()
         .context("cannot start the server's threads")?;
     let server = runtime.block_on(Server::bind(args.settings(), keys)).map_err(blame)?;
-    announce(args, server.address());
     let app = server.app().clone();
+    announce(args, &app);
+    notify::notify("READY=1\nSTATUS=listening; /health/ready tells when the model is loaded");
     let named = opener.named.as_ref().map(|(id, _)| id.clone());
     app.model.set_opener(Arc::new(opener));
     if let Some(id) = named {
@@ -267,14 +269,22 @@ fn keys(args: &ServeArgs) -> Result<Keys> {
     Ok(keys)
 }
 
-fn announce(args: &ServeArgs, address: SocketAddr) {
-    let url = format!("http://{address}{}", args.base_path);
-    if std::io::stderr().is_terminal() {
-        let what = args.model.as_deref().unwrap_or("a folder of models");
-        output::note(&format!("Serving {what} at {url}/v1; Ctrl-C ends it."));
-    } else {
-        output::note(&format!("listening on {url}"));
+/// Says where the server is. On a terminal, with a link that opens the page with a key: whoever reads
+/// the terminal may do everything anyway.
+fn announce(args: &ServeArgs, app: &App) {
+    let url = format!("http://{}{}", app.bound, args.base_path);
+    if !std::io::stderr().is_terminal() {
+        return output::note(&format!("listening on {url}"));
     }
+    let page = match args.disable_auth || !app.bound.ip().is_loopback() {
+        true => format!("Page: {url}/"),
+        false => {
+            let code = app.exchange.offer(Instant::now());
+            format!("Page, by a link that works once and for ten minutes: {url}/#c={code}")
+        }
+    };
+    let model = args.model.as_deref().unwrap_or("a folder of models");
+    output::note(&format!("Serving {model} at {url}/v1; Ctrl-C ends it.\n{page}"));
 }
 
 /// Wrong choices are wrong usage; a port in use is a failure.

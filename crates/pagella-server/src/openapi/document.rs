@@ -1,0 +1,190 @@
+//! The document, put together.
+
+use serde_json::{Map, Value, json};
+
+use super::errors;
+use super::operation::{Answer, Body, Operation};
+use super::parameters::{Notes, properties};
+use super::table::{OPERATIONS, SHARED, TAGS};
+use crate::fields::Param;
+use crate::router::{Access, BodyRule, ROUTES, Route};
+
+/// Shapes of answers, written by hand.
+const SCHEMAS: &str = include_str!("schemas.json");
+
+const ABOUT: &str = "An inference engine's HTTP interface. Fields that a route does not know are \
+    named in the header `x-ignored-fields`; with the header `x-strict: 1` they are refused. `null` \
+    for an optional field is the same as leaving it out. Other spellings of a field, which mean the \
+    same, stand under `x-aliases`. Answers that come piece by piece are documented as \
+    `text/event-stream`, the JSON of one event under `x-sse-events`.";
+
+/// The document for a server whose paths begin with `base`.
+pub fn document(base: &str) -> Value {
+    let notes = Notes::read();
+    let mut schemas: Map<String, Value> =
+        serde_json::from_str(SCHEMAS).expect("schemas.json is a JSON object");
+    for (name, table) in SHARED {
+        let properties = properties(&notes, name, table, &[]);
+        schemas.insert((*name).to_owned(), json!({ "type": "object", "properties": properties }));
+    }
+    let mut paths = Map::new();
+    for operation in OPERATIONS {
+        let Some(route) = row(operation) else { continue };
+        if let Some(body) = &operation.body {
+            schemas.insert(body.name.to_owned(), body_schema(&notes, body));
+        }
+        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
+        path[operation.method.to_ascii_lowercase()] = describe(route, operation);
+    }
+    let tags = TAGS.iter().map(|(name, about)| json!({ "name": name, "description": about }));
+    let server = if base.is_empty() { "/" } else { base };
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Pagella",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": ABOUT,
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "servers": [{ "url": server }],
+        "tags": tags.collect::<Vec<_>>(),
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "responses": errors::responses(),
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer" },
+                "apiKey": { "type": "apiKey", "in": "header", "name": "x-api-key" },
+                "adminKey": { "type": "apiKey", "in": "header", "name": "x-admin-key" },
+            },
+        },
+    })
+}
+
+/// The document as text, as it is kept in the repository.
+pub fn text() -> String {
+    format!("{:#}\n", document(""))
+}
+
+/// The row of the table of routes that an operation describes.
+pub fn row(operation: &Operation) -> Option<&'static Route> {
+    ROUTES.iter().find(|route| (route.method, route.path) == (operation.method, operation.path))
+}
+
+fn same(a: &[Param], b: &[Param]) -> bool {
+    a.iter().map(|param| param.name).eq(b.iter().map(|param| param.name))
+}
+
+/// A body: shared tables by reference, its own in place.
+fn body_schema(notes: &Notes, body: &Body) -> Value {
+    let mut parts = Vec::new();
+    let mut own = Map::new();
+    for table in body.tables {
+        match SHARED.iter().find(|(_, shared)| same(shared, table)) {
+            Some((name, shared)) => {
+                parts.push(json!({ "$ref": format!("#/components/schemas/{name}") }));
+                let needed = shared.iter().filter(|param| body.required.contains(&param.name));
+                own.extend(
+                    needed
+                        .filter_map(|param| Some((param.name.to_owned(), narrowed(notes, param)?))),
+                );
+            }
+            None => {
+                let properties = properties(notes, body.name, table, body.required);
+                own.extend(properties.as_object().cloned().unwrap_or_default());
+            }
+        }
+    }
+    let mut schema = json!({ "type": "object", "properties": own });
+    if !body.required.is_empty() {
+        schema["required"] = json!(body.required);
+    }
+    if !parts.is_empty() {
+        schema["allOf"] = Value::Array(parts);
+    }
+    schema
+}
+
+/// A shared field that must be there in this body: not null.
+fn narrowed(notes: &Notes, param: &Param) -> Option<Value> {
+    let kind = notes.of("", param.name)?.get("type")?;
+    Some(json!({ "type": kind }))
+}
+
+fn describe(route: &Route, operation: &Operation) -> Value {
+    let mut described = json!({
+        "tags": [operation.tag],
+        "operationId": operation.id,
+        "summary": operation.summary,
+    });
+    if route.access == Access::Admin {
+        described["description"] = "Needs the key of an administrator.".into();
+    }
+    let parameters = parameters(operation);
+    if !parameters.is_empty() {
+        described["parameters"] = Value::Array(parameters);
+    }
+    if let Some(body) = &operation.body {
+        let schema = json!({ "$ref": format!("#/components/schemas/{}", body.name) });
+        described["requestBody"] = json!({
+            "required": !body.optional,
+            "content": { "application/json": { "schema": schema } },
+        });
+    }
+    let mut responses = Map::new();
+    responses.insert("200".into(), answer(operation));
+    responses.extend(errors::of(route, operation));
+    described["responses"] = Value::Object(responses);
+    described["security"] = match route.access {
+        Access::Public => json!([]),
+        // Where it listens decides whether a key is asked for.
+        Access::Metrics => json!([{}, { "bearer": [] }, { "adminKey": [] }]),
+        _ => json!([{ "bearer": [] }, { "apiKey": [] }, { "adminKey": [] }]),
+    };
+    if route.body == BodyRule::Generation {
+        described["x-body-limit"] = "generation".into();
+    }
+    described
+}
+
+/// What stands in the path and behind the question mark.
+fn parameters(operation: &Operation) -> Vec<Value> {
+    let open = operation.path.split('/').filter_map(|segment| {
+        let name = segment.strip_prefix('{')?.strip_suffix('}')?;
+        Some(json!({
+            "name": name, "in": "path", "required": true,
+            "schema": { "type": "string", "minLength": 1 },
+        }))
+    });
+    let query = operation.query.iter().map(|query| {
+        let schema: Value = serde_json::from_str(query.schema).unwrap_or(Value::Bool(true));
+        json!({
+            "name": query.name, "in": "query", "description": query.about, "schema": schema,
+        })
+    });
+    open.chain(query).collect()
+}
+
+fn answer(operation: &Operation) -> Value {
+    let mut content = Map::new();
+    match operation.answer {
+        Answer::Json(name) => {
+            let schema = json!({ "$ref": format!("#/components/schemas/{name}") });
+            content.insert("application/json".into(), json!({ "schema": schema }));
+        }
+        Answer::Other(kinds) => {
+            let text = json!({ "schema": { "type": "string" } });
+            content.extend(kinds.iter().map(|kind| ((*kind).to_owned(), text.clone())));
+        }
+    }
+    if let Some(event) = operation.events {
+        let event = json!({ "$ref": format!("#/components/schemas/{event}") });
+        let data = json!({ "type": "string", "contentMediaType": "application/json" });
+        let shape = json!({
+            "type": "object", "required": ["data"], "properties": { "data": data },
+        });
+        let events = json!({ "schema": shape, "x-sse-events": event });
+        content.insert("text/event-stream".into(), events);
+    }
+    json!({ "description": operation.summary, "content": content })
+}

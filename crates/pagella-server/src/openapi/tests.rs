@@ -1,0 +1,123 @@
+//! The document says of every route what the route does.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::document::{row, text};
+use super::operation::Answer;
+use super::parameters::Notes;
+use super::table::{OPERATIONS, TAGS};
+use super::{document, page};
+use crate::fields::Kind;
+use crate::router::{BodyRule, ROUTES};
+
+#[test]
+fn every_route_has_an_operation_and_every_operation_a_route() {
+    for route in ROUTES {
+        let described =
+            OPERATIONS.iter().filter(|o| (o.method, o.path) == (route.method, route.path));
+        let n = described.count();
+        assert_eq!(n, 1, "{} {}: add it to openapi/table.rs", route.method, route.path);
+    }
+    for operation in OPERATIONS {
+        let route = row(operation);
+        assert!(route.is_some(), "{} {} is no route", operation.method, operation.path);
+        let reads = route.is_some_and(|route| route.body != BodyRule::None);
+        assert_eq!(operation.body.is_some(), reads, "{}: a body or none", operation.path);
+        assert!(TAGS.iter().any(|(tag, _)| *tag == operation.tag), "{}", operation.tag);
+    }
+    let ids: BTreeSet<&str> = OPERATIONS.iter().map(|operation| operation.id).collect();
+    assert_eq!(ids.len(), OPERATIONS.len(), "an id occurs twice");
+}
+
+#[test]
+fn every_field_is_described_and_no_word_is_left_over() {
+    let notes = Notes::read();
+    let mut used = BTreeSet::new();
+    for body in OPERATIONS.iter().filter_map(|operation| operation.body.as_ref()) {
+        for param in body.tables.iter().copied().flatten() {
+            let note = notes.of(body.name, param.name);
+            let path = format!("{}.{}", body.name, param.name);
+            let note = note.unwrap_or_else(|| panic!("{path}: add it to openapi/fields.json"));
+            assert!(note.contains_key("description"), "{path}: say what it is");
+            let shapes = ["type", "anyOf", "enum", "minimum", "maximum", "maxLength"];
+            let shaped = shapes.iter().any(|key| note.contains_key(*key));
+            assert!(
+                matches!(param.kind, Kind::Any) || !shaped,
+                "{path}: its type and range are the table's"
+            );
+            used.extend([path, param.name.to_owned()]);
+        }
+        for name in body.required {
+            let mut params = body.tables.iter().copied().flatten();
+            assert!(params.any(|param| param.name == *name), "{}.{name}", body.name);
+        }
+    }
+    for name in notes.names() {
+        assert!(used.contains(name), "fields.json: {name} is no field");
+    }
+}
+
+#[test]
+fn references_lead_somewhere_and_no_schema_is_left_over() {
+    let document = document("");
+    let mut referred = BTreeSet::new();
+    collect(&document, &mut referred);
+    for reference in &referred {
+        let found = document.pointer(reference.trim_start_matches('#'));
+        assert!(found.is_some(), "{reference}");
+    }
+    for kind in ["schemas", "responses"] {
+        let list = document["components"][kind].as_object().unwrap();
+        for name in list.keys() {
+            let reference = format!("#/components/{kind}/{name}");
+            let used = referred.contains(&reference) || kind == "responses";
+            assert!(used, "{reference} is not used");
+        }
+    }
+    for operation in OPERATIONS {
+        if let Answer::Json(name) = operation.answer {
+            assert!(document["components"]["schemas"].get(name).is_some(), "{name}");
+        }
+    }
+}
+
+fn collect(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            found.extend(map.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            map.values().for_each(|value| collect(value, found));
+        }
+        Value::Array(list) => list.iter().for_each(|value| collect(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn queries_have_schemas_that_are_json() {
+    for query in OPERATIONS.iter().flat_map(|operation| operation.query) {
+        assert!(serde_json::from_str::<Value>(query.schema).is_ok(), "{}", query.name);
+    }
+}
+
+#[test]
+fn the_document_in_the_repository_is_this_one() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        kept == text(),
+        "docs/openapi.json differs: run `cargo run -- export-openapi --output docs/openapi.json`"
+    );
+}
+
+#[test]
+fn the_page_names_every_route_and_nothing_outside() {
+    let page = page("/base");
+    for route in ROUTES {
+        assert!(page.contains(route.path), "{}", route.path);
+    }
+    for forbidden in ["http:", "https:", "<script", " style=", "<style", "src="] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+}
