@@ -41,6 +41,29 @@ pub fn cargo_deny(workspace: &Workspace) -> Result<PathBuf> {
     Ok(ours)
 }
 
+/// A program of the system under one of its names. A build machine installs what is missing from
+/// Debian's packages, if it can; anyone else is told what to type.
+pub fn installed(names: &[&str], package: &str) -> Result<PathBuf> {
+    let find = || names.iter().map(PathBuf::from).find(|name| runs(name));
+    if let Some(found) = find() {
+        return Ok(found);
+    }
+    let install = ["install", "--yes", "--no-install-recommends", package];
+    if on_build_machine() && succeeds(Command::new("apt-get").arg("--version")) {
+        println!("$ apt-get {}", install.join(" "));
+        // The list of packages may be older than the packages.
+        let _ = Command::new("apt-get").args(["update", "--quiet"]).status();
+        let _ = Command::new("apt-get").args(install).status();
+    }
+    let missing = || format!("`{}` is missing: run `apt-get {}`", names[0], install.join(" "));
+    find().with_context(missing)
+}
+
+/// Whether continuous integration runs this: it sets `CI`, by general agreement.
+pub fn on_build_machine() -> bool {
+    std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
+}
+
 /// Builds a program from crates.io with the dependency versions its authors tested.
 /// A debug build: it compiles several times faster, and the check itself takes a second either way.
 fn install(workspace: &Workspace, name: &str, version: &str, tools_dir: &Path) -> Result<()> {
@@ -67,7 +90,8 @@ fn runs(program: &Path) -> bool {
     succeeds(Command::new(program).arg("--version"))
 }
 
-fn succeeds(command: &mut Command) -> bool {
+/// Whether a command runs and says so; its output is not shown.
+pub fn succeeds(command: &mut Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }

@@ -4,6 +4,7 @@
 //! out (a stage, interop data, a part of a check) is said in the summary, never silently.
 
 mod select;
+mod server;
 mod stage;
 
 use std::time::{Duration, Instant};

@@ -4,7 +4,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::server;
 use crate::cuda::toolchain::{self, Readiness};
+use crate::tools::on_build_machine;
 use crate::workspace::Workspace;
 use crate::{fuzz, tidy, tools};
 
@@ -33,6 +35,10 @@ pub const STAGES: &[Stage] = &[
     Stage { name: "kernels", about: "CUDA kernels compile; none spills registers", run: kernels },
     Stage { name: "clippy", about: "no warnings in any target", run: clippy },
     Stage { name: "tests", about: "unit, property, golden and command-line tests", run: tests },
+    Stage { name: "page", about: "the built-in page, alone and in a browser", run: server::page },
+    Stage { name: "clients", about: "official clients against a server", run: server::clients },
+    Stage { name: "interface", about: "answers are as described", run: server::interface },
+    Stage { name: "soak", about: "200 clients at once, some hang up", run: server::soak },
     Stage { name: "doctests", about: "examples in the documentation run", run: doctests },
     Stage { name: "docs", about: "documentation builds without warnings", run: docs },
     Stage { name: "deny", about: "licences, duplicates, sources of dependencies", run: deny },
@@ -76,11 +82,6 @@ fn kernels(workspace: &Workspace) -> Result<Outcome> {
     }
     // The whole workspace, so that crates get the features they have in the stages to come.
     check(workspace.cargo().args(["test", "--workspace", "--test", "kernel_resources"]))
-}
-
-/// Whether continuous integration runs this: it sets `CI`, by general agreement.
-fn on_build_machine() -> bool {
-    std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
 }
 
 fn clippy(workspace: &Workspace) -> Result<Outcome> {
@@ -147,7 +148,7 @@ fn check_both(mut main: Command, mut fuzz: Command) -> Result<Outcome> {
 }
 
 /// Runs a command with its output shown; fails when its status says so.
-fn check(command: &mut Command) -> Result<Outcome> {
+pub fn check(command: &mut Command) -> Result<Outcome> {
     let words: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
     let program = command.get_program().to_string_lossy();
     let name = program.rsplit(['/', '\\']).next().unwrap_or(&program);

@@ -1,0 +1,96 @@
+"""Requests made from the server's own description, by the hundred, and answers held to it.
+
+    python interface.py [--examples N] [--key api|admin]
+
+No answer may be a 5xx, and each must have a status, a type, headers and a body that the description
+names. The demo model answers; a key that caps answers at a few tokens keeps them quick.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import urllib.request
+from pathlib import Path
+
+from server import ADMIN_KEY, SHORT_KEY, Server
+
+HERE = Path(__file__).parent
+
+CHECKS = [
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "unsupported_method",
+    "events_conform",
+]
+
+# Routes that never end, or that end the model that the others need; other tests are about them.
+EXCLUDED = ["/v1/events", "/v1/model/load", "/v1/model/unload", "/v1/template/unload", "/v1/download"]
+
+MUST_ANSWER = ["POST /v1/chat/completions", "POST /v1/completions", "POST /v1/token/encode", "GET /v1/models", "GET /v1/stats"]
+
+
+def run(server, key, examples, seed):
+    command = [
+        Path(sysconfig.get_path("scripts")) / "schemathesis",
+        "run",
+        f"{server.base}/openapi.json",
+        "--checks", ",".join(CHECKS),
+        "--max-examples", str(examples),
+        "--seed", str(seed),
+        "--workers", "2",
+        "--request-timeout", "60",
+        "--suppress-health-check", "all",
+        "--continue-on-failure",
+        "--warnings", "off",
+        "--header", f"Authorization: Bearer {key}",
+    ]  # fmt: skip
+    for path in EXCLUDED:
+        command += ["--exclude-path", path]
+    environment = os.environ | {
+        "SCHEMATHESIS_HOOKS": "hooks",
+        "PYTHONPATH": str(HERE),
+        "PAGELLA_OPENAPI": f"{server.base}/openapi.json",
+    }
+    return subprocess.run(command, env=environment, cwd=server.dir.name).returncode
+
+
+def answers(server):
+    """How often each route gave each status."""
+    with urllib.request.urlopen(f"{server.base}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.findall(r'http_requests_total\{method="(\w+)",path="([^"]+)",status="(\d+)"\} (\d+)', text)
+    counts = {}
+    for method, path, status, n in found:
+        counts.setdefault(f"{method} {path}", {})[int(status)] = int(n)
+    return counts
+
+
+def check_reach(counts):
+    """Requests that were all refused would prove nothing."""
+    for route, statuses in sorted(counts.items()):
+        print(f"  {route:45} " + "  ".join(f"{status}: {n}" for status, n in sorted(statuses.items())))
+    unanswered = [route for route in MUST_ANSWER if not counts.get(route, {}).get(200)]
+    assert not unanswered, f"never answered: {unanswered}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=int, default=12, help="requests per route and kind")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--key", choices=["api", "admin"], nargs="*", default=["api"])
+    options = parser.parse_args()
+    with Server("--no-access-log") as server:
+        codes = [run(server, {"api": SHORT_KEY, "admin": ADMIN_KEY}[key], options.examples, options.seed) for key in options.key]
+        server.wait_idle()
+        check_reach(answers(server))
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+//! The suites in Python: an environment of their own under `target/tools`, made from pinned versions.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::tools::succeeds;
+use crate::workspace::Workspace;
+
+/// Where the suites and their pins are, below the root.
+pub const CLIENTS_DIR: &str = "crates/pagella-server/tests/clients";
+/// The pins, in pip's format; inside an environment, what it was made from.
+const PINS: &str = "requirements.txt";
+/// Oldest version that the pinned packages run on.
+const OLDEST: (u32, u32) = (3, 10);
+
+/// The interpreter of the environment, which is made when the pins say something else than it.
+pub fn interpreter(workspace: &Workspace) -> Result<PathBuf> {
+    let pins = workspace.root.join(CLIENTS_DIR).join(PINS);
+    let wanted =
+        fs::read_to_string(&pins).with_context(|| format!("cannot read {}", pins.display()))?;
+    let folder = workspace.target_dir().join("tools").join("python");
+    let python = match cfg!(windows) {
+        true => folder.join("Scripts").join("python.exe"),
+        false => folder.join("bin").join("python"),
+    };
+    let stamp = folder.join(PINS);
+    if fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == wanted) {
+        return Ok(python);
+    }
+    let base = base_interpreter()?;
+    println!("installing the packages of {CLIENTS_DIR}/{PINS} into {}", folder.display());
+    let started = Instant::now();
+    run(Command::new(base).args(["-m", "venv", "--clear"]).arg(&folder))?;
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
+    run(Command::new(&python).args(install).arg(&pins))?;
+    // Last, so that an environment with this file is complete.
+    fs::write(&stamp, wanted)?;
+    println!("installed in {} s", started.elapsed().as_secs());
+    Ok(python)
+}
+
+/// A Python that is new enough.
+fn base_interpreter() -> Result<&'static str> {
+    let (major, minor) = OLDEST;
+    let check = format!("import sys, venv; sys.exit(sys.version_info < ({major}, {minor}))");
+    let good = |name: &&str| succeeds(Command::new(name).args(["-c", &check]));
+    let found = ["python3", "python"].into_iter().find(good);
+    found.with_context(|| format!("no Python {major}.{minor} or newer with its module venv"))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let program = Path::new(command.get_program()).display().to_string();
+    let status = command.status().with_context(|| format!("cannot start {program}"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}; is pypi.org reachable?");
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Stages that look at the server from outside: its page, official clients, its description, many
+//! clients at once. They drive the debug build of the command, which the stage `tests` made.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::stage::{Outcome, check};
+use crate::python::{self, CLIENTS_DIR};
+use crate::tools::{self, on_build_machine};
+use crate::workspace::Workspace;
+
+/// Where the page's sources are, below the root.
+const UI_DIR: &str = "crates/pagella-server/ui";
+/// Long enough for hundreds of answers and hang-ups, short enough for every push.
+const SOAK_SECONDS: &str = "20";
+
+/// A program or an interpreter, or the outcome of a stage that must go on without.
+fn need<T>(what: &str, found: Result<T>) -> Result<T, Outcome> {
+    found.map_err(|err| {
+        let reason = format!("{what}: {err:#}");
+        if on_build_machine() {
+            return Outcome::Failed(reason);
+        }
+        println!("SKIPPED: {reason}");
+        Outcome::Skipped(reason)
+    })
+}
+
+/// Runs checks that need something; what is missing ends the stage.
+fn with<T>(found: Result<T, Outcome>, run: impl FnOnce(T) -> Result<Outcome>) -> Result<Outcome> {
+    match found {
+        Ok(found) => run(found),
+        Err(outcome) => Ok(outcome),
+    }
+}
+
+/// The command, built as the stage `tests` builds it.
+fn program(workspace: &Workspace) -> Result<Result<PathBuf, Outcome>> {
+    let built = check(workspace.cargo().args(["build", "-p", "pagella"]))?;
+    let name = format!("pagella{}", std::env::consts::EXE_SUFFIX);
+    Ok(match built {
+        Outcome::Passed(_) => Ok(workspace.target_dir().join("debug").join(name)),
+        other => Err(other),
+    })
+}
+
+/// Python with the suites as its working directory, told where the command is.
+fn suite(workspace: &Workspace, python: PathBuf, program: PathBuf) -> Command {
+    let mut command = Command::new(python);
+    command.current_dir(workspace.root.join(CLIENTS_DIR)).env("PAGELLA_BIN", program);
+    // A checkout may be read-only, and caches are no part of it.
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+fn run_suite(workspace: &Workspace, args: &[&str]) -> Result<Outcome> {
+    with(need("Python suites", python::interpreter(workspace)), |python| {
+        with(program(workspace)?, |program| check(suite(workspace, python, program).args(args)))
+    })
+}
+
+/// The page's own tests, then the page in a browser.
+pub fn page(workspace: &Workspace) -> Result<Outcome> {
+    let node = need("tests of the page", tools::installed(&["node"], "nodejs"));
+    let units = with(node, |node| {
+        check(
+            Command::new(node).args(["--test", "tests/"]).current_dir(workspace.root.join(UI_DIR)),
+        )
+    })?;
+    let chromium = tools::installed(&["chromium", "chromium-browser", "google-chrome"], "chromium");
+    let flows = with(need("page in a browser", chromium), |_| {
+        let shots = workspace.target_dir().join("page-shots");
+        run_suite(workspace, &["page.py", "--shots", &shots.to_string_lossy()])
+    })?;
+    Ok(match (units, flows) {
+        (failed @ Outcome::Failed(_), _) | (_, failed @ Outcome::Failed(_)) => failed,
+        (skipped @ Outcome::Skipped(_), _) | (_, skipped @ Outcome::Skipped(_)) => skipped,
+        (passed, _) => passed,
+    })
+}
+
+/// Official clients of others.
+pub fn clients(workspace: &Workspace) -> Result<Outcome> {
+    run_suite(workspace, &["-m", "pytest", "-q", "-p", "no:cacheprovider", "."])
+}
+
+/// Requests made from the description, answers held to it.
+pub fn interface(workspace: &Workspace) -> Result<Outcome> {
+    run_suite(workspace, &["interface.py"])
+}
+
+/// Many clients at once, for a short while; `examples/soak` says what for.
+pub fn soak(workspace: &Workspace) -> Result<Outcome> {
+    if !cfg!(target_os = "linux") {
+        let reason = "processor time and memory are read from /proc";
+        println!("SKIPPED: {reason}");
+        return Ok(Outcome::Skipped(reason.to_owned()));
+    }
+    with(program(workspace)?, |program| {
+        let mut cargo = workspace.cargo();
+        cargo.args(["run", "-p", "pagella-server", "--example", "soak", "--", "--server"]);
+        // Time per token says little of a debug build.
+        check(cargo.arg(program).args(["--seconds", SOAK_SECONDS, "--no-overhead"]))
+    })
+}
