@@ -24,7 +24,7 @@ use crate::presets::Presets;
 use crate::requests::Requests;
 use crate::router::{Access, Route};
 use crate::routes::docs::Described;
-use crate::settings::{CacheIsolation, LiveSettings, MetricsAuth, Settings};
+use crate::settings::{CacheIsolation, DocsAuth, LiveSettings, MetricsAuth, Settings};
 use crate::wire::error::{ApiError, Code};
 
 /// How far the server is with ending.
@@ -176,6 +176,11 @@ impl App {
         match (route.access, self.settings.metrics.auth) {
             (Access::Metrics, MetricsAuth::None) => Access::Public,
             (Access::Metrics, MetricsAuth::Admin) => Access::Admin,
+            (Access::Docs, _) => match self.settings.network.docs_auth {
+                DocsAuth::None => Access::Public,
+                DocsAuth::Api => Access::Api,
+                DocsAuth::Admin => Access::Admin,
+            },
             (access, _) => access.here(self.bound.ip().is_loopback()),
         }
     }

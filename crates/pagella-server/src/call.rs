@@ -31,8 +31,6 @@ pub struct Call {
     pub id: String,
     /// Who asks.
     pub caller: Caller,
-    /// From where.
-    pub peer: SocketAddr,
     /// The part of the path that the route leaves open.
     pub segment: Option<String>,
     /// What follows the question mark.

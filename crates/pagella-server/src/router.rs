@@ -22,6 +22,8 @@ pub enum Access {
     Admin,
     /// Everyone on this machine; from other machines, keys of administrators.
     Metrics,
+    /// Everyone, unless the operator chose otherwise.
+    Docs,
 }
 
 impl Access {
@@ -30,6 +32,7 @@ impl Access {
         match self {
             Access::Metrics if loopback => Access::Public,
             Access::Metrics => Access::Admin,
+            Access::Docs => Access::Public,
             other => other,
         }
     }
@@ -133,8 +136,8 @@ routes! {
     GET "/health/ready" Public None OpenAi health::ready;
     GET "/metrics" Metrics None OpenAi metrics::show;
     GET "/.well-known/serviceinfo" Public None OpenAi service_info::show;
-    GET "/openapi.json" Public None OpenAi docs::document;
-    GET "/docs" Public None OpenAi docs::page;
+    GET "/openapi.json" Docs None OpenAi docs::document;
+    GET "/docs" Docs None OpenAi docs::page;
     GET "/" Public None OpenAi ui::index;
     GET "/ui/{name}" Public None OpenAi ui::asset;
     POST "/ui/exchange" Public Small OpenAi ui::exchange;
@@ -266,8 +269,6 @@ mod tests {
             "/health/live",
             "/health/ready",
             "/.well-known/serviceinfo",
-            "/openapi.json",
-            "/docs",
             "/",
             "/ui/{name}",
             "/ui/exchange",

@@ -67,7 +67,6 @@ pub async fn answer(
                     route,
                     id: id.clone(),
                     caller,
-                    peer,
                     segment,
                     query,
                     headers: head.headers.clone(),

@@ -75,12 +75,18 @@ fn same(a: &[Param], b: &[Param]) -> bool {
     a.iter().map(|param| param.name).eq(b.iter().map(|param| param.name))
 }
 
+/// The schema that a table is part of: a shared one, or that of the body.
+pub fn schema_of(body: &Body, table: &[Param]) -> &'static str {
+    let shared = SHARED.iter().find(|(_, shared)| same(shared, table));
+    shared.map_or(body.name, |(name, _)| name)
+}
+
 /// A body: shared tables by reference, its own in place.
 fn body_schema(notes: &Notes, body: &Body) -> Value {
     let mut parts = Vec::new();
     let mut own = Map::new();
     for table in body.tables {
-        match SHARED.iter().find(|(_, shared)| same(shared, table)) {
+        match SHARED.iter().find(|(name, _)| *name == schema_of(body, table)) {
             Some((name, shared)) => {
                 parts.push(json!({ "$ref": format!("#/components/schemas/{name}") }));
                 let needed = shared.iter().filter(|param| body.required.contains(&param.name));
@@ -138,7 +144,7 @@ fn describe(route: &Route, operation: &Operation) -> Value {
     described["security"] = match route.access {
         Access::Public => json!([]),
         // Where it listens decides whether a key is asked for.
-        Access::Metrics => json!([{}, { "bearer": [] }, { "adminKey": [] }]),
+        Access::Metrics | Access::Docs => json!([{}, { "bearer": [] }, { "adminKey": [] }]),
         _ => json!([{ "bearer": [] }, { "apiKey": [] }, { "adminKey": [] }]),
     };
     if route.body == BodyRule::Generation {
@@ -159,7 +165,8 @@ fn parameters(operation: &Operation) -> Vec<Value> {
     let query = operation.query.iter().map(|query| {
         let schema: Value = serde_json::from_str(query.schema).unwrap_or(Value::Bool(true));
         json!({
-            "name": query.name, "in": "query", "description": query.about, "schema": schema,
+            "name": query.name, "in": "query", "description": query.about,
+            "required": query.required, "schema": schema,
         })
     });
     open.chain(query).collect()

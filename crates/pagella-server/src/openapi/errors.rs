@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::operation::Operation;
+use super::operation::{Answer, Operation};
 use crate::router::{Access, BodyRule, Route};
 use crate::wire::error::{Code, Dialect};
 
@@ -20,6 +20,7 @@ fn name(status: u16, dialect: Dialect) -> String {
 /// Every status that some code has.
 fn statuses() -> Vec<u16> {
     let mut statuses: Vec<u16> = Code::ALL.iter().map(|code| code.status().as_u16()).collect();
+    statuses.sort_unstable();
     statuses.dedup();
     statuses
 }
@@ -39,6 +40,7 @@ fn response(status: u16, dialect: Dialect) -> Value {
     let codes = Code::ALL.iter().filter(|code| code.status().as_u16() == status);
     let names: Vec<&str> = codes.clone().map(|code| code.name()).collect();
     let mut kinds: Vec<&str> = codes.map(|code| code.kind()).collect();
+    kinds.sort_unstable();
     kinds.dedup();
     let narrowed = json!({ "properties": { "error": { "properties": {
         "code": { "enum": names }, "type": { "enum": kinds },
@@ -76,7 +78,7 @@ pub fn of(route: &Route, operation: &Operation) -> Map<String, Value> {
     statuses.dedup();
     let reference = |status: u16| {
         let response = match operation.answer {
-            super::operation::Answer::Json(HEALTH) if status == 503 => json!({
+            Answer::Json(HEALTH) if status == 503 => json!({
                 "description": "Not now; the body says why",
                 "content": { "application/json": {
                     "schema": { "$ref": "#/components/schemas/Health" },

@@ -9,6 +9,8 @@ pub struct Query {
     pub about: &'static str,
     /// JSON.
     pub schema: &'static str,
+    /// It must be there.
+    pub required: bool,
 }
 
 /// The body of a request.
@@ -72,6 +74,15 @@ impl Operation {
         required: &'static [&'static str],
     ) -> Self {
         self.body = Some(Body { name, tables, required, optional: false });
+        self
+    }
+
+    /// The body may be left out.
+    pub const fn optional(mut self) -> Self {
+        if let Some(mut body) = self.body {
+            body.optional = true;
+            self.body = Some(body);
+        }
         self
     }
 

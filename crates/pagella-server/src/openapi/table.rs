@@ -4,22 +4,37 @@ use super::operation::{Operation, Query, op};
 use crate::chat::CONVERSATION;
 use crate::fields::Param;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
-use crate::routes::{chat, completions, token, ui};
+use crate::model::{CONVERSATION as MODEL_CONVERSATION, FOREIGN, OPTIONS};
+use crate::reasoning::REASONING;
+use crate::routes::{
+    chat, completions, control, download, load, sampling_override, stream, template, token, ui,
+    unload,
+};
+use crate::tools::TOOLS;
 
 /// Tables that several routes share: each is one schema, to which theirs refer.
 pub const SHARED: &[(&str, &[Param])] = &[
     ("Conversation", CONVERSATION),
+    ("Tools", TOOLS),
+    ("Reasoning", REASONING),
     ("Generation", GENERATION),
     ("Sampling", SAMPLING),
     ("Shape", SHAPE),
     ("Inert", INERT),
+    ("LoadOptions", OPTIONS),
+    ("ForeignOptions", FOREIGN),
+    ("ConversationOptions", MODEL_CONVERSATION),
 ];
+
+/// Bodies that are not read, because the route refuses whatever they ask for.
+const UNREAD: &[&[Param]] = &[];
 
 /// Groups of routes, in reading order, and what they are for.
 pub const TAGS: &[(&str, &str)] = &[
     ("generation", "Text from the model, in the forms that clients of others expect"),
     ("tokens", "Text to token ids and back"),
-    ("models", "Which model answers"),
+    ("models", "Which model answers, loading others, fetching them"),
+    ("settings", "Templates, presets of sampling, adapters"),
     ("operation", "What the server is doing"),
     ("page", "The built-in page"),
 ];
@@ -29,11 +44,34 @@ const STREAM: &[Query] = &[
         name: "stream",
         about: "1: again and again, as events",
         schema: r#"{"type": "string", "enum": ["0", "1", "false", "true"]}"#,
+        required: false,
     },
     Query {
         name: "interval",
         about: "Milliseconds between two events",
         schema: r#"{"type": "integer", "minimum": 250, "maximum": 10000, "default": 1000}"#,
+        required: false,
+    },
+];
+const DEEP: &[Query] = &[Query {
+    name: "deep",
+    about: "1: every model writes a token; needs an administrator's key",
+    schema: r#"{"type": "string", "enum": ["0", "1"]}"#,
+    required: false,
+}];
+const CONVERSATION_ID: Query = Query {
+    name: "conv_id",
+    about: "The header x-conversation-id of the request",
+    schema: r#"{"type": "string", "minLength": 1, "maxLength": 128}"#,
+    required: true,
+};
+const RESUME: &[Query] = &[
+    CONVERSATION_ID,
+    Query {
+        name: "from",
+        about: "The byte to go on from",
+        schema: r#"{"type": "integer", "minimum": 0, "default": 0}"#,
+        required: false,
     },
 ];
 
@@ -132,6 +170,144 @@ pub const OPERATIONS: &[Operation] = &[
     )
     .also(MODEL),
     op(
+        ("GET", "/v1/model/draft/list"),
+        ("models", "listDraftModels"),
+        "Models that draft for others",
+        "ModelList",
+    ),
+    op(
+        ("GET", "/v1/model/embedding/list"),
+        ("models", "listEmbeddingModels"),
+        "Models for embeddings",
+        "ModelList",
+    ),
+    op(
+        ("GET", "/v1/model/embedding"),
+        ("models", "getEmbeddingModel"),
+        "The model for embeddings",
+        "ModelCard",
+    )
+    .also(MODEL),
+    op(
+        ("POST", "/v1/model/load"),
+        ("models", "loadModel"),
+        "Load a model and tell how far it is; with dry_run, say what it would take",
+        "LoadStep",
+    )
+    .body("LoadRequest", load::FIELDS, &["model_name"])
+    .events("LoadStep")
+    .also(&[404, 409, 501, 503]),
+    op(("POST", "/v1/model/unload"), ("models", "unloadModel"), "Unload a model", "Status")
+        .body("UnloadRequest", unload::FIELDS, &[])
+        .optional()
+        .also(&[404, 409, 503]),
+    op(
+        ("POST", "/v1/model/embedding/load"),
+        ("models", "loadEmbeddingModel"),
+        "Load a model for embeddings; not supported",
+        "Status",
+    )
+    .body("EmbeddingModelRequest", UNREAD, &[])
+    .optional()
+    .also(&[501]),
+    op(
+        ("POST", "/v1/model/embedding/unload"),
+        ("models", "unloadEmbeddingModel"),
+        "Unload a model for embeddings; not supported",
+        "Status",
+    )
+    .body("EmbeddingModelRequest", UNREAD, &[])
+    .optional()
+    .also(&[501]),
+    op(
+        ("POST", "/v1/download"),
+        ("models", "downloadModel"),
+        "Fetch a model from a hub",
+        "Download",
+    )
+    .body("DownloadRequest", download::DOWNLOAD, &["repo_id"])
+    .events("DownloadProgress")
+    .also(&[404, 409, 501, 503, 504]),
+    op(
+        ("GET", "/v1/download/{id}"),
+        ("models", "getDownload"),
+        "How far a download is",
+        "DownloadProgress",
+    ),
+    op(("DELETE", "/v1/download/{id}"), ("models", "stopDownload"), "Stop it", "Cancelled"),
+    op(("GET", "/v1/templates"), ("settings", "listTemplates"), "Templates", "NameList"),
+    op(("GET", "/v1/template/list"), ("settings", "listTemplatesTabby"), "Templates", "NameList"),
+    op(
+        ("POST", "/v1/template/switch"),
+        ("settings", "switchTemplate"),
+        "Use another template; it is tried out first",
+        "TemplateSwitched",
+    )
+    .body("TemplateSwitchRequest", template::SWITCH, &["prompt_template_name"])
+    .also(MODEL),
+    op(
+        ("POST", "/v1/template/unload"),
+        ("settings", "unloadTemplate"),
+        "Use no template: conversations are refused",
+        "Status",
+    )
+    .also(MODEL),
+    op(
+        ("GET", "/v1/sampling/overrides"),
+        ("settings", "listOverrides"),
+        "The preset that holds, and for administrators those that could",
+        "Overrides",
+    ),
+    op(
+        ("GET", "/v1/sampling/override/list"),
+        ("settings", "listOverridesTabby"),
+        "The same as /v1/sampling/overrides",
+        "Overrides",
+    ),
+    op(
+        ("POST", "/v1/sampling/override/switch"),
+        ("settings", "switchOverride"),
+        "Put a preset above or below what requests say",
+        "Overrides",
+    )
+    .body("OverrideRequest", sampling_override::SWITCH, &[])
+    .also(&[404]),
+    op(
+        ("POST", "/v1/sampling/override/unload"),
+        ("settings", "unloadOverride"),
+        "Put nothing above or below what requests say",
+        "Status",
+    ),
+    op(("GET", "/v1/loras"), ("settings", "listAdapters"), "Adapters", "AdapterList"),
+    op(("GET", "/v1/lora/list"), ("settings", "listAdaptersTabby"), "Adapters", "AdapterList"),
+    op(("GET", "/v1/lora"), ("settings", "getAdapters"), "Adapters in use", "AdapterList"),
+    op(
+        ("POST", "/v1/lora/load"),
+        ("settings", "loadAdapters"),
+        "Load adapters; not supported yet",
+        "AdapterChange",
+    )
+    .body("AdapterRequest", UNREAD, &[])
+    .optional()
+    .also(&[501, 503]),
+    op(
+        ("POST", "/v1/lora/unload"),
+        ("settings", "unloadAdapters"),
+        "Unload adapters",
+        "AdapterChange",
+    )
+    .body("AdapterRequest", UNREAD, &[])
+    .optional()
+    .also(&[503]),
+    op(
+        ("POST", "/v1/chat/completions/control"),
+        ("generation", "controlChatCompletion"),
+        "Steer an answer that is being written",
+        "Controlled",
+    )
+    .body("ControlRequest", control::FIELDS, &["id", "action"])
+    .also(&[404]),
+    op(
         ("GET", "/v1/auth/permission"),
         ("operation", "getPermission"),
         "What the key may do",
@@ -152,10 +328,55 @@ pub const OPERATIONS: &[Operation] = &[
     op(("GET", "/v1/stats"), ("operation", "getStats"), "Counts and speeds", "Stats")
         .query(STREAM)
         .events("Stats"),
+    op(
+        ("GET", "/v1/cache/pages"),
+        ("operation", "getPages"),
+        "What every page of the cache is used for",
+        "PageMap",
+    )
+    .query(STREAM)
+    .events("PageMapEvent")
+    .also(MODEL),
+    op(
+        ("POST", "/v1/cache/clear"),
+        ("operation", "clearCache"),
+        "Forget the pages that nobody uses",
+        "Cleared",
+    )
+    .also(MODEL),
+    op(("GET", "/v1/events"), ("operation", "getEvents"), "What happens, as it happens", "")
+        .kinds(&[])
+        .events("Event"),
+    op(
+        ("GET", "/v1/stream"),
+        ("generation", "resumeStream"),
+        "Go on reading a stream whose connection was lost",
+        "",
+    )
+    .kinds(&[])
+    .events("ChatCompletionChunk")
+    .query(RESUME)
+    .also(&[404, 409]),
+    op(
+        ("DELETE", "/v1/stream"),
+        ("generation", "stopStream"),
+        "End a stream with what was written so far",
+        "Stopped",
+    )
+    .query(&[CONVERSATION_ID]),
+    op(
+        ("POST", "/v1/streams/lookup"),
+        ("generation", "lookUpStreams"),
+        "How far streams are",
+        "StreamList",
+    )
+    .body("LookupRequest", stream::LOOKUP, &["conversation_ids"]),
     op(("GET", "/health"), ("operation", "getHealth"), "Whether something is wrong", "Health")
-        .also(&[503]),
+        .query(DEEP)
+        .also(&[401, 429, 503]),
     op(("GET", "/v1/health"), ("operation", "getHealthV1"), "The same as /health", "Health")
-        .also(&[503]),
+        .query(DEEP)
+        .also(&[401, 429, 503]),
     op(("GET", "/health/live"), ("operation", "getLive"), "Whether the process answers", "Live"),
     op(
         ("GET", "/health/ready"),
@@ -175,7 +396,9 @@ pub const OPERATIONS: &[Operation] = &[
     op(("GET", "/openapi.json"), ("operation", "getOpenApi"), "This document", "Document"),
     op(("GET", "/docs"), ("operation", "getDocs"), "This document, for people", "")
         .kinds(&["text/html"]),
-    op(("GET", "/"), ("page", "getPage"), "The built-in page", "").kinds(&["text/html"]),
+    op(("GET", "/"), ("page", "getPage"), "The built-in page", "")
+        .kinds(&["text/html"])
+        .also(&[501]),
     op(("GET", "/ui/{name}"), ("page", "getPageFile"), "A file of the page", "")
         .kinds(&["text/javascript", "text/css"]),
     op(
@@ -185,5 +408,5 @@ pub const OPERATIONS: &[Operation] = &[
         "ExchangedKey",
     )
     .body("ExchangeRequest", ui::EXCHANGE, &["code"])
-    .also(&[401, 429]),
+    .also(&[401, 429, 501]),
 ];

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::document::{row, text};
+use super::document::{row, schema_of, text};
 use super::operation::Answer;
 use super::parameters::Notes;
 use super::table::{OPERATIONS, TAGS};
@@ -36,9 +36,12 @@ fn every_field_is_described_and_no_word_is_left_over() {
     let notes = Notes::read();
     let mut used = BTreeSet::new();
     for body in OPERATIONS.iter().filter_map(|operation| operation.body.as_ref()) {
-        for param in body.tables.iter().copied().flatten() {
-            let note = notes.of(body.name, param.name);
-            let path = format!("{}.{}", body.name, param.name);
+        let tables = body.tables.iter().map(|table| (schema_of(body, table), *table));
+        for (schema, param) in
+            tables.flat_map(|(schema, table)| table.iter().map(move |p| (schema, p)))
+        {
+            let note = notes.of(schema, param.name);
+            let path = format!("{schema}.{}", param.name);
             let note = note.unwrap_or_else(|| panic!("{path}: add it to openapi/fields.json"));
             assert!(note.contains_key("description"), "{path}: say what it is");
             let shapes = ["type", "anyOf", "enum", "minimum", "maximum", "maxLength"];

@@ -17,7 +17,8 @@ use crate::wire::sse;
 
 /// Most patterns of file names.
 const PATTERNS_MAX: usize = 64;
-const DOWNLOAD: &[&[Param]] = &[&[
+/// Fields of a download.
+pub const DOWNLOAD: &[&[Param]] = &[&[
     text("repo_id", 200),
     one_of("repo_type", &["model", "lora"]),
     text("folder_name", 255),

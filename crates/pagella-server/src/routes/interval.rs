@@ -21,8 +21,10 @@ pub enum Interval {
 
 /// Reads it from a query.
 pub fn interval(query: &str) -> Result<Interval, ApiError> {
-    if query_value(query, "stream").is_none_or(|value| value == "0" || value == "false") {
-        return Ok(Interval::Once);
+    match query_value(query, "stream").as_deref() {
+        None | Some("0" | "false") => return Ok(Interval::Once),
+        Some("1" | "true") => {}
+        Some(_) => return Err(wrong_type("stream", "0 or 1")),
     }
     let millis = match query_value(query, "interval") {
         None => MILLIS_DEFAULT,

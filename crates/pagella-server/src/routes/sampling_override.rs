@@ -8,7 +8,8 @@ use crate::fields::{Fields, Param, any, text, wrong_type};
 use crate::presets::{self, Preset, Selected};
 use crate::wire::error::{ApiError, Code};
 
-const SWITCH: &[&[Param]] = &[&[text("preset", 255), any("overrides")]];
+/// Fields of a switch.
+pub const SWITCH: &[&[Param]] = &[&[text("preset", 255), any("overrides")]];
 
 /// `GET /v1/sampling/overrides`: what holds; for administrators also what could.
 pub async fn list(call: Call) -> Result<Reply, ApiError> {

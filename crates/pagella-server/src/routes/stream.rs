@@ -8,7 +8,8 @@ use crate::fields::{Fields, Param, any, missing, strings, wrong_type};
 use crate::router::query_value;
 use crate::wire::error::{ApiError, Code};
 
-const LOOKUP: &[&[Param]] = &[&[any("conversation_ids")]];
+/// Fields of a look-up.
+pub const LOOKUP: &[&[Param]] = &[&[any("conversation_ids")]];
 /// Most ids that are looked up at once.
 const IDS_MAX: usize = 1000;
 

@@ -11,7 +11,8 @@ use crate::model::ActiveTemplate;
 use crate::templates;
 use crate::wire::error::ApiError;
 
-const SWITCH: &[&[Param]] = &[&[text("prompt_template_name", 255).or(&["name"])]];
+/// Fields of a switch.
+pub const SWITCH: &[&[Param]] = &[&[text("prompt_template_name", 255).or(&["name"])]];
 
 /// `GET /v1/templates`: the one in use; for administrators all in the folder.
 pub async fn list(call: Call) -> Result<Reply, ApiError> {

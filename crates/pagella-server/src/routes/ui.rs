@@ -12,8 +12,20 @@ use crate::wire::error::{ApiError, Code};
 /// Every field of the exchange.
 pub const EXCHANGE: &[&[Param]] = &[&[text("code", 128)]];
 
+/// Refuses where the operator wants no page.
+fn check_enabled(call: &Call) -> Result<(), ApiError> {
+    match call.app.settings.ui.enabled {
+        true => Ok(()),
+        false => {
+            let message = "the page is switched off: see ui.enabled";
+            Err(ApiError::new(Code::FeatureDisabled, message))
+        }
+    }
+}
+
 /// `/`.
 pub async fn index(call: Call) -> Result<Reply, ApiError> {
+    check_enabled(&call)?;
     Ok(ui::index(&call.headers))
 }
 
@@ -28,6 +40,7 @@ pub async fn asset(call: Call) -> Result<Reply, ApiError> {
 
 /// `/ui/exchange`: a key for the code that the terminal shows, from this machine only.
 pub async fn exchange(mut call: Call) -> Result<Reply, ApiError> {
+    check_enabled(&call)?;
     let fields = Fields::read(call.object().await?, EXCHANGE)?;
     call.settle(&fields)?;
     fields.need("code")?;
