@@ -6,7 +6,8 @@ Each function takes an open `Page`; together they are the list of flows in `run.
 import json
 import re
 
-
+# An answer that is still being written when something is done to it.
+LONG_TOKENS = 3000
 
 
 def chat(page):
@@ -23,9 +24,10 @@ def chat(page):
 
 def stop(page):
     """Stop keeps what was written and says who stopped."""
-    page.send("Write a very long story about a lighthouse, at least two thousand words. slow")
-    page.page.wait_for_selector(".message.running .progress-line")
-    page.page.wait_for_timeout(400)
+    page.page.keyboard.press("Control+Shift+o")
+    set_sampler(page, "min_tokens", LONG_TOKENS)
+    page.send("Write a very long story about a lighthouse.")
+    page.page.wait_for_function("() => document.querySelector('.message.running .markdown')?.textContent.length > 20")
     page.page.keyboard.press("Escape")
     page.page.wait_for_selector(".message.running", state="detached")
     ending = page.page.locator(".message.assistant:last-child .ending").inner_text()
@@ -99,13 +101,17 @@ def branch(page):
 
 def queued_send(page):
     """A message sent while an answer runs waits its turn."""
-    page.send("Count to one hundred in words. slow")
+    page.page.keyboard.press("Control+Shift+o")
+    set_sampler(page, "min_tokens", LONG_TOKENS)
+    page.send("Count to one hundred in words.")
     page.page.wait_for_selector(".message.running")
     page.send("And one more: say hello.", waits=False)
     page.page.wait_for_selector(".composer-queue .chip")
     page.page.keyboard.press("Escape")
     page.page.wait_for_selector(".message.user:has-text('say hello')")
-    page.wait_idle()
+    page.page.wait_for_function("() => document.querySelector('.message.running .markdown')?.textContent.length > 20")
+    page.page.keyboard.press("Escape")
+    page.page.wait_for_selector(".message.running", state="detached")
 
 
 def draft_survives(page):
@@ -127,7 +133,7 @@ def samplers(page):
     field.fill("0.3")
     field.press("Tab")
     page.page.locator(".sampler-wire summary").click()
-    page.page.wait_for_function("() => document.querySelector('.sampler-wire pre').innerText.trim() !== ''")
+    page.page.wait_for_function("() => document.querySelector('.sampler-wire pre').innerText.includes('temperature')")
     sent = json.loads(page.page.locator(".sampler-wire pre").first.inner_text())
     assert sent == {"temperature": 0.3}, sent
     field.fill("99")

@@ -25,7 +25,7 @@ def background_load(base, key):
     """A few requests outside of the page, so that the map has something to show."""
 
     def one(n):
-        body = json.dumps({"messages": [{"role": "user", "content": f"Tell story number {n}. slow"}], "max_tokens": 200, "stream": True}).encode()
+        body = json.dumps({"messages": [{"role": "user", "content": f"Tell story number {n}."}], "min_tokens": 600, "max_tokens": 600, "stream": True}).encode()
         request = urllib.request.Request(base.rstrip("/") + "/v1/chat/completions", body, {"Authorization": f"Bearer {key}", "Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as answer:
             answer.read()
