@@ -84,6 +84,12 @@ impl Generator {
         for job in self.active().iter().filter(|job| state_of(job) == JobState::Prefill) {
             job.sequences.iter().for_each(|sequence| mark_prompt(sequence, table, &mut state));
         }
+        // Texts that become vectors fill theirs and leave them empty.
+        for &page in self.embeddings.pages() {
+            if let Some(sign) = state.get_mut(page as usize) {
+                *sign = 'f';
+            }
+        }
         let digit = |page: PageIdx| match table.refs(page) {
             refs @ 0..=REFS_SHOWN_MAX => char::from_digit(refs as u32, 36).unwrap_or('+'),
             _ => '+',

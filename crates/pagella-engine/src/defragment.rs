@@ -11,7 +11,7 @@ use crate::{EngineError, Forward};
 impl Generator {
     /// Orders the pages if the generator is idle, wants that, and it is worth it.
     pub(crate) fn defragment_if_idle(&mut self) {
-        if self.options.defragment && self.n_jobs() == 0 {
+        if self.options.defragment && self.n_jobs() + self.embeddings.len() == 0 {
             // What could not be moved is lost from the cache and no more.
             let _ = self.defragment();
         }
@@ -27,6 +27,7 @@ impl Generator {
             for job in std::mem::take(&mut self.active) {
                 preempt(job, &mut self.queue, &mut self.table);
             }
+            self.embeddings.close(&mut self.table);
             self.table.reset();
             return Err(error);
         }
@@ -36,6 +37,7 @@ impl Generator {
                 *page = moves.new_index[*page as usize];
             }
         }
+        self.embeddings.follow(&moves.new_index);
         self.counters.defragmentations += 1;
         Ok(true)
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use pagella_arch::ModelSpec;
 use pagella_backend::{Backend, KvFormat, NarrowAsk, PAGE_TOKENS, StepPlan};
-use pagella_model::{Model, ModelError};
+use pagella_model::{Model, ModelError, Tap};
 
 use crate::EngineError;
 use crate::logit_rows::{LogitRows, RowAsk};
@@ -55,6 +55,9 @@ pub trait Forward: Send {
         *logits = rows.into_whole();
         read
     }
+    /// Runs a plan that asks for no logits and replaces `states` by the hidden states that the head
+    /// would read, of every token. Shape `[plan.tokens(), hidden]`.
+    fn hidden_states(&mut self, plan: &StepPlan, states: &mut Vec<f32>) -> Result<(), EngineError>;
     /// Copies whole pages, `(from, to)` one after the other.
     fn copy_pages(&mut self, moves: &[(u32, u32)]) -> Result<(), EngineError>;
     /// Copies the first `tokens` tokens of one page to another, whose other tokens stay.
@@ -144,6 +147,12 @@ impl<B: Backend> Forward for ModelWithCache<B> {
                 RowAsk::Whole => rows.push_whole(|out| self.model.read_logit_row(row, out))?,
             }
         }
+        Ok(())
+    }
+
+    fn hidden_states(&mut self, plan: &StepPlan, states: &mut Vec<f32>) -> Result<(), EngineError> {
+        let taps = self.model.forward_tapped(plan, &mut self.kv, &[Tap::FinalNorm])?;
+        *states = taps.into_iter().next().unwrap_or_default();
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use std::time::Instant;
 use pagella_backend::PAGE_TOKENS;
 use pagella_text::Tokenizer;
 
+use crate::embed::{EmbedTask, Embeddings};
 use crate::host::HostPool;
 use crate::job::{Ending, EosReason, Facts, Job, JobSpec, JobState, Record, prepare};
 use crate::logit_rows::LogitRows;
@@ -43,6 +44,8 @@ pub struct Generator {
     pub(crate) queue: Queue,
     /// Started jobs in the order of their start.
     pub(crate) active: Vec<Job>,
+    /// Texts that become vectors.
+    pub(crate) embeddings: Embeddings,
     /// The last step found nothing to do, and nothing has changed since.
     pub(crate) stalled: bool,
     pub(crate) host: HostPool,
@@ -68,6 +71,7 @@ impl Generator {
         let facts = Facts {
             sets: Arc::new(VocabSets::from_tokenizer(&tokenizer)),
             vocab: forward.spec().vocab,
+            hidden: forward.spec().hidden,
             capacity: context.min(n_pages * PAGE_TOKENS),
             n_pages,
             batch_max: options.batch_max,
@@ -82,6 +86,7 @@ impl Generator {
             options,
             queue: Queue::default(),
             active: Vec::new(),
+            embeddings: Embeddings::default(),
             stalled: false,
             rows: LogitRows::default(),
             buffers: Vec::new(),
@@ -117,12 +122,23 @@ impl Generator {
         self.queue.push(job);
     }
 
+    /// Takes texts to make vectors of.
+    pub(crate) fn queue_texts(&mut self, task: EmbedTask) {
+        self.stalled = false;
+        self.embeddings.push(task);
+    }
+
     fn busy(&self) -> EngineError {
         EngineError::Busy { queued: self.queue.len(), queue_max: self.options.queue_max }
     }
 
-    /// Ends a job. Its last record comes from here; `None` if there is no such job (any more).
+    /// Ends a job. Its last record comes from here; `None` if there is no such job (any more). Texts
+    /// that become vectors are forgotten without a word.
     pub fn cancel(&mut self, serial: u64) -> Option<Record> {
+        if self.embeddings.cancel(serial, &mut self.table) {
+            self.stalled = false;
+            return None;
+        }
         let record = self.end(serial, || Ending::of(EosReason::Cancelled));
         self.defragment_if_idle();
         record
@@ -137,7 +153,7 @@ impl Generator {
     /// use. Where a device records steps, that is done with the longest step and with every number of
     /// rows it records. Does nothing while there are jobs.
     pub fn warmup(&mut self) -> Result<(), EngineError> {
-        if self.n_jobs() > 0 {
+        if self.n_jobs() > 0 || self.embeddings.len() > 0 {
             return Ok(());
         }
         let GeneratorOptions { batch_max, queue_max, .. } = self.options;
@@ -214,6 +230,7 @@ impl Generator {
         let records: Vec<Record> =
             jobs.map(|job| job.stop(Ending::failed_by(error.clone()))).collect();
         records.iter().for_each(|record| self.note_end(record));
+        self.embeddings.fail_all(&error);
         self.table = PageTable::new(self.facts.n_pages);
         records
     }
@@ -239,10 +256,10 @@ impl Generator {
         self.queue.len() + self.active.len()
     }
 
-    /// Whether [`Generator::iterate`] could do something now. False without jobs, and when every job
-    /// rests or waits for one that does.
+    /// Whether [`Generator::iterate`] could do something now. False without jobs and texts, and when
+    /// everything rests or waits for a job that does.
     pub fn has_work(&self) -> bool {
-        self.n_jobs() > 0 && !self.stalled
+        self.n_jobs() + self.embeddings.len() > 0 && !self.stalled
     }
 
     /// The next moment at which a job's time runs out.
@@ -336,6 +353,7 @@ impl Generator {
                     .chain(&self.active)
                     .filter(|job| job.resting)
                     .count(),
+                embedding: self.embeddings.len(),
             },
             self.table.counts(),
             self.table.evictions(),
@@ -345,7 +363,8 @@ impl Generator {
     /// Checks what must always hold between pages and jobs.
     pub fn check(&self) -> Result<(), String> {
         let sequences = self.active.iter().flat_map(|job| &job.sequences);
-        let lists: Vec<&[u32]> = sequences.clone().map(|s| s.pages.as_slice()).collect();
+        let mut lists: Vec<&[u32]> = sequences.clone().map(|s| s.pages.as_slice()).collect();
+        lists.push(self.embeddings.pages());
         self.table.check()?;
         self.table.check_references(&lists)?;
         sequences.clone().try_for_each(|sequence| sequence.check(&self.table))?;

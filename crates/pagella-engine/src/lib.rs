@@ -27,6 +27,7 @@
 mod cache_map;
 pub mod constraint;
 mod defragment;
+mod embed;
 mod error;
 mod forward;
 mod generator;
@@ -49,6 +50,7 @@ mod vitals;
 mod worker;
 
 pub use cache_map::{CacheMap, MappedJob, WaitingJob};
+pub use embed::Pooling;
 pub use error::EngineError;
 pub use forward::{Forward, ModelWithCache};
 pub use generator::Generator;
@@ -67,4 +69,4 @@ pub use store::Stored;
 pub use stream::{Canceller, JobStream};
 pub use trace::StepTrace;
 pub use vitals::{Fault, Vitals};
-pub use worker::Worker;
+pub use worker::{EmbedHandle, Worker};

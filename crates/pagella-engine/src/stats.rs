@@ -108,6 +108,8 @@ pub struct QueueStats {
     pub preempted: usize,
     /// Started, and at rest because nobody reads what they say.
     pub resting: usize,
+    /// Requests for vectors of texts.
+    pub embedding: usize,
 }
 
 /// What is counted while a generator runs.

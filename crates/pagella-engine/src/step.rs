@@ -36,6 +36,7 @@ impl Generator {
             Ok(None) => self.stalled = records.is_empty(),
             Err(error) => self.fail_all(error, &mut records),
         }
+        self.stalled &= !self.embed_step();
         self.defragment_if_idle();
         self.debug_check();
         records

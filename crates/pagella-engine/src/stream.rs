@@ -102,6 +102,10 @@ pub struct Canceller {
 }
 
 impl Canceller {
+    pub(crate) fn new(serial: u64, commands: Commands) -> Self {
+        Canceller { serial, commands }
+    }
+
     /// Number of the job.
     pub fn serial(&self) -> u64 {
         self.serial

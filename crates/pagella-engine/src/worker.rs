@@ -11,15 +11,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Instant;
 
+use crate::embed::EmbedTask;
 use crate::job::{Facts, Job, JobSpec, Record, Stage, prepare};
 use crate::stats::Stats;
-use crate::stream::{JobStream, Mailbox};
+use crate::stream::{Canceller, JobStream, Mailbox};
 use crate::vitals::EndsWith;
-use crate::{EngineError, Fault, Generator, Vitals};
+use crate::{EngineError, Fault, Generator, Pooling, Vitals};
 
 /// What the thread is told.
 enum Command {
     Submit(Vec<(Job, Reader)>),
+    Embed(EmbedTask),
     Cancel(u64),
     /// Someone has read the records of a resting job.
     Wake(u64),
@@ -129,6 +131,21 @@ impl Worker {
         Ok(streams)
     }
 
+    /// Computes one vector per text, beside the jobs. `reply` is called on the engine's thread; it is
+    /// dropped without a call when the handle is dropped before, or when the engine is gone.
+    pub fn embed(
+        &self,
+        texts: Vec<Vec<u32>>,
+        pooling: Pooling,
+        reply: impl FnOnce(Result<Vec<Vec<f32>>, EngineError>) + Send + 'static,
+    ) -> Result<EmbedHandle, EngineError> {
+        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+        let task = EmbedTask::new(serial, texts, pooling, &self.facts, Box::new(reply))?;
+        let sent = self.commands.0.send(Command::Embed(task));
+        sent.map_err(|_| EngineError::WorkerGone)?;
+        Ok(EmbedHandle { canceller: Canceller::new(serial, self.commands.clone()) })
+    }
+
     /// Does something with the generator between two steps and waits for the result.
     pub fn call<T: Send + 'static>(
         &self,
@@ -170,6 +187,29 @@ impl Worker {
     /// Longest sequence, reply included, in tokens.
     pub fn capacity(&self) -> usize {
         self.facts.capacity
+    }
+
+    /// Numbers of a text's vector.
+    pub fn hidden(&self) -> usize {
+        self.facts.hidden
+    }
+}
+
+/// Texts on their way to vectors; dropping it ends that.
+pub struct EmbedHandle {
+    canceller: Canceller,
+}
+
+impl EmbedHandle {
+    /// A handle that ends the work.
+    pub fn canceller(&self) -> Canceller {
+        self.canceller.clone()
+    }
+}
+
+impl Drop for EmbedHandle {
+    fn drop(&mut self) {
+        self.canceller.cancel();
     }
 }
 
@@ -244,6 +284,9 @@ fn serve(
             }
             served.deliver(record, &mut generator);
         }
+        if let Some(error) = generator.embeddings.take_error() {
+            vitals.note_error(&error);
+        }
         if panicked {
             served.close_lost(&generator);
         }
@@ -296,6 +339,7 @@ fn obey(command: Command, generator: &mut Generator, served: &mut Served, vitals
                 generator.queue_prepared(job);
             }
         }
+        Command::Embed(task) => generator.queue_texts(task),
         Command::Cancel(serial) => {
             if let Some(record) = generator.cancel(serial) {
                 served.deliver(record, generator);

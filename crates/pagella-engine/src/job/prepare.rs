@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     pub sets: Arc<VocabSets>,
     /// Entries of a row of logits.
     pub vocab: usize,
+    /// Entries of a hidden state.
+    pub hidden: usize,
     /// Longest sequence, reply included, in tokens.
     pub capacity: usize,
     pub n_pages: usize,

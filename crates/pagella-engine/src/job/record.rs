@@ -44,6 +44,9 @@ pub struct Record {
     /// Jobs that were ahead in the queue when this one was submitted; for `started`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_position: Option<usize>,
+    /// Prompt tokens found in the cache; for `started`. More may be found when the prompt is computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached_tokens: Option<usize>,
     /// Prompt tokens in the cache, over all prompts of the job; for `prefill`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curr_progress: Option<usize>,
@@ -98,6 +101,7 @@ impl Record {
         }
         self.stage = later.stage;
         self.queue_position = self.queue_position.or(later.queue_position);
+        self.cached_tokens = self.cached_tokens.or(later.cached_tokens);
         self.curr_progress = later.curr_progress.or(self.curr_progress);
         self.max_progress = later.max_progress.or(self.max_progress);
         self.text.push_str(&later.text);

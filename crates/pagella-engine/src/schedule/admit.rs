@@ -56,7 +56,9 @@ pub(crate) fn admit(
         if job.preemptions == 0 {
             queue.note_start(serial);
             let queue_position = Some(job.queue_position);
-            records.push(Record { stage: Stage::Started, queue_position, ..job.record() });
+            let cached_tokens = Some(job.cached_tokens);
+            let stage = Stage::Started;
+            records.push(Record { stage, queue_position, cached_tokens, ..job.record() });
         }
         active.push(job);
     }

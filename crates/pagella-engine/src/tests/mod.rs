@@ -4,9 +4,11 @@
 //! - `random_jobs`: thousands of such scripts; `sharing`: pages computed once;
 //! - `quirks`: one named test for each known mistake of generators of this kind;
 //! - `cache_map`: the picture of the cache; `prompt_logprobs`: prompts scored;
+//! - `embed`: texts as vectors beside jobs;
 //! - `text`: stops, bans, characters; `worker`: threads, streams, cancelling; `saved`: files.
 
 mod cache_map;
+mod embed;
 mod prompt_logprobs;
 mod quirks;
 mod random_jobs;

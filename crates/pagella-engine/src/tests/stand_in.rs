@@ -54,6 +54,15 @@ fn logits_of(sum: u64) -> impl Iterator<Item = f32> {
     })
 }
 
+/// The checksum after each id.
+pub fn sums(ids: &[u32]) -> Vec<u64> {
+    let sums = ids.iter().scan(1, |sum, &id| {
+        *sum = next_sum(*sum, id);
+        Some(*sum)
+    });
+    sums.collect()
+}
+
 /// What follows `prompt` when the most likely id with a token is always taken.
 pub fn greedy_ids(prompt: &[u32], n: usize) -> Vec<u32> {
     let mut sum = prompt.iter().fold(1, |sum, &id| next_sum(sum, id));
@@ -311,6 +320,21 @@ impl Forward for StandIn {
         assert_eq!(written.len(), n, "two rows write one page");
         self.logits = logits;
         result
+    }
+
+    /// The checksum of a token in the first place, and ones.
+    fn hidden_states(&mut self, plan: &StepPlan, states: &mut Vec<f32>) -> Result<(), EngineError> {
+        self.launch(plan)?;
+        states.clear();
+        for row in 0..plan.rows() {
+            for offset in 0..plan.token_range(row).len() {
+                let at = plan.past(row) + offset;
+                let sum = self.pages[plan.pages(row)[at / PAGE_TOKENS] as usize][at % PAGE_TOKENS];
+                states.push(sum as f32);
+                states.resize(states.len() + self.spec.hidden - 1, 1.0);
+            }
+        }
+        Ok(())
     }
 
     fn copy_pages(&mut self, moves: &[(u32, u32)]) -> Result<(), EngineError> {

@@ -1,0 +1,186 @@
+//! Texts that wait for their vectors, and the one that is partly computed.
+//!
+//! Invariant: only `open` holds pages between two steps, and it always gets on: it has all it needs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::EngineError;
+use crate::embed::Pooling;
+use crate::embed::pooling::Pool;
+use crate::job::Facts;
+use crate::pages::{PageIdx, PageTable};
+
+/// Where the vectors of a task go. Dropped without a call when the task is cancelled.
+pub(crate) type Reply = Box<dyn FnOnce(Result<Vec<Vec<f32>>, EngineError>) + Send>;
+
+/// Texts that were asked for together.
+pub(crate) struct EmbedTask {
+    pub serial: u64,
+    pooling: Pooling,
+    /// Texts that have not begun, with their places among the vectors.
+    waiting: VecDeque<(usize, Vec<u32>)>,
+    /// What is computed so far.
+    vectors: Vec<Option<Vec<f32>>>,
+    reply: Reply,
+}
+
+impl EmbedTask {
+    /// Checks texts: each has tokens that the model knows, and fits it.
+    pub fn new(
+        serial: u64,
+        texts: Vec<Vec<u32>>,
+        pooling: Pooling,
+        facts: &Facts,
+        reply: Reply,
+    ) -> Result<Self, EngineError> {
+        let (vocab, capacity) = (facts.vocab, facts.capacity);
+        if texts.is_empty() || texts.iter().any(Vec::is_empty) {
+            return Err(EngineError::EmptyPrompt);
+        }
+        for ids in &texts {
+            if ids.len() > capacity {
+                return Err(EngineError::PromptTooLong { prompt: ids.len(), capacity });
+            }
+            if let Some(&id) = ids.iter().find(|id| **id as usize >= vocab) {
+                return Err(EngineError::IdOutOfRange { id, vocab });
+            }
+        }
+        let vectors = vec![None; texts.len()];
+        let waiting = texts.into_iter().enumerate().collect();
+        Ok(EmbedTask { serial, pooling, waiting, vectors, reply })
+    }
+}
+
+/// A text that has its pages.
+pub(super) struct OpenText {
+    pub serial: u64,
+    place: usize,
+    pub ids: Vec<u32>,
+    /// Ids that are computed.
+    pub fed: usize,
+    pub pages: Vec<PageIdx>,
+    pub pool: Pool,
+}
+
+impl OpenText {
+    /// Ids that are not computed yet.
+    pub fn left(&self) -> usize {
+        self.ids.len() - self.fed
+    }
+}
+
+/// All tasks, in the order in which they get their turn.
+#[derive(Default)]
+pub(crate) struct Embeddings {
+    tasks: VecDeque<EmbedTask>,
+    open: Option<OpenText>,
+    /// Why the last step failed, until someone looks.
+    error: Option<Arc<EngineError>>,
+}
+
+impl Embeddings {
+    pub fn push(&mut self, task: EmbedTask) {
+        self.tasks.push_back(task);
+    }
+
+    /// Tasks that are not done.
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Pages in use.
+    pub fn pages(&self) -> &[PageIdx] {
+        self.open.as_ref().map_or(&[], |open| &open.pages)
+    }
+
+    /// Pages were moved.
+    pub fn follow(&mut self, new_index: &[PageIdx]) {
+        for page in self.open.iter_mut().flat_map(|open| &mut open.pages) {
+            *page = new_index[*page as usize];
+        }
+    }
+
+    /// The text that is partly computed; whoever takes it brings it back or ends it.
+    pub(super) fn take_open(&mut self) -> Option<OpenText> {
+        self.open.take()
+    }
+
+    pub(super) fn keep_open(&mut self, text: OpenText) {
+        self.open = Some(text);
+    }
+
+    /// Length of the text whose turn is next.
+    pub(super) fn next_len(&mut self) -> Option<usize> {
+        // Tasks take turns, so that a small one does not wait for a large one.
+        let idx = self.tasks.iter().position(|task| !task.waiting.is_empty())?;
+        self.tasks.rotate_left(idx);
+        self.tasks.front()?.waiting.front().map(|(_, ids)| ids.len())
+    }
+
+    /// Begins the text whose turn it is.
+    pub(super) fn begin(&mut self, pages: Vec<PageIdx>) -> Option<OpenText> {
+        let task = self.tasks.front_mut()?;
+        let (place, ids) = task.waiting.pop_front()?;
+        let pool = Pool::new(task.pooling);
+        let text = OpenText { serial: task.serial, place, ids, fed: 0, pages, pool };
+        self.tasks.rotate_left(1);
+        Some(text)
+    }
+
+    /// Notes the vector of a text; answers when it was the last one of its task.
+    pub(super) fn finish(&mut self, text: OpenText) {
+        let Some(idx) = self.tasks.iter().position(|task| task.serial == text.serial) else {
+            return;
+        };
+        let task = &mut self.tasks[idx];
+        task.vectors[text.place] = Some(text.pool.finish());
+        if task.vectors.iter().all(Option::is_some)
+            && let Some(task) = self.tasks.remove(idx)
+        {
+            (task.reply)(Ok(task.vectors.into_iter().flatten().collect()));
+        }
+    }
+
+    /// Why the last step failed, if it did and nobody has looked.
+    pub fn take_error(&mut self) -> Option<Arc<EngineError>> {
+        self.error.take()
+    }
+
+    /// Ends a task with an error.
+    pub(super) fn fail(&mut self, serial: u64, error: &Arc<EngineError>) {
+        self.error = Some(error.clone());
+        if let Some(idx) = self.tasks.iter().position(|task| task.serial == serial)
+            && let Some(task) = self.tasks.remove(idx)
+        {
+            (task.reply)(Err(EngineError::Failed(error.clone())));
+        }
+    }
+
+    /// Forgets a task. Whether there was one.
+    pub fn cancel(&mut self, serial: u64, table: &mut PageTable) -> bool {
+        let before = self.tasks.len();
+        self.tasks.retain(|task| task.serial != serial);
+        if let Some(open) = self.open.take_if(|open| open.serial == serial) {
+            open.pages.into_iter().for_each(|page| table.release(page));
+        }
+        self.tasks.len() < before
+    }
+
+    /// Gives all pages back; the text that had them begins again.
+    pub fn close(&mut self, table: &mut PageTable) {
+        let Some(open) = self.open.take() else { return };
+        open.pages.into_iter().for_each(|page| table.release(page));
+        if let Some(task) = self.tasks.iter_mut().find(|task| task.serial == open.serial) {
+            task.waiting.push_front((open.place, open.ids));
+        }
+    }
+
+    /// Ends every task after a panic, when no page can be relied on.
+    pub fn fail_all(&mut self, error: &Arc<EngineError>) {
+        self.open = None;
+        for task in std::mem::take(&mut self.tasks) {
+            (task.reply)(Err(EngineError::Failed(error.clone())));
+        }
+    }
+}
