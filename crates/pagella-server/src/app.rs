@@ -22,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::model::{LoadOptions, ModelParts, Models, ServedModel, place};
 use crate::presets::Presets;
 use crate::requests::Requests;
+use crate::responses::Store;
 use crate::router::{Access, Route};
 use crate::routes::docs::Described;
 use crate::settings::{CacheIsolation, DocsAuth, LiveSettings, MetricsAuth, Settings};
@@ -68,6 +69,8 @@ pub struct App {
     pub exchange: Exchange,
     /// The description of the routes.
     pub described: Described,
+    /// Responses that are kept.
+    pub responses: Store,
     /// Where the server listens.
     pub bound: SocketAddr,
     /// When it began.
@@ -95,6 +98,7 @@ impl App {
             downloads: Downloads::default(),
             exchange: Exchange::default(),
             described: Described::default(),
+            responses: Store::new(&settings.responses),
             bound,
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Serving),

@@ -101,6 +101,11 @@ impl Ignored {
     /// Most names that are listed.
     const NAMES_MAX: usize = 20;
 
+    /// Something else that had no effect.
+    pub fn add(&mut self, names: Vec<String>) {
+        self.0.extend(names);
+    }
+
     /// Names them in a header.
     pub fn write_header(&self, headers: &mut HeaderMap) {
         let harmless = |name: &&String| {
@@ -138,6 +143,18 @@ impl Reply {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Reply { status, headers, body: ReplyBody::Whole(Some(bytes.into())) }
+    }
+
+    /// [`Reply::events`] with other words for a defect of the block.
+    pub fn events_or_say<F: Future<Output = ()> + Send + 'static>(
+        last_words: Bytes,
+        block: impl FnOnce(Sink) -> F,
+    ) -> Self {
+        let mut reply = Self::events(block);
+        if let ReplyBody::Events(events) = reply.body {
+            reply.body = ReplyBody::Events(events.or_say(last_words));
+        }
+        reply
     }
 
     /// A stream of events that an `async` block writes.

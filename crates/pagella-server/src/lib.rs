@@ -30,11 +30,13 @@ mod chat;
 pub mod config;
 mod detached;
 mod downloads;
+mod embeddings;
 mod events;
 mod exchange;
 mod fields;
 mod generate;
 mod log;
+mod messages;
 mod metrics;
 mod model;
 pub mod name;
@@ -43,6 +45,7 @@ mod openapi;
 mod presets;
 mod reasoning;
 mod requests;
+mod responses;
 mod router;
 mod routes;
 pub mod settings;
@@ -58,9 +61,9 @@ pub use auth::{
 };
 pub use downloads::{FetchError, FetchProgress, Fetcher, Order, Secret};
 pub use model::{
-    ActiveTemplate, DevicePlan, KnownModel, LoadAsk, LoadOptions, LoadStep, MemoryPlan, ModelFacts,
-    ModelFile, ModelOpener, ModelParts, Models, OpenError, Origin, ServedModel, Slot, begin_load,
-    load_at_start,
+    ActiveTemplate, DevicePlan, EmbeddingFacts, KnownModel, LoadAsk, LoadOptions, LoadStep,
+    MemoryPlan, ModelFacts, ModelFile, ModelOpener, ModelParts, Models, OpenError, Origin,
+    ServedModel, Slot, begin_load, load_at_start,
 };
 pub use net::{Server, ServerError, Shutdown};
 pub use openapi::text as openapi_text;

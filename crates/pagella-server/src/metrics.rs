@@ -174,6 +174,12 @@ impl Metrics {
         add(&self.tool_parse_failures, n);
     }
 
+    /// The tokens of a request that writes none were computed.
+    pub fn note_texts(&self, tokens: usize) {
+        self.prompt_tokens.note(tokens as f64);
+        add(&self.prompt_tokens_total, tokens);
+    }
+
     /// A handler had a defect.
     pub fn note_panic(&self) {
         add(&self.panics, 1);

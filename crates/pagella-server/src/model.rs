@@ -35,4 +35,4 @@ pub use options::{CONVERSATION, FOREIGN, LoadOptions, OPTIONS};
 pub use plan::{DevicePlan, MemoryPlan};
 pub use registry::{Models, Slot};
 pub use resolve::resolve;
-pub use served::{ActiveTemplate, Closing, ModelFacts, ModelParts, ServedModel};
+pub use served::{ActiveTemplate, Closing, EmbeddingFacts, ModelFacts, ModelParts, ServedModel};

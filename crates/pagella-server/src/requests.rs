@@ -194,7 +194,8 @@ impl Requests {
     }
 
     fn named(&self, id: &str, key: Option<&str>) -> Vec<Arc<Live>> {
-        let bare = ["chatcmpl-", "cmpl-"].iter().find_map(|prefix| id.strip_prefix(prefix));
+        let prefixes = ["chatcmpl-", "cmpl-", "msg_", "resp_"];
+        let bare = prefixes.iter().find_map(|prefix| id.strip_prefix(prefix));
         let all = self.lock();
         let named = all.1.values().filter(|live| live.id == id || Some(&*live.id) == bare);
         named.filter(|live| key.is_none_or(|key| live.key == key)).cloned().collect()

@@ -5,9 +5,9 @@ use std::pin::Pin;
 
 use crate::call::{Call, Reply};
 use crate::routes::{
-    chat, completions, control, docs, download, events, health, list, load, lora, metrics, model,
-    pages, permission, requests, sampling_override, service_info, stats, stream, template, token,
-    ui, unload,
+    chat, completions, control, docs, download, embeddings, events, health, list, load, lora,
+    messages, metrics, model, pages, permission, requests, responses, sampling_override,
+    service_info, stats, stream, template, token, ui, unload,
 };
 use crate::wire::error::{ApiError, Dialect};
 
@@ -87,6 +87,15 @@ routes! {
     POST "/v1/chat/completions/control" Api Small OpenAi control::act;
     POST "/v1/chat/completions/input_tokens" Api Generation OpenAi chat::input_tokens;
     POST "/v1/completions" Api Generation OpenAi completions::create;
+    POST "/v1/responses" Api Generation OpenAi responses::create;
+    POST "/v1/responses/input_tokens" Api Generation OpenAi responses::input_tokens;
+    GET "/v1/responses/{id}" Api None OpenAi responses::show;
+    DELETE "/v1/responses/{id}" Api None OpenAi responses::delete;
+    POST "/v1/responses/{id}/cancel" Api None OpenAi responses::cancel;
+    GET "/v1/responses/{id}/input_items" Api None OpenAi responses::input_items;
+    POST "/v1/messages" Api Generation Anthropic messages::create;
+    POST "/v1/messages/count_tokens" Api Generation Anthropic messages::count_tokens;
+    POST "/v1/embeddings" Api Generation OpenAi embeddings::create;
     POST "/v1/token/encode" Api Generation Tabby token::encode;
     POST "/v1/token/decode" Api Generation Tabby token::decode;
     POST "/tokenize" Api Generation OpenAi token::tokenize;

@@ -28,10 +28,10 @@ pub struct Prompt {
 
 /// A request that has entered: it is counted and listed.
 pub struct Entered {
-    ticket: Ticket,
-    listed: Listed,
-    access: Arc<Access>,
-    phases: watch::Receiver<Phase>,
+    pub(crate) ticket: Ticket,
+    pub(crate) listed: Listed,
+    pub(crate) access: Arc<Access>,
+    pub(crate) phases: watch::Receiver<Phase>,
 }
 
 /// A request whose jobs run.
@@ -42,6 +42,8 @@ pub struct Running {
     pub ticket: Ticket,
     /// Finished jobs.
     pub done: Vec<Option<Completion>>,
+    /// Tokens of all prompts.
+    pub prompt_tokens: usize,
     listed: Listed,
     access: Arc<Access>,
     phases: watch::Receiver<Phase>,
@@ -55,7 +57,8 @@ pub struct Running {
     _place: Option<OwnedSemaphorePermit>,
 }
 
-fn draining() -> ApiError {
+/// The error of a server that is ending.
+pub fn draining() -> ApiError {
     ApiError::new(Code::Draining, "the server is shutting down: ask another one, or later")
 }
 
@@ -131,6 +134,7 @@ impl Entered {
             choices,
             ticket,
             done,
+            prompt_tokens,
             listed,
             access,
             phases,
@@ -170,7 +174,7 @@ fn submit_all(
 }
 
 /// Why a model stops answering, when it does.
-async fn closes(closings: &mut watch::Receiver<Option<Closing>>) -> Closing {
+pub async fn closes(closings: &mut watch::Receiver<Option<Closing>>) -> Closing {
     let closing = match closings.wait_for(Option::is_some).await {
         Ok(closing) => *closing,
         // The model is held while its answers are awaited.

@@ -80,6 +80,20 @@ impl Usage {
         })
     }
 
+    /// The object of a response.
+    pub fn responses(&self) -> Value {
+        json!({
+            "input_tokens": self.prompt_tokens,
+            "input_tokens_details": {
+                "cached_tokens": self.cached_tokens,
+                "cache_write_tokens": self.written_tokens,
+            },
+            "output_tokens": self.completion_tokens,
+            "output_tokens_details": { "reasoning_tokens": self.reasoning_tokens },
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+        })
+    }
+
     /// llama.cpp's object, in milliseconds.
     pub fn timings(&self) -> Value {
         let computed = self.prompt_tokens.saturating_sub(self.cached_tokens);

@@ -1,9 +1,10 @@
 //! A model that answers, and what the server knows of it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use pagella_engine::{EngineError, SampleOptions, Stats, Worker};
+use pagella_engine::{EngineError, Pooling, SampleOptions, Stats, Worker};
 use pagella_text::{ChatTemplate, Tokenizer};
 use tokio::sync::watch;
 
@@ -60,6 +61,23 @@ pub struct ModelFacts {
     pub created: u64,
     /// Changes with everything that can change results: program, weights, arithmetic, cache.
     pub fingerprint: String,
+    /// What its files say about vectors of texts.
+    pub embedding: EmbeddingFacts,
+}
+
+/// What a model's files say about vectors of texts.
+#[derive(Clone, Debug, Default)]
+pub struct EmbeddingFacts {
+    /// How hidden states become a vector. A model that says nothing was not made for it.
+    pub pooling: Option<Pooling>,
+    /// Whether vectors may be cut, and to which lengths; an empty list is any.
+    pub dimensions: Option<Vec<usize>>,
+    /// What texts begin with, by kind of input.
+    pub prompts: BTreeMap<String, String>,
+    /// The kind of input that a request means which names none.
+    pub default_prompt: Option<String>,
+    /// What is wrong with these files.
+    pub problem: Option<String>,
 }
 
 /// Why a model stops answering.

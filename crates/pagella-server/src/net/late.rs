@@ -54,7 +54,7 @@ impl Waits {
 }
 
 /// A stream of signs of life, then of what the handler answers.
-pub fn reply(mut handling: Handling, dialect: Dialect, silence: Duration) -> Reply {
+pub fn reply(mut handling: Handling, dialect: Dialect, id: String, silence: Duration) -> Reply {
     Reply::events(move |sink| async move {
         let answered = loop {
             sink.send(sse::KEEP_ALIVE).await;
@@ -74,9 +74,9 @@ pub fn reply(mut handling: Handling, dialect: Dialect, silence: Duration) -> Rep
             }
             // Only streams say that they wait, and they answer with events.
             Ok(ReplyBody::Whole(_)) => {
-                sink.send(sse::failure(&ApiError::internal(), dialect)).await
+                sink.send(sse::failure(&ApiError::internal(), dialect, &id)).await
             }
-            Err(error) => sink.send(sse::failure(&error, dialect)).await,
+            Err(error) => sink.send(sse::failure(&error, dialect, &id)).await,
         }
     })
 }

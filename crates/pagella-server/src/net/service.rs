@@ -82,11 +82,11 @@ pub async fn answer(
     };
     let mut reply = result.unwrap_or_else(|error| {
         app.metrics.note_rejected(error.code);
-        refuse(&error, dialect)
+        refuse(&error, dialect, &id)
     });
     access.set_status(reply.status.as_u16());
     browser::write_headers(&app.settings.network, &head.headers, None, &mut reply.headers);
-    write_common(&mut reply.headers, &id);
+    write_common(&mut reply.headers, &id, dialect);
     let mut response = Response::new(TrackedBody::new(reply.body, access, answering));
     *response.status_mut() = reply.status;
     *response.headers_mut() = reply.headers;
@@ -159,7 +159,7 @@ async fn answer_call(app: &Arc<App>, route: &'static Route, call: Call) -> Resul
 /// Runs a handler; a panic in it is answered and ends nothing else. A stream that waits for its model
 /// for long begins before the handler has answered.
 async fn run(app: &Arc<App>, route: &'static Route, call: Call) -> Result<Reply, ApiError> {
-    let (waits, guards) = (call.waits.clone(), app.clone());
+    let (waits, guards, id) = (call.waits.clone(), app.clone(), call.id.clone());
     let mut handler = (route.handler)(call);
     let mut guarded: late::Handling = Box::pin(std::future::poll_fn(move |context| {
         let polled = AssertUnwindSafe(|| handler.as_mut().poll(context));
@@ -178,11 +178,12 @@ async fn run(app: &Arc<App>, route: &'static Route, call: Call) -> Result<Reply,
         reply = guarded.as_mut() => return reply,
         () = waits.long(patience) => {}
     }
-    Ok(late::reply(guarded, route.dialect, app.settings.network.sse_ping_interval))
+    Ok(late::reply(guarded, route.dialect, id, app.settings.network.sse_ping_interval))
 }
 
-fn refuse(error: &ApiError, dialect: Dialect) -> Reply {
-    let mut reply = Reply::bytes(error.code.status(), "application/json", error.body(dialect));
+fn refuse(error: &ApiError, dialect: Dialect, id: &str) -> Reply {
+    let (status, body) = (error.status(dialect), error.body(dialect, id));
+    let mut reply = Reply::bytes(status, "application/json", body);
     error.write_headers(&mut reply.headers);
     reply
 }
@@ -205,8 +206,11 @@ fn preflight(app: &App, path: &str, request: &HeaderMap) -> Reply {
 }
 
 /// Headers that every answer has.
-fn write_common(headers: &mut HeaderMap, id: &str) {
+fn write_common(headers: &mut HeaderMap, id: &str, dialect: Dialect) {
     if let Ok(id) = HeaderValue::from_str(id) {
+        if dialect == Dialect::Anthropic {
+            headers.insert(HeaderName::from_static("request-id"), id.clone());
+        }
         headers.insert(HeaderName::from_static("x-request-id"), id);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

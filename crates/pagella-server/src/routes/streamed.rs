@@ -41,6 +41,17 @@ pub async fn write<S: Source + Send>(
     source: &mut S,
     delivery: &Delivery,
     sink: &Sink,
+    write: impl FnMut(S::Piece, &S) -> Vec<Bytes>,
+) -> Result<(), ApiError> {
+    write_with(source, delivery, sink, |_| sse::KEEP_ALIVE, write).await
+}
+
+/// [`write`] with signs of life of another kind.
+pub async fn write_with<S: Source + Send>(
+    source: &mut S,
+    delivery: &Delivery,
+    sink: &Sink,
+    sign_of_life: impl Fn(&S) -> &'static [u8],
     mut write: impl FnMut(S::Piece, &S) -> Vec<Bytes>,
 ) -> Result<(), ApiError> {
     loop {
@@ -49,7 +60,7 @@ pub async fn write<S: Source + Send>(
             Some(silence) => match tokio::time::timeout(silence, source.next()).await {
                 Ok(next) => next,
                 Err(_) => {
-                    sink.send(sse::KEEP_ALIVE).await;
+                    sink.send(sign_of_life(source)).await;
                     continue;
                 }
             },

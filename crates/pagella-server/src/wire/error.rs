@@ -13,6 +13,9 @@ use super::nearest::nearest;
 /// Longest message, in bytes: a refused schema is not echoed back whole.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
+/// What Anthropic calls a server that cannot answer now.
+const OVERLOADED: u16 = 529;
+
 /// Whether official clients should ask again by themselves; they do so for many statuses unless
 /// told otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +92,12 @@ codes! {
     LoraNotFound = 404, "not_found_error", "lora_not_found", Unsaid;
     TemplateNotFound = 404, "not_found_error", "template_not_found", Unsaid;
     PresetNotFound = 404, "not_found_error", "preset_not_found", Unsaid;
+    ResponseNotFound = 404, "not_found_error", "response_not_found", Unsaid;
     RequestNotFound = 404, "not_found_error", "request_not_found", Unsaid;
     MethodNotAllowed = 405, "invalid_request_error", "method_not_allowed", Unsaid;
     BodyTimeout = 408, "invalid_request_error", "body_timeout", Never;
+    NotBackground = 409, "conflict_error", "not_background", Never;
+    Cancelled = 409, "conflict_error", "cancelled", Never;
     LengthRequired = 411, "invalid_request_error", "length_required", Unsaid;
     AlreadyExists = 409, "conflict_error", "already_exists", Never;
     NotResumable = 409, "conflict_error", "not_resumable", Never;
@@ -124,6 +130,8 @@ pub enum Dialect {
     OpenAi,
     /// The same, with the message again as `detail`, which TabbyAPI's clients read.
     Tabby,
+    /// `{"type": "error", "error": {...}, "request_id"}`, with statuses of its own.
+    Anthropic,
 }
 
 /// An error on its way to a client.
@@ -203,13 +211,47 @@ impl ApiError {
         Value::Object(object)
     }
 
-    /// The whole body.
-    pub fn body(&self, dialect: Dialect) -> Bytes {
-        let mut body = json!({ "error": self.object() });
-        if let (Dialect::Tabby, Some(map)) = (dialect, body.as_object_mut()) {
-            map.insert("detail".into(), self.message.clone().into());
+    /// HTTP status: Anthropic's clients know a server that cannot answer now by one of their own.
+    pub fn status(&self, dialect: Dialect) -> StatusCode {
+        match (dialect, self.code.status()) {
+            (Dialect::Anthropic, StatusCode::SERVICE_UNAVAILABLE) => {
+                StatusCode::from_u16(OVERLOADED).unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
+            }
+            (_, status) => status,
         }
-        Bytes::from(body.to_string())
+    }
+
+    /// The whole body, also as it appears inside streams.
+    pub fn value(&self, dialect: Dialect, request_id: &str) -> Value {
+        match dialect {
+            Dialect::OpenAi => json!({ "error": self.object() }),
+            Dialect::Tabby => json!({ "error": self.object(), "detail": self.message }),
+            Dialect::Anthropic => json!({
+                "type": "error",
+                "error": { "type": self.anthropic_kind(), "message": self.message },
+                "request_id": request_id,
+            }),
+        }
+    }
+
+    /// The whole body.
+    pub fn body(&self, dialect: Dialect, request_id: &str) -> Bytes {
+        Bytes::from(self.value(dialect, request_id).to_string())
+    }
+
+    /// Anthropic's class of error.
+    fn anthropic_kind(&self) -> &'static str {
+        match self.status(Dialect::Anthropic).as_u16() {
+            401 => "authentication_error",
+            403 => "permission_error",
+            404 => "not_found_error",
+            413 => "request_too_large",
+            429 => "rate_limit_error",
+            504 => "timeout_error",
+            OVERLOADED => "overloaded_error",
+            500.. => "api_error",
+            _ => "invalid_request_error",
+        }
     }
 
     /// Adds what the error says in headers.
@@ -246,12 +288,36 @@ mod tests {
     fn every_error_has_the_four_keys() {
         for &code in Code::ALL {
             let error = ApiError::new(code, "what happened: what to do");
-            let body: Value = serde_json::from_slice(&error.body(Dialect::Tabby)).unwrap();
+            let body: Value = serde_json::from_slice(&error.body(Dialect::Tabby, "id")).unwrap();
             for key in ["message", "type", "param", "code"] {
                 assert!(body["error"].get(key).is_some(), "{code:?} {key}");
             }
             assert_eq!(body["detail"], "what happened: what to do");
             assert!(code.status().as_u16() >= 400);
+        }
+    }
+
+    #[test]
+    fn anthropic_errors_have_their_own_shape() {
+        for (code, status, kind) in [
+            (Code::InvalidType, 400, "invalid_request_error"),
+            (Code::InvalidApiKey, 401, "authentication_error"),
+            (Code::AdminKeyRequired, 403, "permission_error"),
+            (Code::ModelNotFound, 404, "not_found_error"),
+            (Code::RequestTooLarge, 413, "request_too_large"),
+            (Code::KeyQueueFull, 429, "rate_limit_error"),
+            (Code::InternalError, 500, "api_error"),
+            (Code::QueueFull, 529, "overloaded_error"),
+            (Code::DeadlineExceeded, 504, "timeout_error"),
+        ] {
+            let error = ApiError::new(code, "what happened");
+            assert_eq!(error.status(Dialect::Anthropic).as_u16(), status);
+            let expected = json!({
+                "type": "error",
+                "error": { "type": kind, "message": "what happened" },
+                "request_id": "id",
+            });
+            assert_eq!(error.value(Dialect::Anthropic, "id"), expected);
         }
     }
 

@@ -33,15 +33,21 @@ pub fn data(value: &impl Serialize) -> Bytes {
     Bytes::from(event)
 }
 
+/// One event with a name.
+pub fn named(name: &str, value: &impl Serialize) -> Bytes {
+    Bytes::from([b"event: ", name.as_bytes(), b"\n", &data(value)].concat())
+}
+
 /// The event that ends a stream which cannot go on.
 pub fn error(error: &ApiError) -> Bytes {
     data(&serde_json::json!({ "error": error.object() }))
 }
 
 /// The same, in the words of a family of routes.
-pub fn failure(failed: &ApiError, dialect: Dialect) -> Bytes {
+pub fn failure(failed: &ApiError, dialect: Dialect, request_id: &str) -> Bytes {
     match dialect {
         Dialect::OpenAi | Dialect::Tabby => error(failed),
+        Dialect::Anthropic => named("error", &failed.value(dialect, request_id)),
     }
 }
 
@@ -68,6 +74,8 @@ impl Sink {
 pub struct Events {
     block: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     sink: Sink,
+    /// What a client reads when the block has a defect.
+    last_words: Bytes,
 }
 
 impl Events {
@@ -75,7 +83,13 @@ impl Events {
     pub fn new<F: Future<Output = ()> + Send + 'static>(block: impl FnOnce(Sink) -> F) -> Self {
         let sink = Sink { slot: Arc::default() };
         let block = Some(Box::pin(block(sink.clone())) as Pin<Box<_>>);
-        Events { block, sink }
+        Events { block, sink, last_words: error(&ApiError::internal()) }
+    }
+
+    /// With other words for a defect of the block.
+    pub fn or_say(mut self, last_words: Bytes) -> Self {
+        self.last_words = last_words;
+        self
     }
 
     /// The next bytes; `None` at the end.
@@ -87,7 +101,7 @@ impl Events {
             Ok(Poll::Ready(())) => true,
             Err(_) => {
                 self.block = None;
-                return Poll::Ready(Some(error(&ApiError::internal())));
+                return Poll::Ready(Some(self.last_words.clone()));
             }
         };
         let bytes = self.sink.lock().take();

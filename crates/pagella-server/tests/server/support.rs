@@ -219,6 +219,18 @@ impl Answer {
         data.map(|block| block.strip_prefix("data: ").unwrap().to_owned()).collect()
     }
 
+    /// The events of a stream in which each has a name: all of them, and nothing else.
+    pub fn named(&self) -> Vec<(String, Value)> {
+        assert_eq!(self.status, 200, "{}", self.text());
+        let blocks = self.text().strip_suffix("\n\n").unwrap().split("\n\n");
+        let event = |block: &str| {
+            let (name, data) = block.split_once('\n').unwrap();
+            let data = serde_json::from_str::<Value>(data.strip_prefix("data: ").unwrap());
+            (name.strip_prefix("event: ").unwrap().to_owned(), data.unwrap())
+        };
+        blocks.filter(|block| !block.starts_with(':')).map(event).collect()
+    }
+
     /// The events of a stream as JSON, without the mark at its end.
     pub fn chunks(&self) -> Vec<Value> {
         let mut events = self.events();
@@ -320,6 +332,17 @@ impl Stream {
             .filter(|event| event != "[DONE]")
             .map(|e| serde_json::from_str(&e).unwrap())
             .collect()
+    }
+
+    /// Reads until an event that is looked for.
+    pub fn until(&mut self, found: impl Fn(&Value) -> bool) -> Value {
+        while let Some(event) = self.next() {
+            let event = serde_json::from_str(&event).unwrap();
+            if found(&event) {
+                return event;
+            }
+        }
+        panic!("the stream ended early");
     }
 
     /// Reads until the answer's first text.

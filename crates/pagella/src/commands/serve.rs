@@ -3,6 +3,7 @@
 //! The socket is bound before the model is loaded, so that a port in use fails at once and health
 //! can be asked meanwhile. The server loads models by way of an opener, which is made here.
 
+mod embedding;
 mod folder;
 mod notify;
 mod open;

@@ -14,6 +14,7 @@ use pagella_server::{
     ModelParts, OpenError,
 };
 
+use super::embedding;
 use super::folder::{self, Folder};
 use crate::flags::{BatchFlags, ModelFlags};
 use crate::machine;
@@ -228,6 +229,7 @@ fn parts(
             memory,
             created: folder::created(&facts.dir),
             fingerprint: engine.fingerprint()?,
+            embedding: embedding::read(&facts.dir),
         },
     })
 }

@@ -1,0 +1,183 @@
+//! From fields to texts and what is done with their vectors.
+
+use pagella_engine::Pooling;
+use pagella_text::{AddBos, Span};
+use serde_json::{Value, json};
+
+use super::vector::{Encoding, Shape};
+use crate::fields::{
+    Fields, Param, any, boolean, ids, integer, one_of, out_of_range, text, unsupported, wrong_type,
+};
+use crate::generate::ending::text_error;
+use crate::model::{EmbeddingFacts, ServedModel};
+use crate::wire::error::{ApiError, Code};
+
+/// Texts of one request, at most.
+const INPUTS_MAX: usize = 2048;
+
+/// The fields of the route.
+pub const EMBEDDINGS: &[Param] = &[
+    text("model", 512),
+    any("input"),
+    one_of("encoding_format", &["float", "base64"]),
+    integer("dimensions", 1, i64::MAX),
+    any("user"),
+    boolean("truncate"),
+    boolean("normalize"),
+    one_of("pooling", &["mean", "cls", "last"]),
+    text("input_type", 64),
+];
+
+/// One text, as it was given.
+enum Input {
+    Text(String),
+    Ids(Vec<u32>),
+}
+
+/// What a request asks for.
+pub struct EmbedAsk {
+    inputs: Vec<Input>,
+    /// What every text begins with.
+    prefix: String,
+    truncate: bool,
+    /// How hidden states become vectors.
+    pub pooling: Pooling,
+    /// How vectors are written.
+    pub shape: Shape,
+}
+
+impl EmbedAsk {
+    /// Reads and checks the fields.
+    pub fn read(fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
+        let facts = &model.parts.facts.embedding;
+        let named = fields.text("pooling").and_then(Pooling::from_name);
+        let Some(pooling) = named.or(facts.pooling) else {
+            if let Some(problem) = &facts.problem {
+                let message =
+                    format!("the model's files do not say how vectors are made: {problem}");
+                return Err(ApiError::field(Code::UnsupportedParameter, "pooling", message));
+            }
+            let message = "the model does not say how it makes vectors of texts: name pooling \
+                           (mean or last), or load a model made for embeddings";
+            return Err(ApiError::field(Code::UnsupportedParameter, "pooling", message));
+        };
+        let encoding = match fields.text("encoding_format") {
+            Some("base64") => Encoding::Base64,
+            _ => Encoding::Float,
+        };
+        let shape = Shape {
+            encoding,
+            dimensions: dimensions(fields, facts, model.parts.worker.hidden())?,
+            normalize: fields.bool("normalize") != Some(false),
+        };
+        Ok(EmbedAsk {
+            inputs: inputs(fields.need("input")?, model.parts.vocab)?,
+            prefix: prefix(fields, facts)?,
+            truncate: fields.is("truncate"),
+            pooling,
+            shape,
+        })
+    }
+
+    /// All texts as ids. Takes a while: not for threads that move bytes.
+    pub fn encode(self, model: &ServedModel) -> Result<Vec<Vec<u32>>, ApiError> {
+        let EmbedAsk { inputs, prefix, truncate, .. } = self;
+        let capacity = model.capacity();
+        let encode = |(idx, input)| {
+            let path = format!("input[{idx}]");
+            let mut ids = match input {
+                Input::Ids(ids) => ids,
+                Input::Text(text) => {
+                    let spans = [Span::Text(prefix.clone() + &text)];
+                    let encoded = model.parts.tokenizer.encode(&spans, AddBos::Auto);
+                    encoded.map_err(|error| text_error(&error))?
+                }
+            };
+            if ids.is_empty() {
+                let message = format!("{path} has no tokens: give it some text");
+                return Err(ApiError::field(Code::OutOfRange, path, message));
+            }
+            if ids.len() > capacity && !truncate {
+                let message = format!(
+                    "{path} has {} tokens and the context holds {capacity}: shorten it, or set \
+                     truncate",
+                    ids.len()
+                );
+                let details = json!({ "n_prompt_tokens": ids.len(), "n_ctx": capacity });
+                let error = ApiError::field(Code::ContextLengthExceeded, path, message);
+                return Err(error.with_details(details));
+            }
+            ids.truncate(capacity);
+            Ok(ids)
+        };
+        inputs.into_iter().enumerate().map(encode).collect()
+    }
+}
+
+/// One text or a list of texts; each is a string or a list of ids.
+fn inputs(value: &Value, vocab: usize) -> Result<Vec<Input>, ApiError> {
+    let expected = "a string, a list of strings, a list of ids or a list of such lists";
+    let list = match value {
+        Value::String(text) => return Ok(vec![Input::Text(text.clone())]),
+        Value::Array(list) => list,
+        _ => return Err(wrong_type("input", expected)),
+    };
+    if list.first().is_some_and(Value::is_number) {
+        return Ok(vec![Input::Ids(ids("input", value, vocab)?)]);
+    }
+    if list.is_empty() || list.len() > INPUTS_MAX {
+        return Err(out_of_range("input", &format!("a list of 1 to {INPUTS_MAX} texts")));
+    }
+    let read = |(idx, item): (usize, &Value)| match item {
+        Value::String(text) => Ok(Input::Text(text.clone())),
+        Value::Array(_) => Ok(Input::Ids(ids(&format!("input[{idx}]"), item, vocab)?)),
+        _ => Err(wrong_type(format!("input[{idx}]"), "a string or a list of ids")),
+    };
+    list.iter().enumerate().map(read).collect()
+}
+
+/// To how many numbers vectors are cut.
+fn dimensions(
+    fields: &Fields,
+    facts: &EmbeddingFacts,
+    hidden: usize,
+) -> Result<Option<usize>, ApiError> {
+    let Some(asked) = fields.int("dimensions") else { return Ok(None) };
+    let asked = usize::try_from(asked).unwrap_or(usize::MAX);
+    if asked == hidden {
+        return Ok(None);
+    }
+    let Some(allowed) = &facts.dimensions else {
+        let instead = format!("this model's vectors have {hidden} numbers and cannot be cut");
+        return Err(unsupported("dimensions", &instead));
+    };
+    let known = if allowed.is_empty() { asked < hidden } else { allowed.contains(&asked) };
+    match known {
+        true => Ok(Some(asked)),
+        false if allowed.is_empty() => {
+            Err(out_of_range("dimensions", &format!("from 1 to {hidden}")))
+        }
+        false => {
+            let list: Vec<String> = allowed.iter().map(usize::to_string).collect();
+            Err(out_of_range("dimensions", &format!("one of {}", list.join(", "))))
+        }
+    }
+}
+
+/// What texts of the asked kind begin with.
+fn prefix(fields: &Fields, facts: &EmbeddingFacts) -> Result<String, ApiError> {
+    let named = fields.text("input_type");
+    let Some(kind) = named.or(facts.default_prompt.as_deref()) else { return Ok(String::new()) };
+    match facts.prompts.get(kind) {
+        Some(prefix) => Ok(prefix.clone()),
+        None if named.is_none() => Ok(String::new()),
+        None => {
+            let known: Vec<&str> = facts.prompts.keys().map(String::as_str).collect();
+            let message = match known.is_empty() {
+                true => "the model tells no kinds of input apart: leave input_type out".to_owned(),
+                false => format!("input_type must be one of {}", known.join(", ")),
+            };
+            Err(ApiError::field(Code::UnsupportedValue, "input_type", message))
+        }
+    }
+}

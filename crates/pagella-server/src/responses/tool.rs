@@ -1,0 +1,193 @@
+//! Tools and how they are chosen, in the words of a chat.
+//!
+//! A custom tool takes any text. A chat knows only functions with arguments, so the text becomes the
+//! one argument `input`, and what the model says is taken out of it again.
+
+use serde_json::{Map, Value, json};
+
+use crate::fields::{missing, unsupported, wrong_type};
+use crate::settings::HostedTools;
+use crate::wire::error::{ApiError, Code};
+
+/// Tools of a request, translated.
+#[derive(Default)]
+pub struct Tools {
+    /// Tools of a chat.
+    pub functions: Vec<Value>,
+    /// Names of custom tools.
+    pub customs: Vec<String>,
+    /// What was left out.
+    pub dropped: Vec<String>,
+}
+
+impl Tools {
+    /// Translates a list of tools.
+    pub fn read(value: &Value, hosted: HostedTools) -> Result<Self, ApiError> {
+        let Value::Array(list) = value else { return Err(wrong_type("tools", "a list of tools")) };
+        let mut tools = Tools::default();
+        for (idx, tool) in list.iter().enumerate() {
+            let path = format!("tools[{idx}]");
+            let Value::Object(map) = tool else { return Err(wrong_type(path, "an object")) };
+            match map.get("type").and_then(Value::as_str) {
+                Some("function") if map.contains_key("function") => {
+                    tools.functions.push(tool.clone())
+                }
+                Some("function") => tools.functions.push(function(map)),
+                Some("custom") => tools.add_custom(&path, map)?,
+                Some(kind) if hosted == HostedTools::Drop => {
+                    tools.dropped.push(format!("tools.{kind}"))
+                }
+                Some(_) => return Err(unsupported(format!("{path}.type"), "it runs elsewhere")),
+                None => return Err(wrong_type(format!("{path}.type"), "a string")),
+            }
+        }
+        Ok(tools)
+    }
+
+    fn add_custom(&mut self, path: &str, tool: &Map<String, Value>) -> Result<(), ApiError> {
+        // Chat completions wrap it, as they wrap functions.
+        let tool = tool.get("custom").and_then(Value::as_object).unwrap_or(tool);
+        let name_path = format!("{path}.name");
+        let name = tool.get("name").ok_or_else(|| missing(&name_path))?;
+        let name = name.as_str().ok_or_else(|| wrong_type(name_path, "a string"))?;
+        let description = tool.get("description").and_then(Value::as_str).unwrap_or_default();
+        let mut description = description.to_owned();
+        let mut input = json!({ "type": "string" });
+        let mut strict = false;
+        if let Some(format) = tool.get("format").filter(|format| format["type"] == "grammar") {
+            let definition = format["definition"].as_str();
+            let path = format!("{path}.format.definition");
+            let definition = definition.ok_or_else(|| wrong_type(path, "a string"))?;
+            if format["syntax"] == "regex" {
+                input["pattern"] = format!("^(?:{definition})$").into();
+                strict = true;
+            } else {
+                // Inside an argument it cannot be enforced; the model is told, and so is the client.
+                description.push_str(&format!("\n\nThe input follows this grammar:\n{definition}"));
+                self.dropped.push(format!("tools.{name}.format"));
+            }
+        }
+        let parameters = json!({
+            "type": "object",
+            "properties": { "input": input },
+            "required": ["input"],
+            "additionalProperties": false,
+        });
+        let function = json!({
+            "name": name, "description": description, "parameters": parameters, "strict": strict,
+        });
+        self.functions.push(json!({ "type": "function", "function": function }));
+        self.customs.push(name.to_owned());
+        Ok(())
+    }
+}
+
+/// A function whose fields lie beside its type.
+fn function(tool: &Map<String, Value>) -> Value {
+    let mut function = Map::new();
+    for name in ["name", "description", "parameters", "strict"] {
+        if let Some(value) = tool.get(name).filter(|value| !value.is_null()) {
+            function.insert(name.into(), value.clone());
+        }
+    }
+    json!({ "type": "function", "function": function })
+}
+
+/// A choice of tools of a chat; `None` where what was chosen runs elsewhere and is left out.
+pub fn choice(value: &Value, hosted: HostedTools) -> Result<Option<Value>, ApiError> {
+    let named = |value: &Value| match value.get("name") {
+        Some(name) => Ok(json!({ "type": "function", "function": { "name": name } })),
+        None if value.get("function").is_some() => Ok(value.clone()),
+        None => Err(missing("tool_choice.name")),
+    };
+    match value {
+        Value::String(_) => Ok(Some(value.clone())),
+        Value::Object(map) => match map.get("type").and_then(Value::as_str) {
+            Some("function" | "custom") => named(value).map(Some),
+            Some("allowed_tools") if map.contains_key("allowed_tools") => Ok(Some(value.clone())),
+            Some("allowed_tools") => {
+                let Some(Value::Array(list)) = map.get("tools") else {
+                    return Err(wrong_type("tool_choice.tools", "a list of tools"));
+                };
+                let known = |tool: &&Value| tool["type"] == "function" || tool["type"] == "custom";
+                let tools = list.iter().filter(known).map(named).collect::<Result<Vec<_>, _>>()?;
+                let mode = map.get("mode").cloned().unwrap_or_else(|| "auto".into());
+                let allowed = json!({ "mode": mode, "tools": tools });
+                Ok(Some(json!({ "type": "allowed_tools", "allowed_tools": allowed })))
+            }
+            Some(_) if hosted == HostedTools::Drop => Ok(None),
+            _ => {
+                let message = "tool_choice.type must be function, custom or allowed_tools";
+                let param = "tool_choice.type";
+                Err(ApiError::field(Code::UnsupportedValue, param, message))
+            }
+        },
+        _ => Err(wrong_type("tool_choice", "a string or an object")),
+    }
+}
+
+/// The text that the arguments of a custom tool's call hold.
+pub fn custom_input(arguments: &str) -> String {
+    let parsed = serde_json::from_str::<Value>(arguments).ok();
+    let input = parsed.as_ref().and_then(|value| value.get("input")).and_then(Value::as_str);
+    // What was cut off is shown as it is.
+    input.unwrap_or(arguments).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_of_all_kinds_are_translated() {
+        let list = json!([
+            {"type": "function", "name": "get", "parameters": {"type": "object"}, "strict": null},
+            {"type": "function", "function": {"name": "put"}},
+            {"type": "custom", "name": "sh", "format": {"type": "text"}},
+            {"type": "custom", "name": "num",
+             "format": {"type": "grammar", "syntax": "regex", "definition": "[0-9]+|x"}},
+            {"type": "custom", "name": "patch",
+             "format": {"type": "grammar", "syntax": "lark", "definition": "start: \"a\""}},
+            {"type": "web_search"},
+        ]);
+        let tools = Tools::read(&list, HostedTools::Drop).unwrap();
+        assert_eq!(tools.customs, ["sh", "num", "patch"]);
+        assert_eq!(tools.dropped, ["tools.patch.format", "tools.web_search"]);
+        let function = json!({"name": "get", "parameters": {"type": "object"}});
+        assert_eq!(tools.functions[0], json!({"type": "function", "function": function}));
+        assert_eq!(tools.functions[1], list[1]);
+        let number = &tools.functions[3]["function"];
+        assert_eq!(number["parameters"]["properties"]["input"]["pattern"], "^(?:[0-9]+|x)$");
+        assert_eq!(number["strict"], true);
+        let patch = tools.functions[4]["function"]["description"].as_str().unwrap();
+        assert!(patch.contains("start: \"a\""));
+        let refused = Tools::read(&list, HostedTools::Reject).err().unwrap();
+        assert_eq!(refused.param.as_deref(), Some("tools[5].type"));
+    }
+
+    #[test]
+    fn choices_are_translated() {
+        let chosen = |value: Value| choice(&value, HostedTools::Drop);
+        let named = json!({"type": "function", "function": {"name": "get"}});
+        assert_eq!(chosen(json!("required")).unwrap(), Some(json!("required")));
+        assert_eq!(
+            chosen(json!({"type": "function", "name": "get"})).unwrap(),
+            Some(named.clone())
+        );
+        assert_eq!(chosen(named.clone()).unwrap(), Some(named.clone()));
+        let allowed = json!({"type": "allowed_tools", "mode": "required", "tools": [
+            {"type": "function", "name": "get"}, {"type": "web_search"}]});
+        let expected = json!({"type": "allowed_tools",
+            "allowed_tools": {"mode": "required", "tools": [named]}});
+        assert_eq!(chosen(allowed).unwrap(), Some(expected));
+        assert_eq!(chosen(json!({"type": "web_search"})).unwrap(), None);
+        assert!(choice(&json!({"type": "web_search"}), HostedTools::Reject).is_err());
+        assert!(chosen(json!({"type": "function"})).is_err() && chosen(json!(5)).is_err());
+    }
+
+    #[test]
+    fn input_is_taken_out_of_arguments() {
+        assert_eq!(custom_input("{\"input\": \"a\\nb\"}"), "a\nb");
+        assert_eq!(custom_input("{\"input\": \"a"), "{\"input\": \"a");
+    }
+}

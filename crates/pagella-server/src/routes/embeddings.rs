@@ -1,0 +1,44 @@
+//! `/v1/embeddings`: vectors of texts.
+
+use serde_json::json;
+
+use super::model_name::model_for;
+use crate::call::{Call, Reply};
+use crate::embeddings::{EMBEDDINGS, EmbedAsk, run, shaped};
+use crate::fields::{Fields, Param};
+use crate::generate::submit::enter;
+use crate::wire::error::ApiError;
+
+/// Every field of the route.
+pub const FIELDS: &[&[Param]] = &[EMBEDDINGS];
+
+/// Answers the request.
+pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
+    let fields = Fields::read(call.object().await?, FIELDS)?;
+    let ignored = call.settle(&fields)?;
+    let model = model_for(&call, &fields).await?;
+    let ask = EmbedAsk::read(&fields, &model)?;
+    let (pooling, shape) = (ask.pooling, ask.shape);
+    let entered = enter(&call)?;
+    let encoder = model.clone();
+    let texts = call.app.blocking.run(move || ask.encode(&encoder)).await?;
+    let tokens: usize = texts.iter().map(Vec::len).sum();
+    let vectors = run(entered, &call, &model, texts, pooling).await?;
+    let id = model.parts.id.clone();
+    let write = move || {
+        let entry = |(index, vector)| {
+            let embedding = shaped(vector, shape)?;
+            Ok(json!({ "object": "embedding", "index": index, "embedding": embedding }))
+        };
+        let data = vectors.into_iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
+        Reply::json(&json!({
+            "object": "list",
+            "model": id,
+            "data": data,
+            "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
+        }))
+    };
+    let mut reply = call.app.blocking.run(write).await?;
+    ignored.write_header(&mut reply.headers);
+    Ok(reply)
+}

@@ -1,0 +1,323 @@
+//! `/v1/responses`: answers that can be kept, continued and fetched later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagella_text::AddBos;
+use serde_json::{Value, json};
+
+use super::model_name::model_for;
+use super::streamed;
+use crate::call::{Call, Ignored, Reply};
+use crate::chat::{ChatRequest, Conversation, Talk};
+use crate::fields::{Fields, out_of_range, wrong_type};
+use crate::model::ServedModel;
+use crate::responses::{
+    FIELDS, Object, Stored, Translated, Writer, follow, messages, run_in_background, shown,
+    with_references,
+};
+use crate::router::query_value;
+use crate::routes::chat;
+use crate::wire::error::{ApiError, Code};
+use crate::wire::sse::Sink;
+
+/// A job that has not begun after this long is said to wait.
+const WAITS_AFTER: Duration = Duration::from_millis(50);
+/// Items of a list unless stated, and at most.
+const ITEMS: (usize, usize) = (20, 100);
+
+/// A request with everything it refers to.
+struct Prepared {
+    request: Translated,
+    model: Arc<ServedModel>,
+    /// Items of the conversation before this request.
+    before: Vec<Value>,
+    /// Items of this request.
+    items: Vec<Value>,
+    ignored: Ignored,
+}
+
+async fn prepare(call: &mut Call) -> Result<Prepared, ApiError> {
+    let fields = Fields::read(call.object().await?, FIELDS)?;
+    let mut ignored = call.settle(&fields)?;
+    let model = model_for(call, &fields).await?;
+    let settings = &call.app.settings;
+    let hosted = settings.responses.hosted_tools;
+    let mut request = Translated::new(fields, hosted, settings.limits.messages)?;
+    ignored.add(std::mem::take(&mut request.dropped));
+    let (store, key) = (&call.app.responses, &call.caller.key.name);
+    let before = match &request.previous {
+        None => Vec::new(),
+        Some(id) => {
+            let param = || Some("previous_response_id".to_owned());
+            let found = store.find(key, id);
+            let found = found.map_err(|error| ApiError { param: param(), ..error })?;
+            found.conversation().ok_or_else(|| {
+                let message = "the previous response is still being written: wait for its end";
+                ApiError { param: param(), ..ApiError::new(Code::UnsupportedValue, message) }
+            })?
+        }
+    };
+    let items = std::mem::take(&mut request.items);
+    let items = with_references(items, |id| store.item(key, id))?;
+    Ok(Prepared { request, model, before, items, ignored })
+}
+
+impl Prepared {
+    /// The fields of a chat without the oldest `dropped` items that are not of the system.
+    fn fields(&self, dropped: usize) -> Result<Fields, ApiError> {
+        let mut left = dropped;
+        let is_system = |item: &Value| item["role"] == "system" || item["role"] == "developer";
+        let mut kept: Vec<Value> = Vec::new();
+        for item in self.before.iter().chain(&self.items) {
+            // What a tool said is nothing without the call.
+            let orphaned = dropped > 0
+                && kept.iter().all(is_system)
+                && item["type"].as_str().is_some_and(|kind| kind.ends_with("_output"));
+            if (left > 0 && !is_system(item)) || orphaned {
+                left = left.saturating_sub(1);
+            } else {
+                kept.push(item.clone());
+            }
+        }
+        let messages = messages(self.request.instructions.as_deref(), &kept);
+        if messages.is_empty() {
+            return Err(out_of_range("input", "a list with at least one item"));
+        }
+        let mut body = self.request.body.clone();
+        body.insert("messages".into(), Value::Array(messages));
+        Fields::read(body, chat::FIELDS)
+    }
+
+    async fn prompt_tokens(&self, call: &Call, fields: &Fields) -> Result<usize, ApiError> {
+        let conversation = Conversation::read(call, fields, &self.model)?;
+        let model = self.model.clone();
+        let encode = move || Ok(conversation.encode(&model, AddBos::Auto)?.len());
+        call.app.blocking.run(encode).await
+    }
+
+    /// The fields of a chat that fits, if old items may give way.
+    async fn fitting_fields(&self, call: &Call) -> Result<Fields, ApiError> {
+        let fields = self.fields(0)?;
+        if !self.request.truncate {
+            return Ok(fields);
+        }
+        let capacity = self.model.capacity();
+        let wanted = self.request.body.get("max_tokens").and_then(Value::as_u64).unwrap_or(1);
+        let reply = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, capacity / 2);
+        let room = capacity.saturating_sub(reply);
+        if self.prompt_tokens(call, &fields).await? <= room {
+            return Ok(fields);
+        }
+        // The more is left out, the shorter: the fewest that suffice are found by halving.
+        let n_items = self.before.len() + self.items.len();
+        let (mut too_few, mut enough) = (0, n_items.saturating_sub(1));
+        while enough - too_few > 1 {
+            let middle = usize::midpoint(too_few, enough);
+            match self.prompt_tokens(call, &self.fields(middle)?).await? <= room {
+                true => enough = middle,
+                false => too_few = middle,
+            }
+        }
+        self.fields(enough)
+    }
+}
+
+/// What is kept when a response has ended.
+struct Keep {
+    call: Call,
+    before: Vec<Value>,
+    items: Vec<Value>,
+}
+
+impl Keep {
+    fn keep(self, object: &Object) {
+        let key = &self.call.caller.key.name;
+        let stored = Stored::new(key, object.clone(), self.before, self.items, false, true);
+        self.call.app.responses.keep(stored);
+    }
+}
+
+/// Answers the request.
+pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
+    let prepared = prepare(&mut call).await?;
+    let fields = prepared.fitting_fields(&call).await?;
+    let Prepared { request, model, before, items, ignored } = prepared;
+    let mut chat = ChatRequest::read(&call, &fields, &model)?;
+    chat.prompt_field = "input";
+    let mut object = Object::new(&call.id, &model.parts.id, request.echo);
+    let sampling = &chat.ask.job.sampling;
+    object.sampled_with(sampling.temperature, sampling.top_p);
+    let writer = Writer::new(object, request.customs);
+    let mut headers = http::HeaderMap::new();
+    ignored.write_header(&mut headers);
+    let mut reply = if request.background {
+        begin(call, model, chat, writer, before, items)?
+    } else {
+        let talk = chat.start(&call, &model).await?;
+        talk.running.ticket.write_headers(&mut headers);
+        let keep = request.store.then_some(Keep { call, before, items });
+        match talk.delivery.stream {
+            true => Reply::events(move |sink| stream(writer, talk, keep, sink)),
+            false => Reply::json(&whole(writer, talk, keep).await?)?,
+        }
+    };
+    reply.headers.extend(headers);
+    Ok(reply)
+}
+
+async fn whole(mut writer: Writer, mut talk: Talk, keep: Option<Keep>) -> Result<Value, ApiError> {
+    while let Some(said) = talk.next().await? {
+        writer.write(said, &talk);
+    }
+    if let Some(keep) = keep {
+        keep.keep(&writer.object);
+    }
+    Ok(writer.object.value())
+}
+
+async fn stream(mut writer: Writer, mut talk: Talk, keep: Option<Keep>, sink: Sink) {
+    let delivery = talk.delivery.clone();
+    let bytes = |events: Vec<Value>| events.iter().map(shown).collect::<Vec<_>>();
+    let written = async {
+        let first = tokio::time::timeout(WAITS_AFTER, talk.next()).await;
+        let first = match first {
+            Ok(first) => first?,
+            Err(_) => {
+                sink.send(bytes(writer.queued()).concat()).await;
+                None
+            }
+        };
+        if let Some(said) = first {
+            let events = writer.write(said, &talk);
+            sink.send(bytes(events).concat()).await;
+        }
+        let write = |said, talk: &Talk| bytes(writer.write(said, talk));
+        streamed::write(&mut talk, &delivery, &sink, write).await
+    };
+    if let Err(error) = written.await {
+        let events = writer.fail(&error);
+        sink.send(bytes(events).concat()).await;
+    }
+    if let Some(keep) = keep {
+        keep.keep(&writer.object);
+    }
+}
+
+/// Begins a response that nobody waits for.
+fn begin(
+    call: Call,
+    model: Arc<ServedModel>,
+    chat: ChatRequest,
+    writer: Writer,
+    before: Vec<Value>,
+    items: Vec<Value>,
+) -> Result<Reply, ApiError> {
+    let delivery = chat.ask.delivery.clone();
+    let key = &call.caller.key.name;
+    let stored = Stored::new(key, writer.object.clone(), before, items, true, false);
+    let stored = call.app.responses.keep(stored);
+    let body = stored.object();
+    let written = tokio::spawn(run_in_background(call, model, chat, writer, stored.clone()));
+    let watched = stored.clone();
+    tokio::spawn(async move {
+        if written.await.is_err() {
+            watched.give_up(&ApiError::internal());
+        }
+    });
+    match delivery.stream {
+        true => Ok(Reply::events(move |sink| follow(stored, 0, delivery.ping, sink))),
+        false => Reply::json(&body),
+    }
+}
+
+fn stored(call: &Call) -> Result<Arc<Stored>, ApiError> {
+    let id = call.segment.as_deref().unwrap_or_default();
+    call.app.responses.find(&call.caller.key.name, id)
+}
+
+/// A number in the query.
+fn number(call: &Call, name: &str) -> Result<Option<usize>, ApiError> {
+    let Some(text) = query_value(&call.query, name) else { return Ok(None) };
+    let number = text.parse().ok().filter(|number| *number < usize::MAX);
+    number.map(Some).ok_or_else(|| wrong_type(name, "a number that is not negative"))
+}
+
+/// The response as it is now, or its events.
+pub async fn show(call: Call) -> Result<Reply, ApiError> {
+    let stored = stored(&call)?;
+    match query_value(&call.query, "stream").as_deref() {
+        None | Some("false" | "0") => return Reply::json(&stored.object()),
+        Some("true" | "1" | "") => {}
+        Some(_) => return Err(wrong_type("stream", "true or false")),
+    }
+    if !stored.background {
+        let message = "only responses in the background can be followed: leave stream out";
+        return Err(ApiError::field(Code::NotBackground, "stream", message));
+    }
+    let first = number(&call, "starting_after")?.map_or(0, |number| number + 1);
+    let silence = call.app.settings.network.sse_ping_interval;
+    let silence = Some(silence).filter(|silence| !silence.is_zero());
+    Ok(Reply::events(move |sink| follow(stored, first, silence, sink)))
+}
+
+/// Forgets a response.
+pub async fn delete(call: Call) -> Result<Reply, ApiError> {
+    let id = call.segment.as_deref().unwrap_or_default();
+    call.app.responses.delete(&call.caller.key.name, id)?;
+    Reply::json(&json!({ "id": id, "object": "response.deleted", "deleted": true }))
+}
+
+/// Ends a response that nobody waits for.
+pub async fn cancel(call: Call) -> Result<Reply, ApiError> {
+    let stored = stored(&call)?;
+    if !stored.background {
+        let message = "only responses in the background can be cancelled: close the connection";
+        return Err(ApiError::new(Code::NotBackground, message));
+    }
+    stored.cancel();
+    stored.ended().await;
+    Reply::json(&stored.object())
+}
+
+/// The items of a response's request.
+pub async fn input_items(call: Call) -> Result<Reply, ApiError> {
+    let stored = stored(&call)?;
+    let mut items: Vec<&Value> = stored.input.iter().collect();
+    match query_value(&call.query, "order").as_deref() {
+        None | Some("desc") => items.reverse(),
+        Some("asc") => {}
+        Some(_) => return Err(wrong_type("order", "asc or desc")),
+    }
+    let (usual, most) = ITEMS;
+    let limit = number(&call, "limit")?.unwrap_or(usual);
+    if !(1..=most).contains(&limit) {
+        return Err(out_of_range("limit", &format!("from 1 to {most}")));
+    }
+    if let Some(after) = query_value(&call.query, "after") {
+        let at = items.iter().position(|item| item["id"] == after.as_str());
+        let at = at.ok_or_else(|| out_of_range("after", "the id of an item of this list"))?;
+        items.drain(..=at);
+    }
+    let has_more = items.len() > limit;
+    items.truncate(limit);
+    let id = |item: Option<&&Value>| item.map(|item| item["id"].clone());
+    Reply::json(&json!({
+        "object": "list",
+        "data": items,
+        "first_id": id(items.first()),
+        "last_id": id(items.last()),
+        "has_more": has_more,
+    }))
+}
+
+/// Counts the tokens of the prompt.
+pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
+    let prepared = prepare(&mut call).await?;
+    let fields = prepared.fitting_fields(&call).await?;
+    let tokens = prepared.prompt_tokens(&call, &fields).await?;
+    let body = json!({ "object": "response.input_tokens", "input_tokens": tokens });
+    let mut reply = Reply::json(&body)?;
+    prepared.ignored.write_header(&mut reply.headers);
+    Ok(reply)
+}
