@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::definition::{Tool, ToolSet};
 use super::syntax::{Piece, Syntax, TagStyle};
+use super::tags::is_text;
+use crate::wire::error::{ApiError, Code};
 
 /// Where the grammar begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,14 +153,18 @@ impl Grammar<'_> {
             });
             let end = format!("{line}{}", style.value_close);
             let (before, behind) = (self.text(&before), self.text(style.between));
-            let value = match schema.get("type").and_then(Value::as_str) {
-                Some("string") if schema.get("enum").is_none() => {
+            let value = match (is_text(Some(&schema)), options(&schema)) {
+                (true, Some(options)) => {
+                    let options: Vec<String> = options.iter().map(|text| self.text(text)).collect();
+                    format!("({}) {}", options.join(" | "), self.text(&end))
+                }
+                (true, None) => {
                     let name = format!("text_{idx}_{n}");
                     let end = Value::from(end.as_str());
                     add(rules, &format!("{name}[suffix={end}]: /(?s:.*)/\n"));
                     name
                 }
-                _ => format!("{} {}", self.json(schema), self.text(&end)),
+                (false, _) => format!("{} {}", self.json(schema), self.text(&end)),
             };
             let whole = format!("{before} {value} {behind}");
             parts.push(if required { whole } else { format!("({whole})?") });
@@ -196,6 +202,40 @@ impl Grammar<'_> {
         };
         format!("{list} \")\"")
     }
+}
+
+/// Texts that a schema names, where it allows nothing else.
+fn options(schema: &Value) -> Option<Vec<String>> {
+    let listed = match (schema.get("enum"), schema.get("const")) {
+        (Some(Value::Array(list)), _) => list.clone(),
+        (_, Some(only)) => vec![only.clone()],
+        _ => return None,
+    };
+    listed.iter().map(|value| value.as_str().map(str::to_owned)).collect()
+}
+
+/// What a schema says of a text that cannot be enforced between tags.
+const BEYOND_TAGS: [&str; 4] = ["pattern", "format", "minLength", "maxLength"];
+
+/// Whether everything that was asked for can be enforced in a format.
+pub fn check(syntax: &Syntax, tools: &ToolSet) -> Result<(), ApiError> {
+    if !syntax.call.iter().any(|piece| matches!(piece, Piece::Tags(_))) {
+        return Ok(());
+    }
+    for tool in tools.callable().filter(|tool| tool.strict) {
+        for (key, schema, _) in arguments(tool) {
+            let beyond = BEYOND_TAGS.iter().find(|word| schema.get(**word).is_some());
+            if let (true, Some(word)) = (is_text(Some(&schema)), beyond) {
+                let message = format!(
+                    "{word} of {key} in {} cannot be enforced for calls in the format {}: leave \
+                     it or strict out",
+                    tool.name, syntax.name
+                );
+                return Err(ApiError::field(Code::InvalidSchema, "tools", message));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Adds a rule, unless it is there: the first call of an answer shares those of the others.

@@ -57,6 +57,7 @@ impl ToolPlan {
             (Found::Nothing, None) => &GENERIC,
             (Found::Nothing, Some(name)) => return Err(unread(name)),
         };
+        grammar::check(syntax, &set)?;
         Ok(Some(ToolPlan { set: Arc::new(set), syntax }))
     }
 

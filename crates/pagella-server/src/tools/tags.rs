@@ -148,7 +148,7 @@ fn json_or_text(text: &str, style: &TagStyle) -> String {
 }
 
 /// Whether a schema allows nothing but strings; without one, what stands in tags is text.
-fn is_text(schema: Option<&Value>) -> bool {
+pub fn is_text(schema: Option<&Value>) -> bool {
     let Some(schema) = schema else { return true };
     match (schema.get("type"), schema.get("enum").and_then(Value::as_array)) {
         (Some(Value::String(kind)), _) => kind == "string",

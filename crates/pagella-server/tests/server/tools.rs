@@ -329,6 +329,10 @@ fn what_cannot_be_called_is_refused() {
     };
     let required = json!({"tools": [odd(true)], "tool_choice": "required"});
     assert_eq!(refused(required).1, "invalid_schema");
+    let text = json!({"type": "function", "function": {"name": "f", "strict": true, "parameters":
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": "[a-z]+"}}}}});
+    let tags = json!({"tools": [text], "tool_format": "qwen3-coder"});
+    assert_eq!(refused(tags), is(400, "invalid_schema", "tools"));
     let lax = json!({"tools": [odd(false)], "tool_choice": "required", "max_tokens": 4});
     server.client(API).post(PATH, &body(lax)).good();
 }
