@@ -1,25 +1,21 @@
 //! The fields of a conversation, and rendering it into ids.
 
 use pagella_text::{AddBos, ChatTemplate, Message, RenderOptions, Span, spans_to_string};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::message::{Traits, into_parts, messages};
+use super::normalize;
+use super::variables::variables;
 use crate::call::Call;
-use crate::fields::{
-    Fields, Param, any, boolean, missing, out_of_range, text, unsupported, wrong_type,
-};
+use crate::fields::{Fields, Param, any, boolean, missing, text, unsupported, wrong_type};
 use crate::generate::ending::{no_template, text_error};
 use crate::model::ServedModel;
 use crate::templates;
 use crate::tools::{self, ToolPlan, ToolSet};
 use crate::wire::error::{ApiError, Code};
 
-/// Variables of a template, at most.
-const VARIABLES_MAX: usize = 64;
 /// Most bytes that a template writes for the beginning of a reply.
 const OPENING_BYTES_MAX: usize = 256;
-/// Bytes of their JSON, at most.
-const VARIABLES_BYTES_MAX: usize = 64 << 10;
 
 /// The fields of a conversation.
 pub const CONVERSATION: &[Param] = &[
@@ -60,16 +56,24 @@ impl Conversation {
         let template = template(call, fields, model)?;
         let traits = Traits::of(template.source());
         let value = fields.value("messages").ok_or_else(|| missing("messages"))?;
-        let mut messages = messages(value, call.app.settings.limits.messages, traits)?;
+        let settings = &call.app.settings;
+        let mut messages = messages(value, settings.limits.messages, traits)?;
         refuse(fields)?;
-        let continues = fields.is("continue_final_message");
+        if settings.developer.prompt_normalizers.iter().any(|name| name == "claude-billing") {
+            normalize::claude_billing(&mut messages);
+        }
         let opens = fields.bool("add_generation_prompt");
+        let begun = messages.last().is_some_and(|last| last.role == "assistant");
+        let prefills = settings.chat.prefill_assistant && begun && opens != Some(true);
+        let continues = fields.bool("continue_final_message").unwrap_or(prefills);
         if continues && opens == Some(true) {
             let message = "continue_final_message and add_generation_prompt exclude each other";
             let param = "add_generation_prompt";
             return Err(ApiError::field(Code::ConflictingParameters, param, message));
         }
-        let tools = ToolPlan::of(fields, ToolSet::read(fields)?, &template)?;
+        let mut set = ToolSet::read(fields)?;
+        set.tools.iter_mut().for_each(|tool| tool.strict |= settings.tools.enforce_always);
+        let tools = ToolPlan::of(fields, set, &template, &settings.model.tool_format)?;
         let explained = tools.as_ref().filter(|plan| plan.explains());
         if explained.is_some() || traits.knows_no_tools {
             messages = tools::plain(messages, explained.map(|plan| &*plan.set));
@@ -89,7 +93,7 @@ impl Conversation {
             continue_final_message: continues,
             tools: rendered.map_or(Value::Null, |plan| plan.set.for_template()),
             documents,
-            variables: variables(fields)?,
+            variables: variables(fields, &settings.model)?,
             ..RenderOptions::default()
         };
         let prefix = fields.text("response_prefix").map(str::to_owned);
@@ -177,9 +181,6 @@ impl Conversation {
 
 /// What is refused whatever the conversation is.
 fn refuse(fields: &Fields) -> Result<(), ApiError> {
-    if fields.has("chat_template") {
-        return Err(unsupported("chat_template", "name a template in prompt_template"));
-    }
     let only_text = |value: &Value| value.as_array().is_some_and(|list| list == &["text"]);
     if fields.value("modalities").is_some_and(|value| !only_text(value)) {
         let message = "modalities must be [\"text\"]";
@@ -190,6 +191,13 @@ fn refuse(fields: &Fields) -> Result<(), ApiError> {
 
 /// The template that was named, or the model's own.
 fn template(call: &Call, fields: &Fields, model: &ServedModel) -> Result<ChatTemplate, ApiError> {
+    if let Some(source) = fields.value("chat_template") {
+        if !call.app.settings.chat.allow_request_template {
+            return Err(unsupported("chat_template", "name a template in prompt_template"));
+        }
+        let source = source.as_str().ok_or_else(|| wrong_type("chat_template", "a string"))?;
+        return ChatTemplate::from_source(source).map_err(|error| text_error(&error));
+    }
     let active = model.template();
     let own = active.as_ref().map(|active| &active.template);
     let Some(name) = fields.text("prompt_template") else {
@@ -200,42 +208,4 @@ fn template(call: &Call, fields: &Fields, model: &ServedModel) -> Result<ChatTem
         Some(template) => Ok(template),
         None => templates::load(&call.app.settings.model.template_dir, name, "prompt_template"),
     }
-}
-
-/// What the template may read besides messages, from the least to the most particular.
-fn variables(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
-    let mut variables = Map::new();
-    match fields.value("reasoning") {
-        None => {}
-        Some(Value::Object(reasoning)) => {
-            if let Some(effort) = reasoning.get("effort").filter(|effort| !effort.is_null()) {
-                let effort =
-                    effort.as_str().ok_or_else(|| wrong_type("reasoning.effort", "a string"))?;
-                variables.insert("reasoning_effort".into(), effort.into());
-            }
-            if let Some(enabled) = reasoning.get("enabled").and_then(Value::as_bool) {
-                variables.insert("enable_thinking".into(), enabled.into());
-            }
-        }
-        Some(_) => return Err(wrong_type("reasoning", "an object")),
-    }
-    for name in ["reasoning_effort", "enable_thinking", "verbosity"] {
-        if let Some(value) = fields.value(name) {
-            variables.insert(name.into(), value.clone());
-        }
-    }
-    match fields.value("template_vars") {
-        None => {}
-        Some(Value::Object(own)) => {
-            let bytes = serde_json::to_string(own).map_or(usize::MAX, |text| text.len());
-            if own.len() > VARIABLES_MAX || bytes > VARIABLES_BYTES_MAX {
-                let allowed =
-                    format!("at most {VARIABLES_MAX} entries, {VARIABLES_BYTES_MAX} bytes");
-                return Err(out_of_range("template_vars", &allowed));
-            }
-            variables.extend(own.clone());
-        }
-        Some(_) => return Err(wrong_type("template_vars", "an object")),
-    }
-    Ok(variables)
 }

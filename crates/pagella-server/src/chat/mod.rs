@@ -2,7 +2,9 @@
 
 mod conversation;
 mod message;
+mod normalize;
 mod talk;
+mod variables;
 
 pub use conversation::{CONVERSATION, Conversation, Encoded};
 pub use talk::{Answer, ChatRequest, Said, Talk};

@@ -18,6 +18,7 @@ use crate::generate::submit::{Prompt, Running, enter};
 use crate::generate::usage::Usage;
 use crate::model::ServedModel;
 use crate::reasoning::{ReasoningAsk, Tags};
+use crate::settings::Toggle;
 use crate::wire::error::ApiError;
 
 /// A conversation whose fields are checked. A dialect with other fields translates them to those of
@@ -40,7 +41,7 @@ impl ChatRequest {
     pub fn read(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
         let ask = Ask::read(call, fields, model, ZeroTopP::One)?;
         let logprobs = LogprobAsk::of_chat(fields)?;
-        let reasoning = ReasoningAsk::read(fields)?;
+        let reasoning = ReasoningAsk::read(fields, &call.app.settings.model.reasoning)?;
         let conversation = Conversation::read(call, fields, model)?;
         Ok(ChatRequest { conversation, ask, reasoning, logprobs, prompt_field: "messages" })
     }
@@ -59,7 +60,8 @@ impl ChatRequest {
             ask.job.shown_ids.extend(tools.specials(tokenizer));
             ask.constraint = tools.constraint(ask.constraint.take(), tokenizer);
         }
-        let tags = Tags::of(conversation.source(), tokenizer);
+        let settings = &call.app.settings.model;
+        let tags = Tags::chosen(&settings.reasoning, conversation.source(), tokenizer);
         let entered = enter(call)?;
         let (encoder, negative) = (model.clone(), ask.negative.clone());
         let start_tag = tags.as_ref().map(|tags| tags.start.clone());
@@ -72,7 +74,11 @@ impl ChatRequest {
             Ok((Prompt { ids, negative }, opening))
         };
         let (prompt, opening) = call.app.blocking.run(encode).await?;
-        let inside = tags.as_ref().is_some_and(|tags| tags.are_open(&opening));
+        let inside = match settings.reasoning.start_in_reasoning {
+            Toggle::On => true,
+            Toggle::Off => false,
+            Toggle::Auto => tags.as_ref().is_some_and(|tags| tags.are_open(&opening)),
+        };
         if let Some(tags) = &tags {
             ask.job.shown_ids.extend(tags.special_ids(tokenizer));
             ask.block = Some(reasoning.block(tags, inside, tokenizer)?);
@@ -81,6 +87,7 @@ impl ChatRequest {
             reasoning: tags.filter(|_| reasoning.split).map(|tags| (tags, inside)),
             legacy: reasoning.legacy,
             hidden: reasoning.hidden,
+            calls_in_reasoning: settings.tool_calls_in_reasoning,
             tools,
             include_stop: ask.delivery.include_stop,
             tells_tokens: logprobs.is_some(),
@@ -168,6 +175,9 @@ impl Talk {
         let splitter = self.splitters.get_mut(choice).ok_or_else(ApiError::internal)?;
         let (parts, tokens) = (splitter.push(&record), splitter.content_tokens(&record));
         let ending = splitter.ending(&record);
+        if ending.is_some() {
+            self.running.note_unread_calls(splitter.unread_calls());
+        }
         Ok(Some(Said { choice, parts, record, tokens, ending }))
     }
 
@@ -179,6 +189,7 @@ impl Talk {
             splitter.push(&record).into_iter().for_each(|part| whole.push(part));
             let tokens = splitter.content_tokens(&record);
             let ending = splitter.ending(&record).ok_or_else(ApiError::internal)?;
+            self.running.note_unread_calls(splitter.unread_calls());
             Ok(Answer { whole, record, tokens, ending })
         });
         answers.collect()

@@ -27,6 +27,8 @@ pub struct Delivery {
     pub stream: bool,
     /// With counts at the end of a stream.
     pub include_usage: bool,
+    /// With these counts in the last piece of a choice, instead of in one of their own.
+    pub usage_in_choice: bool,
     /// With counts in every piece.
     pub continuous_usage: bool,
     /// Silence after which a stream says that it is alive; `None` is never.
@@ -250,9 +252,11 @@ fn delivery(call: &Call, fields: &Fields) -> Result<Delivery, ApiError> {
             }
         },
     };
+    let developer = &call.app.settings.developer;
     Ok(Delivery {
-        stream: fields.is("stream"),
+        stream: fields.is("stream") && !developer.disable_request_streaming,
         include_usage: option("include_usage")?,
+        usage_in_choice: option("include_usage")? && developer.usage_in_last_choice,
         continuous_usage: option("continuous_usage_stats")?,
         ping: Some(ping).filter(|ping| !ping.is_zero()),
         interval,

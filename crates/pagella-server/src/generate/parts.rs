@@ -108,6 +108,8 @@ pub struct SplitPlan {
     pub legacy: bool,
     /// Reasoning is left out.
     pub hidden: bool,
+    /// A call ends reasoning.
+    pub calls_in_reasoning: bool,
     /// The tools, and how calls are written.
     pub tools: Option<ToolPlan>,
     /// A stop string is part of the content.
@@ -128,6 +130,7 @@ impl Splitter {
     /// For a choice at its beginning; `decoder` turns ids into text as the engine does.
     pub fn new(plan: &SplitPlan, decoder: StreamDecoder) -> Self {
         let mark = plan.tools.as_ref().and_then(ToolPlan::mark);
+        let mark = mark.filter(|_| plan.calls_in_reasoning);
         let reasoning = plan.reasoning.clone();
         let reasoning = reasoning.map(|(tags, inside)| ReasoningSplit::new(tags, inside, mark));
         let calls = plan.tools.as_ref().and_then(ToolPlan::parser);
@@ -194,6 +197,11 @@ impl Splitter {
         let (reason, stop_string) = (done.eos_reason, done.eos_string.clone());
         let called = self.calls.as_ref().is_some_and(|calls| calls.complete() > 0);
         Some(Ending { reason, stop_string, called })
+    }
+
+    /// What began like a call and is none.
+    pub fn unread_calls(&self) -> usize {
+        self.calls.as_ref().map_or(0, CallParser::unread)
     }
 
     /// Tokens of reasoning so far.

@@ -184,9 +184,23 @@ pub async fn closes(closings: &mut watch::Receiver<Option<Closing>>) -> Closing 
 }
 
 impl Running {
+    /// Counts and writes down what began like a call and is none.
+    pub fn note_unread_calls(&self, n: usize) {
+        if n > 0 {
+            self.app.metrics.note_tool_parse_failures(n);
+            self.app
+                .issue("tool_call", "an answer has a call that cannot be read: sent as content");
+        }
+    }
+
     /// How many choices there are.
     pub fn n_choices(&self) -> usize {
         self.choices.len()
+    }
+
+    /// Whether all jobs have ended.
+    pub fn is_done(&self) -> bool {
+        self.done.iter().all(Option::is_some)
     }
 
     /// Whether the engine has begun with any of the jobs.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::tags::Tags;
 use crate::fields::{Fields, Param, any, boolean, integer, one_of, text, wrong_type};
 use crate::generate::ending::text_error;
+use crate::settings::ReasoningSettings;
 use crate::wire::error::ApiError;
 
 /// The fields about reasoning.
@@ -42,8 +43,8 @@ pub struct ReasoningAsk {
 }
 
 impl ReasoningAsk {
-    /// Reads the fields. A budget below 0 says nothing.
-    pub fn read(fields: &Fields) -> Result<Self, ApiError> {
+    /// Reads the fields; what they do not say is the operator's choice. A budget below 0 says nothing.
+    pub fn read(fields: &Fields, settings: &ReasoningSettings) -> Result<Self, ApiError> {
         let object = match fields.value("reasoning") {
             None => None,
             Some(Value::Object(object)) => Some(object),
@@ -59,13 +60,14 @@ impl ReasoningAsk {
         };
         let budgets = [fields.int("reasoning_budget_tokens"), nested];
         let budget = budgets.into_iter().flatten().find_map(|budget| usize::try_from(budget).ok());
+        let message = fields.text("reasoning_budget_message").map(str::to_owned);
         let format = fields.text("reasoning_format").unwrap_or("auto");
         Ok(ReasoningAsk {
             split: format != "none",
             legacy: format == "deepseek-legacy",
             hidden: fields.bool("include_reasoning") == Some(false),
-            budget,
-            message: fields.text("reasoning_budget_message").unwrap_or_default().to_owned(),
+            budget: budget.or(settings.budget_tokens),
+            message: message.or(settings.budget_message.clone()).unwrap_or_default(),
         })
     }
 }

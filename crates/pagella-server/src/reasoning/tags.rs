@@ -2,6 +2,8 @@
 
 use pagella_text::Tokenizer;
 
+use crate::settings::{ReasoningSettings, Toggle};
+
 /// Pairs of tags that models use.
 const PAIRS: &[(&str, &str)] = &[
     ("<think>", "</think>"),
@@ -25,6 +27,24 @@ pub struct Tags {
 }
 
 impl Tags {
+    /// The tags of a model: those that the operator chose, or [`Tags::of`] it.
+    pub fn chosen(
+        settings: &ReasoningSettings,
+        source: &str,
+        tokenizer: &Tokenizer,
+    ) -> Option<Self> {
+        let usual = ReasoningSettings::default();
+        let own = |start: &str, end: &str| Tags { start: start.to_owned(), end: end.to_owned() };
+        let stated = own(&settings.start_token, &settings.end_token);
+        match settings.reasoning {
+            Toggle::Off => None,
+            _ if stated.start.is_empty() || stated.end.is_empty() => None,
+            Toggle::On => Some(stated),
+            Toggle::Auto if stated != own(&usual.start_token, &usual.end_token) => Some(stated),
+            Toggle::Auto => Self::of(source, tokenizer),
+        }
+    }
+
     /// The tags of a model: those that its template declares, else those that it mentions, else
     /// those that are tokens.
     pub fn of(source: &str, tokenizer: &Tokenizer) -> Option<Self> {

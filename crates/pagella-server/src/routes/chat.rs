@@ -14,6 +14,7 @@ use crate::generate::logprobs;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE, TOP_LOGPROBS_MAX};
 use crate::generate::parts::{Ending, Part, Whole};
 use crate::reasoning::REASONING;
+use crate::settings::ReasoningField;
 use crate::tools::TOOLS;
 use crate::wire::error::ApiError;
 use crate::wire::sse::{self, Sink};
@@ -32,6 +33,8 @@ pub const FIELDS: &[&[Param]] =
 struct Chat {
     id: String,
     created: u64,
+    /// What the field of reasoning is called.
+    reasoning_field: ReasoningField,
 }
 
 /// Answers the request.
@@ -41,7 +44,11 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let model = model_for(&call, &fields).await?;
     let request = ChatRequest::read(&call, &fields, &model)?;
     let mut talk = request.start(&call, &model).await?;
-    let chat = Chat { id: format!("chatcmpl-{}", call.id), created: streamed::now() };
+    let chat = Chat {
+        id: format!("chatcmpl-{}", call.id),
+        created: streamed::now(),
+        reasoning_field: call.app.settings.chat.reasoning_field,
+    };
     let mut headers = http::HeaderMap::new();
     talk.running.ticket.write_headers(&mut headers);
     ignored.write_header(&mut headers);
@@ -83,13 +90,23 @@ fn tokens(talk: &Talk, record: &Record) -> Value {
     talk.logprobs.map_or(Value::Null, |ask| logprobs::chat(ask, record, tokenizer))
 }
 
+/// Writes reasoning under the names that the operator chose.
+fn write_reasoning(object: &mut Value, field: ReasoningField, text: &str) {
+    if field != ReasoningField::Reasoning {
+        object["reasoning_content"] = text.into();
+    }
+    if field != ReasoningField::ReasoningContent {
+        object["reasoning"] = text.into();
+    }
+}
+
 /// The message of a whole answer. Content is null where there are only calls.
-fn message(whole: &Whole) -> Value {
+fn message(whole: &Whole, reasoning_field: ReasoningField) -> Value {
     let silent = whole.content.is_empty() && !whole.calls.is_empty();
     let content = (!silent).then_some(whole.content.as_str());
     let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
     if !whole.reasoning.is_empty() {
-        message["reasoning_content"] = whole.reasoning.as_str().into();
+        write_reasoning(&mut message, reasoning_field, &whole.reasoning);
     }
     if !whole.calls.is_empty() {
         let call = |call: &crate::generate::parts::ToolCall| {
@@ -105,9 +122,13 @@ fn message(whole: &Whole) -> Value {
 }
 
 /// What a piece of a stream says.
-fn delta(part: &Part) -> Value {
+fn delta(part: &Part, reasoning_field: ReasoningField) -> Value {
     match part {
-        Part::Reasoning(text) => json!({ "reasoning_content": text }),
+        Part::Reasoning(text) => {
+            let mut delta = json!({});
+            write_reasoning(&mut delta, reasoning_field, text);
+            delta
+        }
         Part::Content(text) => json!({ "content": text }),
         Part::CallOpened { index, id, name } => json!({ "tool_calls": [{
             "index": index,
@@ -139,7 +160,7 @@ impl Chat {
         for (index, answer) in answers.iter().enumerate() {
             let mut choice = json!({
                 "index": index,
-                "message": message(&answer.whole),
+                "message": message(&answer.whole, self.reasoning_field),
                 "logprobs": tokens(talk, answer.tokens()),
             });
             finish(&mut choice, &answer.ending)?;
@@ -197,7 +218,7 @@ impl Chat {
         let silent = told && !said.parts.iter().any(is_content);
         let mut untold = told;
         for part in said.parts.iter().chain(&silent.then(|| Part::Content(String::new()))) {
-            let mut choice = empty(delta(part));
+            let mut choice = empty(delta(part, self.reasoning_field));
             if is_content(part) && std::mem::take(&mut untold) {
                 choice["logprobs"] = tokens(talk, said.tokens());
                 if talk.delivery.token_ids {
@@ -209,7 +230,11 @@ impl Chat {
         if let Some(ending) = &said.ending {
             let mut choice = empty(json!({}));
             finish(&mut choice, ending)?;
-            events.push(self.chunk(talk, choice));
+            let mut chunk = self.chunk_value(talk, choice);
+            if talk.delivery.usage_in_choice && talk.running.is_done() {
+                chunk["usage"] = talk.usage().openai();
+            }
+            events.push(sse::data(&chunk));
         }
         Ok(events)
     }
@@ -230,7 +255,7 @@ impl Chat {
 
     fn end(&self, talk: &Talk) -> Bytes {
         let mut bytes = Vec::new();
-        if talk.delivery.include_usage {
+        if talk.delivery.include_usage && !talk.delivery.usage_in_choice {
             let usage = talk.usage();
             let mut chunk = self.base(talk, "chat.completion.chunk", Vec::new());
             chunk["usage"] = usage.openai();

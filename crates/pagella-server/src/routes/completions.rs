@@ -344,6 +344,8 @@ impl Completions {
         let usage = || Usage::of(&running.done, self.jobs_per_prompt, self.begun).openai();
         if self.delivery.continuous_usage {
             chunk["usage"] = usage();
+        } else if self.delivery.usage_in_choice && running.is_done() {
+            chunk["usage"] = usage();
         } else if self.delivery.include_usage {
             chunk["usage"] = Value::Null;
         }
@@ -352,7 +354,7 @@ impl Completions {
 
     fn end(&self, running: &Running) -> Bytes {
         let mut bytes = Vec::new();
-        if self.delivery.include_usage {
+        if self.delivery.include_usage && !self.delivery.usage_in_choice {
             let usage = Usage::of(&running.done, self.jobs_per_prompt, self.begun);
             let mut chunk = self.base(Vec::new());
             chunk["usage"] = usage.openai();

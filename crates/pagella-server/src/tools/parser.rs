@@ -107,6 +107,7 @@ pub struct CallParser {
     /// White space at the end of the content, which goes if a call follows.
     space: String,
     sink: CallSink,
+    unread: usize,
     /// Bytes of text so far.
     seen: usize,
     /// Where the text begins that is read as calls.
@@ -126,6 +127,7 @@ impl CallParser {
             stage: if syntax.bare { Stage::Beginning } else { Stage::Content },
             space: String::new(),
             sink: CallSink::new(tools, syntax.bare, syntax.short_ids),
+            unread: 0,
             seen: 0,
             call_begins: 0,
             first_call: None,
@@ -137,6 +139,11 @@ impl CallParser {
     /// Whole calls so far.
     pub fn complete(&self) -> usize {
         self.sink.complete
+    }
+
+    /// What had the mark of a call, or was opened, and is none.
+    pub fn unread(&self) -> usize {
+        self.unread
     }
 
     /// Bytes of text, from the beginning, that are certainly no call.
@@ -197,6 +204,7 @@ impl CallParser {
 
     /// What looked like a call is none.
     fn give_up(&mut self) {
+        self.unread += usize::from(!self.syntax.bare || self.sink.is_open());
         self.flush_space();
         self.sink.abandon();
         self.stage = self.outside();

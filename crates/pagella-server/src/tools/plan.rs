@@ -33,17 +33,19 @@ fn unread(name: &str) -> ApiError {
 }
 
 impl ToolPlan {
-    /// The plan of a request; `None` without tools. The format is the one that is named, or that
-    /// the template asks for; a template that knows none gets one that the prompt explains.
+    /// The plan of a request; `None` without tools. The format is the one that is named, or `usual`,
+    /// or what the template asks for; a template that knows none gets one that the prompt explains.
     pub fn of(
         fields: &Fields,
         set: ToolSet,
         template: &ChatTemplate,
+        usual: &str,
     ) -> Result<Option<Self>, ApiError> {
         if set.is_empty() {
             return Ok(None);
         }
-        let name = fields.text("tool_format").filter(|name| *name != "auto");
+        let name = fields.text("tool_format").unwrap_or(usual);
+        let name = Some(name).filter(|name| !matches!(*name, "auto" | "none" | ""));
         let found = match name {
             Some(name) => formats::named(name),
             None => match template.variant("tool_use") {

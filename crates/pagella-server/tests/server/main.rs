@@ -14,6 +14,7 @@ mod load;
 mod messages;
 mod metrics;
 mod model;
+mod operator;
 mod packaging;
 mod pages;
 mod preset;
