@@ -1,6 +1,7 @@
 //! From what a request asks for to a constraint.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::regex_to_lark;
@@ -16,10 +17,14 @@ use super::grammar::GrammarConstraint;
 use super::lazy::LazyConstraint;
 use super::prefix::PrefixConstraint;
 use super::reasoning::ReasoningConstraint;
+use super::trigger::Trigger;
 use super::vocab::Vocab;
 use super::{
     Block, Constraint, ConstraintError, ConstraintLimits, ConstraintSpec, gbnf, regex, schema,
 };
+
+/// Triggers that are kept.
+const TRIGGERS_MAX: usize = 64;
 
 /// Compiles constraints for one tokenizer. Cheap to clone, shared between threads.
 #[derive(Clone)]
@@ -31,6 +36,8 @@ struct Inner {
     vocab: Vocab,
     limits: ConstraintLimits,
     compiler: Compiler,
+    /// The last used at the back.
+    triggers: Mutex<VecDeque<Arc<Trigger>>>,
 }
 
 impl ConstraintFactory {
@@ -43,7 +50,8 @@ impl ConstraintFactory {
     ) -> Result<Self, ConstraintError> {
         let vocab = Vocab::new(tokenizer, model_vocab);
         let compiler = Compiler::new(&vocab, &limits)?;
-        Ok(Self { inner: Arc::new(Inner { vocab, limits, compiler }) })
+        let triggers = Mutex::default();
+        Ok(Self { inner: Arc::new(Inner { vocab, limits, compiler, triggers }) })
     }
 
     /// The limits everything is compiled under.
@@ -59,8 +67,34 @@ impl ConstraintFactory {
     }
 
     /// A constraint that begins after a block of reasoning; without one, what follows is free.
-    pub fn after(&self, block: &Block, then: Option<Box<dyn Constraint>>) -> Box<dyn Constraint> {
-        Box::new(ReasoningConstraint::new(self.inner.vocab.clone(), block, then))
+    pub fn after(
+        &self,
+        block: &Block,
+        then: Option<Box<dyn Constraint>>,
+    ) -> Result<Box<dyn Constraint>, ConstraintError> {
+        let end = std::slice::from_ref(&block.end);
+        check_strings("end of reasoning", end, &self.inner.limits)?;
+        let start = block.start.as_deref().filter(|tag| !tag.is_empty());
+        let tags = (start.map(|tag| self.trigger(tag)), self.trigger(&block.end));
+        let vocab = self.inner.vocab.clone();
+        Ok(Box::new(ReasoningConstraint::new(vocab, block, tags, then)))
+    }
+
+    /// What looks for a text. Making one goes over the vocabulary, so the newest are kept.
+    fn trigger(&self, text: &str) -> Arc<Trigger> {
+        let lock = || self.inner.triggers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |trigger: &Arc<Trigger>| trigger.text() == text.as_bytes();
+        let mut kept = lock();
+        let found = kept.iter().position(known).and_then(|idx| kept.remove(idx));
+        drop(kept);
+        let trigger =
+            found.unwrap_or_else(|| Arc::new(Trigger::new(self.inner.vocab.clone(), text)));
+        let mut kept = lock();
+        kept.push_back(trigger.clone());
+        if kept.len() > TRIGGERS_MAX {
+            kept.pop_front();
+        }
+        trigger
     }
 
     fn parts(
@@ -99,7 +133,7 @@ impl ConstraintFactory {
             ConstraintSpec::Lazy { trigger, then } => {
                 check_strings("lazy constraint's trigger", std::slice::from_ref(trigger), limits)?;
                 let then = self.compile_part(then)?;
-                return Ok(Box::new(LazyConstraint::new(vocab.clone(), trigger, then)));
+                return Ok(Box::new(LazyConstraint::new(self.trigger(trigger), then)));
             }
             ConstraintSpec::All(specs) => {
                 return Ok(Box::new(AllConstraint::new(vocab.clone(), self.parts(specs, what)?)));

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use super::trigger::Trigger;
-use super::vocab::Vocab;
 use super::{Bitmask, Constraint, ConstraintError, Verdict};
 
 pub(super) struct LazyConstraint {
@@ -31,9 +30,7 @@ enum Accept {
 }
 
 impl LazyConstraint {
-    /// `trigger` is not empty.
-    pub fn new(vocab: Vocab, trigger: &str, then: Box<dyn Constraint>) -> Self {
-        let trigger = Arc::new(Trigger::new(vocab, trigger));
+    pub fn new(trigger: Arc<Trigger>, then: Box<dyn Constraint>) -> Self {
         Self { trigger, matched: 0, fresh: then, armed: None, accepts: Vec::new() }
     }
 

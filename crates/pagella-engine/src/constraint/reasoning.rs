@@ -77,17 +77,22 @@ pub(super) struct ReasoningConstraint {
 }
 
 impl ReasoningConstraint {
-    pub fn new(vocab: Vocab, block: &Block, then: Option<Box<dyn Constraint>>) -> Self {
-        let trigger = |text: &str| Arc::new(Trigger::new(vocab.clone(), text));
-        let start = block.start.as_deref().filter(|tag| !tag.is_empty()).map(trigger);
+    /// `tags` are those of the block, the first where the output may begin with one.
+    pub fn new(
+        vocab: Vocab,
+        block: &Block,
+        tags: (Option<Arc<Trigger>>, Arc<Trigger>),
+        then: Option<Box<dyn Constraint>>,
+    ) -> Self {
+        let (start, end) = tags;
         let mut new = Self {
             start,
-            end: trigger(&block.end),
+            end,
             budget: block.budget.unwrap_or(usize::MAX),
             closing: block.closing.as_slice().into(),
             switch: block.switch.clone(),
             then,
-            vocab: vocab.clone(),
+            vocab,
             place: Place::Answer,
             accepts: Vec::new(),
         };

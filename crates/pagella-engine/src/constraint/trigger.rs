@@ -15,6 +15,7 @@ pub(super) struct Trigger {
 }
 
 impl Trigger {
+    /// `text` is not empty.
     pub fn new(vocab: Vocab, text: &str) -> Self {
         let bytes = text.as_bytes().to_vec();
         let mut fallback = vec![0; bytes.len() + 1];

@@ -9,7 +9,7 @@ use pagella_text::{AddBos, StreamStart};
 
 use super::{Conversation, Encoded};
 use crate::call::Call;
-use crate::fields::Fields;
+use crate::fields::{Fields, unsupported};
 use crate::generate::ask::{Ask, Delivery};
 use crate::generate::logprobs::LogprobAsk;
 use crate::generate::parts::{Ending, Part, SplitPlan, Splitter, Whole};
@@ -17,7 +17,7 @@ use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, Running, enter};
 use crate::generate::usage::Usage;
 use crate::model::ServedModel;
-use crate::reasoning::{ReasoningAsk, Tags};
+use crate::reasoning::{ReasoningAsk, Tags, channels};
 use crate::settings::Toggle;
 use crate::wire::error::ApiError;
 
@@ -61,10 +61,17 @@ impl ChatRequest {
             ask.constraint = tools.constraint(ask.constraint.take(), tokenizer);
         }
         let settings = &call.app.settings.model;
-        let tags = Tags::chosen(&settings.reasoning, conversation.source(), tokenizer);
+        let source = conversation.source();
+        let speaks = channels::are_spoken(settings.reasoning.harmony, source, tokenizer);
+        let tags = Tags::chosen(&settings.reasoning, source, tokenizer).filter(|_| !speaks);
+        if speaks {
+            refuse_in_channels(&ask, &reasoning)?;
+            ask.job.shown_ids.extend(channels::mark_ids(tokenizer));
+        }
         let entered = enter(call)?;
         let (encoder, negative) = (model.clone(), ask.negative.clone());
         let start_tag = tags.as_ref().map(|tags| tags.start.clone());
+        let start_tag = start_tag.or(speaks.then(|| "<|start|>".to_owned()));
         let encode = move || {
             let Encoded { ids, opening } =
                 conversation.encode_opening(&encoder, start_tag.as_deref())?;
@@ -85,6 +92,7 @@ impl ChatRequest {
         }
         let plan = SplitPlan {
             reasoning: tags.filter(|_| reasoning.split).map(|tags| (tags, inside)),
+            channels: speaks.then_some(opening).filter(|_| reasoning.split),
             legacy: reasoning.legacy,
             hidden: reasoning.hidden,
             calls_in_reasoning: settings.tool_calls_in_reasoning,
@@ -104,6 +112,19 @@ impl ChatRequest {
         let model = model.clone();
         Ok(Talk { running, model, logprobs, seed, delivery, splitters, begun: call.begun })
     }
+}
+
+/// What cannot be had of a model that speaks in channels.
+fn refuse_in_channels(ask: &Ask, reasoning: &ReasoningAsk) -> Result<(), ApiError> {
+    if ask.constraint.is_some() {
+        let instead = "the model answers in channels, where nothing can be enforced: leave it out";
+        return Err(unsupported("response_format", instead));
+    }
+    if reasoning.budget.is_some() {
+        let instead = "the model answers in channels: set reasoning_effort";
+        return Err(unsupported("reasoning_budget_tokens", instead));
+    }
+    Ok(())
 }
 
 /// What one choice said at one moment.

@@ -8,8 +8,8 @@ use pagella_text::StreamDecoder;
 
 use super::ending::finish_reason;
 use super::token_split::TokenSplit;
-use crate::reasoning::{Kind, ReasoningSplit, Tags};
-use crate::tools::{CallParser, ToolPlan};
+use crate::reasoning::{ChannelSplit, Kind, ReasoningSplit, Tags};
+use crate::tools::{CallParser, Mode, ToolPlan};
 use crate::wire::error::ApiError;
 
 /// A piece of an answer. Neighbouring pieces of the same kind belong together.
@@ -104,6 +104,8 @@ impl Whole {
 pub struct SplitPlan {
     /// The tags around reasoning, where it is told apart, and whether the answer begins inside.
     pub reasoning: Option<(Tags, bool)>,
+    /// The answer comes in channels, and this is how the prompt begins it.
+    pub channels: Option<String>,
     /// Reasoning is part of the content as well, tags included.
     pub legacy: bool,
     /// Reasoning is left out.
@@ -121,6 +123,7 @@ pub struct SplitPlan {
 /// Takes the records of one choice apart.
 pub struct Splitter {
     plan: SplitPlan,
+    channels: Option<ChannelSplit>,
     reasoning: Option<ReasoningSplit>,
     calls: Option<CallParser>,
     tokens: Option<TokenSplit>,
@@ -134,10 +137,14 @@ impl Splitter {
         let reasoning = plan.reasoning.clone();
         let reasoning = reasoning.map(|(tags, inside)| ReasoningSplit::new(tags, inside, mark));
         let calls = plan.tools.as_ref().and_then(ToolPlan::parser);
+        let tools = plan.tools.as_ref().filter(|tools| tools.set.mode != Mode::None);
+        let tools = tools.map(|tools| tools.set.clone());
+        let channels = plan.channels.as_deref().map(|begun| ChannelSplit::new(tools, begun));
         // Without reasoning there is nothing to count, without both nothing to tell apart.
-        let apart = reasoning.is_some() || (plan.tells_tokens && calls.is_some());
+        let apart = reasoning.is_some() || channels.is_some();
+        let apart = apart || (plan.tells_tokens && calls.is_some());
         let tokens = apart.then(|| TokenSplit::new(decoder, plan.tells_tokens));
-        Splitter { plan: plan.clone(), reasoning, calls, tokens }
+        Splitter { plan: plan.clone(), channels, reasoning, calls, tokens }
     }
 
     /// The parts that became certain with a record.
@@ -145,6 +152,9 @@ impl Splitter {
         let mut pieces = Vec::new();
         let stop = record.eos.as_deref().and_then(|done| done.eos_string.as_deref());
         let stop = stop.filter(|_| self.plan.include_stop);
+        if self.channels.is_some() {
+            return self.push_channels(record, stop);
+        }
         for text in [Some(record.text.as_str()), stop].into_iter().flatten() {
             match &mut self.reasoning {
                 Some(split) => split.push(text, &mut pieces),
@@ -177,17 +187,31 @@ impl Splitter {
         parts
     }
 
+    /// The parts of an answer in channels.
+    fn push_channels(&mut self, record: &Record, stop: Option<&str>) -> Vec<Part> {
+        let Some(channels) = &mut self.channels else { return Vec::new() };
+        let mut found = channels.push(&record.text);
+        found.extend(channels.push(stop.unwrap_or_default()));
+        if record.is_last() {
+            found.extend(channels.finish());
+        }
+        let mut parts = Vec::new();
+        let shown = |part: &Part| !(self.plan.hidden && matches!(part, Part::Reasoning(_)));
+        found.into_iter().filter(shown).for_each(|part| append(&mut parts, part));
+        parts
+    }
+
     /// What is known of the tokens of content that became certain with a record, after `push`.
     /// `None` if that is all the record says.
     pub fn content_tokens(&mut self, record: &Record) -> Option<Record> {
         let tokens = self.tokens.as_mut()?;
-        let split = self.reasoning.as_ref();
-        let from = match split {
-            Some(split) => split.content_from(),
-            None => Some(0),
+        let (from, all_reasoning) = match (&self.channels, &self.reasoning) {
+            (Some(channels), _) => (channels.other_from(), channels.other_from().is_none()),
+            (None, Some(split)) => (split.content_from(), split.is_inside()),
+            (None, None) => (Some(0), false),
         };
-        let all_reasoning = split.is_some_and(ReasoningSplit::is_inside);
-        let to = self.calls.as_ref().map(CallParser::certain_content);
+        let called = self.channels.as_ref().filter(|channels| channels.begins_with_call());
+        let to = self.calls.as_ref().map(CallParser::certain_content).or(called.map(|_| 0));
         Some(tokens.push(record, from, all_reasoning, to))
     }
 
@@ -195,7 +219,9 @@ impl Splitter {
     pub fn ending(&self, record: &Record) -> Option<Ending> {
         let done = record.eos.as_deref()?;
         let (reason, stop_string) = (done.eos_reason, done.eos_string.clone());
-        let called = self.calls.as_ref().is_some_and(|calls| calls.complete() > 0);
+        let complete = self.calls.as_ref().map(CallParser::complete);
+        let complete = complete.or(self.channels.as_ref().map(ChannelSplit::complete));
+        let called = complete.is_some_and(|complete| complete > 0);
         Some(Ending { reason, stop_string, called })
     }
 

@@ -60,7 +60,8 @@ impl Constraints {
             (Some(then), None) => Ok(then),
             (then, Some(block)) => {
                 let factory = self.factory().map_err(|error| refusal(&error))?;
-                Ok(BoxedConstraint(factory.after(block, then.map(|then| then.0))))
+                let after = factory.after(block, then.map(|then| then.0));
+                Ok(BoxedConstraint(after.map_err(|error| refusal(&error))?))
             }
             (None, None) => Err(ApiError::internal()),
         }

@@ -20,7 +20,9 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-pub use definition::{TOOLS, ToolSet};
+pub use definition::{Mode, TOOLS, ToolSet};
+pub use json_walk::{JsonWalk, Step};
 pub use parser::CallParser;
 pub use plan::ToolPlan;
 pub use prompt::plain;
+pub use sink::CallSink;

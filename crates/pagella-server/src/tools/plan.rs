@@ -7,11 +7,11 @@ use pagella_engine::constraint::ConstraintSpec;
 use pagella_text::{BanRule, ChatTemplate, Tokenizer};
 
 use super::definition::{Mode, ToolSet};
-use super::formats::{self, Found, GENERIC};
+use super::formats::{self, Found, GENERIC, HARMONY};
 use super::grammar::{self, From};
 use super::parser::CallParser;
 use super::syntax::{Piece, Syntax};
-use crate::fields::Fields;
+use crate::fields::{Fields, unsupported};
 use crate::wire::error::{ApiError, Code};
 
 /// Tools, and how the model writes calls of them.
@@ -60,6 +60,10 @@ impl ToolPlan {
             (Found::Nothing, Some(name)) => return Err(unread(name)),
         };
         grammar::check(syntax, &set)?;
+        if *syntax == HARMONY && set.mode == Mode::Required {
+            let instead = "calls in channels cannot be enforced, let the model decide";
+            return Err(unsupported("tool_choice", instead));
+        }
         Ok(Some(ToolPlan { set: Arc::new(set), syntax }))
     }
 
@@ -80,7 +84,8 @@ impl ToolPlan {
 
     /// What reads calls; `None` where nothing may be called.
     pub fn parser(&self) -> Option<CallParser> {
-        (self.set.mode != Mode::None).then(|| CallParser::new(self.syntax, self.set.clone()))
+        let reads = self.set.mode != Mode::None && *self.syntax != HARMONY;
+        reads.then(|| CallParser::new(self.syntax, self.set.clone()))
     }
 
     /// Special tokens that calls are written with: they must appear in the text.
@@ -107,6 +112,7 @@ impl ToolPlan {
         let calls = |from| grammar::calls(self.syntax, &self.set, tokenizer, from);
         match (self.set.mode, answer, self.mark()) {
             (Mode::None, answer, _) => answer,
+            (_, answer, _) if *self.syntax == HARMONY => answer,
             (Mode::Required, ..) => Some(calls(From::Beginning)),
             (Mode::Auto, ..) if self.set.callable().next().is_none() => None,
             // Either calls or the answer that was asked for.

@@ -140,6 +140,15 @@ impl CallSink {
         }
     }
 
+    /// More of what the model thinks.
+    pub fn reasoning(&mut self, text: &str) {
+        match self.out.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Part::Reasoning(before)) => before.push_str(text),
+            _ => self.out.push(Part::Reasoning(text.to_owned())),
+        }
+    }
+
     /// More content.
     pub fn content(&mut self, text: &str) {
         match self.out.last_mut() {

@@ -152,3 +152,33 @@ fn counts_come_with_the_last_choice_and_streams_as_one_body() {
     let value = whole.client(API).post(PATH, &body(json!({"stream": true}))).good();
     assert_eq!(value["object"], "chat.completion");
 }
+
+#[test]
+fn answers_in_channels_are_taken_apart() {
+    let server = server(|settings| {
+        settings.chat.allow_request_template = true;
+        settings.model.reasoning.harmony = Toggle::On;
+    });
+    let template = |channel: &str| {
+        let begun = format!("<|start|>assistant<|channel|>{channel}<|message|>");
+        json!({"chat_template": format!("{{{{ messages[0].content }}}}{begun}"), "logprobs": true})
+    };
+    let ask = |extra: Value| server.client(API).post(PATH, &body(extra));
+    let thought = ask(template("analysis")).good();
+    let message = &thought["choices"][0]["message"];
+    assert_eq!(message["content"], "");
+    assert!(!message["reasoning_content"].as_str().unwrap().is_empty());
+    assert_eq!(thought["choices"][0]["logprobs"]["content"], json!([]));
+    let counted = &thought["usage"]["completion_tokens_details"]["reasoning_tokens"];
+    assert!(counted.as_u64().unwrap() >= 23, "{thought}");
+    let said = ask(template("final")).good();
+    let message = &said["choices"][0]["message"];
+    assert!(!message["content"].as_str().unwrap().is_empty());
+    assert_eq!(message.get("reasoning_content"), None);
+    let mut refused = template("final");
+    refused["regex_pattern"] = "x".into();
+    assert_eq!(ask(refused).refusal().1, "unsupported_parameter");
+    let mut refused = template("final");
+    refused["reasoning_budget_tokens"] = 5.into();
+    assert_eq!(ask(refused).refusal().1, "unsupported_parameter");
+}

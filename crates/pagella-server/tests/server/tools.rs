@@ -316,7 +316,9 @@ fn what_cannot_be_called_is_refused() {
         refused(json!({"tools": [{"type": "code_interpreter"}]})),
         is(400, "unsupported_value", "tools[0].type")
     );
-    for format in ["harmony", "no-such"] {
+    let channels = json!({"tool_format": "harmony", "tool_choice": "required"});
+    assert_eq!(refused(channels), is(400, "unsupported_parameter", "tool_choice"));
+    for format in ["gemma-4", "no-such"] {
         assert_eq!(
             refused(json!({"tool_format": format})),
             is(400, "unsupported_parameter", "tool_format")

@@ -103,7 +103,7 @@ fn block(start: Option<&str>, budget: Option<usize>) -> Block {
 
 fn after(block: &Block, pattern: Option<&str>) -> Box<dyn Constraint> {
     let then = pattern.map(|pattern| compile(byte_factory(), regex(pattern)));
-    byte_factory().after(block, then)
+    byte_factory().after(block, then).unwrap()
 }
 
 #[test]
@@ -203,6 +203,13 @@ fn a_switch_closes_the_block_at_the_next_choice() {
     // A block that has not begun is closed when it begins.
     write(&mut *other, "<t>");
     assert_eq!(allowed(&mut *other).0.ids().count(), 1);
+}
+
+#[test]
+fn a_block_has_an_end() {
+    let endless = Block { end: String::new(), ..block(None, None) };
+    let refused = byte_factory().after(&endless, None).err();
+    assert!(matches!(refused, Some(ConstraintError::InvalidStrings { .. })));
 }
 
 #[test]

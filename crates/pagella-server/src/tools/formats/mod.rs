@@ -29,9 +29,13 @@ const ALL: &[&Syntax] = &[
     &bare::GENERIC,
 ];
 
+/// Calls in channels, as gpt-oss writes them: answers are taken apart by their channels
+/// (`reasoning/channels.rs`), and nothing is left for a parser.
+pub const HARMONY: Syntax =
+    Syntax { name: "harmony", signs: &[&["<|channel|>", "<|message|>"]], ..Syntax::PLAIN };
+
 /// Formats that are known and cannot be read yet: name and signs in a template.
 const UNREAD: &[(&str, &[&str])] = &[
-    ("harmony", &["<|channel|>", "<|message|>"]),
     ("gemma-4", &["<|tool_call>"]),
     ("functionary-v3.2", &[">>>", "recipient"]),
     ("kimi-k2", &["<|tool_calls_section_begin|>"]),
@@ -51,7 +55,7 @@ pub enum Found {
 /// The format of this name.
 pub fn named(name: &str) -> Found {
     let called = |syntax: &&&Syntax| syntax.name == name || syntax.aliases.contains(&name);
-    if let Some(syntax) = ALL.iter().find(called) {
+    if let Some(syntax) = ALL.iter().chain(&[&HARMONY]).find(called) {
         return Found::Format(syntax);
     }
     let unread = UNREAD.iter().find(|(unread, _)| *unread == name);
@@ -64,7 +68,8 @@ pub fn in_template(source: &str) -> Found {
     if let Some((name, _)) = UNREAD.iter().find(|(_, signs)| has(&signs)) {
         return Found::Unread(name);
     }
-    let asked = ALL.iter().find(|syntax| syntax.signs.iter().any(|signs| has(&signs)));
+    let asked =
+        [&HARMONY].iter().chain(ALL).find(|syntax| syntax.signs.iter().any(|signs| has(&signs)));
     asked.map_or(Found::Nothing, |syntax| Found::Format(syntax))
 }
 
