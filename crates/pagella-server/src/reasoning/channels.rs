@@ -23,7 +23,7 @@ const MARKS: [&str; 7] = [
 /// Whether a model speaks in channels.
 pub fn are_spoken(choice: Toggle, source: &str, tokenizer: &Tokenizer) -> bool {
     let marks = ["<|channel|>", "<|message|>"];
-    let known = |mark: &&str| source.contains(**mark) && tokenizer.id_of(mark).is_some();
+    let known = |mark: &&str| source.contains(*mark) && tokenizer.id_of(mark).is_some();
     match choice {
         Toggle::On => true,
         Toggle::Off => false,
