@@ -12,9 +12,13 @@ use crate::wire::nearest::nearest;
 const PREFIX: &str = "PAGELLA_";
 /// TabbyAPI's.
 const TABBY_PREFIX: &str = "TABBY_";
-/// Short names of variables that programs before this one had.
-const SHORT: &[(&str, &str)] =
-    &[("HOST", "network.host"), ("PORT", "network.port"), ("KEYS", "auth.keys_file")];
+/// Short names of some variables.
+const SHORT: &[(&str, &str)] = &[
+    ("HOST", "network.host"),
+    ("PORT", "network.port"),
+    ("KEYS", "auth.keys_file"),
+    ("MODEL_DIR", "model.model_dir"),
+];
 
 /// One value and where it came from.
 pub(super) struct Said {

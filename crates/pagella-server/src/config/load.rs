@@ -135,6 +135,13 @@ impl Source {
     }
 }
 
+impl Config {
+    /// Whether anyone said something of a key.
+    pub fn says(&self, path: &str) -> bool {
+        self.said.contains_key(path)
+    }
+}
+
 /// Sets the value of a row.
 pub(super) fn set(entry: &Entry, value: &Value, settings: &mut Settings) -> Result<(), String> {
     entry.apply(settings, &entry.read(value)?)

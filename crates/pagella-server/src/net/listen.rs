@@ -14,6 +14,7 @@ use super::watch::watch;
 use crate::app::{App, Phase};
 use crate::auth::{KeyFileError, Keys};
 use crate::model::watch_idle;
+use crate::presets::{self, Selected};
 use crate::settings::Settings;
 
 /// What a host begins with that is a path.
@@ -50,6 +51,12 @@ pub enum ServerError {
     #[error("{problem}: check network.tls_cert and network.tls_key")]
     Tls {
         /// The file, and what is wrong with it.
+        problem: String,
+    },
+    /// The preset that is to hold from the start cannot be used.
+    #[error("sampling.override_preset: {problem}")]
+    Preset {
+        /// What is wrong with it.
         problem: String,
     },
     /// The base path does not look like one.
@@ -108,6 +115,7 @@ impl Server {
             entrances.push(Entrance { listener, door: Door::Metrics, certificates: None });
         }
         let app = Arc::new(App::new(settings, keys, address));
+        select_preset(&app)?;
         Ok(Server { app, entrances, certificates, socket })
     }
 
@@ -212,4 +220,14 @@ async fn bind_path(path: &Path) -> Result<Listener, ServerError> {
 async fn bind_path(path: &Path) -> Result<Listener, ServerError> {
     let source = std::io::Error::from(std::io::ErrorKind::Unsupported);
     Err(ServerError::Bind { address: format!("{UNIX}{}", path.display()), source })
+}
+
+/// Lets the preset hold that was chosen for the start.
+fn select_preset(app: &App) -> Result<(), ServerError> {
+    let sampling = &app.settings.sampling;
+    let Some(name) = &sampling.override_preset else { return Ok(()) };
+    let preset = presets::load(&sampling.preset_dir, name)
+        .map_err(|error| ServerError::Preset { problem: error.message })?;
+    app.presets.select(Some(Selected { name: Some(name.clone()), preset }));
+    Ok(())
 }

@@ -20,7 +20,7 @@ fn long(extra: Value) -> Value {
 }
 
 #[test]
-fn while_writing_streamed_plain_and_several() {
+fn cancel_in_every_phase_writing() {
     let server = TestServer::demo();
     let client = server.client(API);
     let short = json!({"prompt": "The `map()` method", "max_tokens": 20, "temperature": 0});
@@ -59,7 +59,7 @@ fn half_closed_counts_as_gone() {
 }
 
 #[test]
-fn during_prefill() {
+fn cancel_in_every_phase_prefill() {
     let server = TestServer::demo();
     let prompt = "word ".repeat(1500);
     let body = json!({"messages": [{"role": "user", "content": prompt}], "stream": true});
@@ -98,7 +98,7 @@ fn queued_dead_clients_never_run() {
 }
 
 #[test]
-fn before_the_body_is_complete() {
+fn cancel_in_every_phase_body() {
     use std::io::Write;
     let server = TestServer::demo();
     let mut socket = std::net::TcpStream::connect(server.address).unwrap();

@@ -8,6 +8,7 @@ mod embeddings;
 mod field;
 mod folder;
 mod hang_up;
+mod hardening;
 mod http;
 mod inline_load;
 mod load;

@@ -266,6 +266,13 @@ impl Client {
         parse(&bytes)
     }
 
+    /// The status alone: some answers go on for as long as they are read.
+    pub fn status(&self, method: &str, path: &str, body: Option<&[u8]>) -> u16 {
+        let mut line = String::new();
+        BufReader::new(self.open(method, path, body)).read_line(&mut line).unwrap();
+        line.split(' ').nth(1).unwrap_or_else(|| panic!("no status: {line:?}")).parse().unwrap()
+    }
+
     /// Sends a request and reads nothing.
     pub fn open(&self, method: &str, path: &str, body: Option<&[u8]>) -> TcpStream {
         let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");

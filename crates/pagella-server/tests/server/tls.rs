@@ -140,6 +140,53 @@ fn a_client_of_http2_that_resets_its_stream_costs_nothing() {
 }
 
 #[test]
+fn giant_and_slow_http2() {
+    let mut small = over_tls(files("first"));
+    small.limits.header_bytes = 16 << 10;
+    small.limits.http2_resets = 20;
+    let server = TestServer::start(small, keys(), Some(demo(8)));
+    let short = json!({"prompt": "The", "max_tokens": 2});
+    run(async {
+        let open = async || {
+            let socket = connect(&server, "first", &["h2"]).await.unwrap();
+            let (sender, connection) =
+                http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
+            tokio::spawn(connection);
+            sender
+        };
+        // More headers than allowed, as one and as many.
+        for n in [1, 200] {
+            let mut sender = open().await;
+            let mut bomb = request(&server, "POST", "/v1/completions", &short);
+            for i in 0..n {
+                let name = http::HeaderName::from_bytes(format!("x-{i}").as_bytes()).unwrap();
+                bomb.headers_mut().insert(name, "x".repeat(40_000 / n).parse().unwrap());
+            }
+            let refused = sender.send_request(bomb).await;
+            assert!(refused.is_err() || refused.unwrap().status() == 431);
+        }
+        // Streams that are begun and reset, over and over.
+        let sender = open().await;
+        for _ in 0..500 {
+            let mut sender = sender.clone();
+            let begun = sender.send_request(request(&server, "POST", "/v1/completions", &short));
+            if tokio::time::timeout(std::time::Duration::from_micros(200), begun)
+                .await
+                .is_ok_and(|sent| sent.is_err())
+            {
+                break;
+            }
+        }
+        // Everyone else is served.
+        let mut sender = open().await;
+        let answer =
+            sender.send_request(request(&server, "POST", "/v1/completions", &short)).await.unwrap();
+        assert_eq!(read(answer).await.0, 200);
+    });
+    server.wait_idle();
+}
+
+#[test]
 fn certificates_are_read_again_when_they_change() {
     let dir = tempfile::tempdir().unwrap();
     let own = Tls { cert: dir.path().join("cert.pem"), key: dir.path().join("key.pem") };

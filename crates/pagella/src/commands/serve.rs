@@ -4,103 +4,53 @@
 //! can be asked meanwhile. The server loads models by way of an opener, which is made here.
 
 mod embedding;
+mod fetch;
 mod folder;
 mod notify;
 mod open;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use pagella::Math;
+use pagella_server::config::{Config, Source};
 use pagella_server::name::Links;
-use pagella_server::settings::{CacheIsolation, Settings, UnknownFields};
-use pagella_server::{App, Keys, Server, ServerError, create_keys, load_at_start, load_keys};
+use pagella_server::{
+    App, Keys, Server, ServerError, Settings, create_keys, keys_in_use, keys_open_to_others,
+    load_at_start, load_keys,
+};
 
-use crate::flags::{BatchFlags, ModelFlags};
+use crate::flags::{BatchFlags, ConfigFlags, ModelFlags};
 use crate::output;
 use crate::usage::Usage;
+use fetch::HubFetcher;
 
 /// Exit code of a program ended by a second Ctrl-C, as shells expect it.
 const EXIT_INTERRUPTED: i32 = 130;
 /// How long threads may take to end after the last request.
 const RUNTIME_END: Duration = Duration::from_secs(1);
 
-/// Serve a model to OpenAI clients
+/// Serve a model to OpenAI and Anthropic clients
 ///
 /// Listens on this machine only unless --host says otherwise. Keys are in a file that is made when
-/// there is none.
+/// there is none. Everything can also be said in config.toml: see `pagella config`.
 #[derive(Args)]
 pub struct ServeArgs {
-    /// Model: a directory, a hub id in the local cache, or demo; may be left out with --model-dir
-    #[arg(value_name = "MODEL", required_unless_present = "model_dir")]
+    /// Model: a directory, a hub id in the local cache, or demo [default: model.model_name]
+    #[arg(value_name = "MODEL")]
     model: Option<String>,
-    /// Folder of models that administrators can load while the server runs
-    #[arg(long, value_name = "DIR", env = "PAGELLA_MODEL_DIR")]
-    model_dir: Option<PathBuf>,
-    /// Do not follow links that lead out of the folder of models
-    #[arg(long, requires = "model_dir")]
-    no_follow_links: bool,
-    /// Most models that are loaded at once; the least recently used goes for a new one
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    max_models: u16,
-    /// Most memory that models may take together, in GiB [default: what the devices have]
-    #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u32).range(1..))]
-    memory_budget: Option<u32>,
-    /// Load the model that a request of an administrator names
-    #[arg(long, requires = "model_dir")]
-    inline_model_loading: bool,
-    /// Seconds without requests after which a model is unloaded; the next request loads it again
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
-    idle_unload: u64,
-    /// Another name of a model, as NAME=MODEL; can be repeated
-    #[arg(long = "alias", value_name = "NAME=MODEL", value_parser = alias)]
-    aliases: Vec<(String, String)>,
-    /// Address to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", env = "PAGELLA_HOST")]
-    host: String,
-    /// Port to listen on; 0 lets the system choose
-    #[arg(long, value_name = "N", default_value_t = 5000, env = "PAGELLA_PORT")]
-    port: u16,
-    /// File of keys; made with two new keys when there is none
-    #[arg(long, value_name = "FILE", default_value = "keys.toml", env = "PAGELLA_KEYS")]
-    keys: PathBuf,
-    /// Ask for no key: everyone who reaches the address may do everything
-    #[arg(long)]
-    disable_auth: bool,
-    /// Allow --disable-auth on an address that other machines can reach
-    #[arg(long, requires = "disable_auth")]
-    allow_open: bool,
     /// The name that clients see [default: the last part of MODEL]
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
+    /// Another name of a model, as NAME=MODEL; can be repeated
+    #[arg(long = "alias", value_name = "NAME=MODEL", value_parser = alias)]
+    aliases: Vec<(String, String)>,
     /// Refuse requests that name another model
     #[arg(long)]
     reject_unknown_models: bool,
-    /// Further host name under which the server is reached; can be repeated
-    #[arg(long = "allow-host", value_name = "NAME")]
-    hosts: Vec<String>,
-    /// Web pages that may ask: an origin, localhost or *; can be repeated
-    #[arg(long = "cors-origin", value_name = "ORIGIN")]
-    cors_origins: Vec<String>,
-    /// What every path begins with
-    #[arg(long, value_name = "PATH", default_value = "")]
-    base_path: String,
-    /// What happens to fields that nobody knows
-    #[arg(long, value_name = "POLICY", default_value = "warn")]
-    unknown_fields: FieldPolicy,
-    /// Who shares cached prompts
-    #[arg(long, value_name = "SCOPE", default_value = "auto")]
-    cache_isolation: Isolation,
-    /// Most requests that wait
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    max_queue: usize,
-    /// Seconds for which running requests may go on after the server was told to end
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    drain_timeout: u64,
     /// Log lines of JSON, on standard error
     #[arg(long)]
     json: bool,
@@ -111,80 +61,52 @@ pub struct ServeArgs {
     batch: BatchFlags,
     #[command(flatten)]
     model_flags: ModelFlags,
-}
-
-/// What happens to fields that nobody knows.
-#[derive(Clone, Copy, ValueEnum)]
-enum FieldPolicy {
-    /// The answer names them
-    Warn,
-    /// The request is refused
-    Reject,
-    /// Nothing
-    Ignore,
-}
-
-/// Who shares cached prompts.
-#[derive(Clone, Copy, ValueEnum)]
-enum Isolation {
-    /// Each key alone, except on a loopback address or with a single key
-    Auto,
-    /// Everyone with everyone
-    None,
-    /// Each key alone
-    Key,
+    #[command(flatten)]
+    config: ConfigFlags,
 }
 
 impl ServeArgs {
-    fn settings(&self) -> Settings {
-        let mut settings = Settings::default();
-        let network = &mut settings.network;
-        network.host = self.host.clone();
-        network.port = self.port;
-        network.base_path = self.base_path.clone();
-        network.disable_auth = self.disable_auth;
-        network.allow_open = self.allow_open;
-        network.hosts = self.hosts.clone();
-        network.cors_origins = self.cors_origins.clone();
-        network.unknown_fields = match self.unknown_fields {
-            FieldPolicy::Warn => UnknownFields::Warn,
-            FieldPolicy::Reject => UnknownFields::Reject,
-            FieldPolicy::Ignore => UnknownFields::Ignore,
-        };
-        settings.auth.keys_file = self.keys.clone();
-        settings.auth.cache_isolation = match self.cache_isolation {
-            Isolation::Auto => CacheIsolation::Auto,
-            Isolation::None => CacheIsolation::None,
-            Isolation::Key => CacheIsolation::Key,
-        };
-        settings.limits.max_queue = self.max_queue;
-        settings.logging.json = self.json;
-        settings.logging.access = !self.no_access_log;
-        let model = &mut settings.model;
-        model.reject_unknown = self.reject_unknown_models;
-        model.inline_model_loading = self.inline_model_loading;
-        model.idle_unload = Duration::from_secs(self.idle_unload);
-        model.max_models = usize::from(self.max_models);
-        model.memory_budget = u64::from(self.memory_budget.unwrap_or(0)) << 30;
-        model.aliases = self.aliases.iter().cloned().collect();
-        settings.shutdown.drain_timeout = Duration::from_secs(self.drain_timeout);
-        settings
+    /// Everything that was said, here and elsewhere.
+    fn load(&self) -> Result<(Source, Config)> {
+        let mut config = self.config.clone();
+        let mut say = |path: &str, text: String| config.values.push((path.to_owned(), text));
+        if self.reject_unknown_models {
+            say("model.unknown", "reject".to_owned());
+        }
+        if self.json {
+            say("logging.format", "json".to_owned());
+        }
+        if self.no_access_log {
+            say("logging.access", "false".to_owned());
+        }
+        if !self.aliases.is_empty() {
+            let pair = |(name, model): &(String, String)| format!("{name:?} = {model:?}");
+            let pairs: Vec<String> = self.aliases.iter().map(pair).collect();
+            say("model.aliases", format!("{{ {} }}", pairs.join(", ")));
+        }
+        config.load()
     }
 }
 
 /// Runs the command.
 pub fn run(args: &ServeArgs) -> Result<()> {
     // What the command line says wrongly is said before anything is bound or made.
-    let opener = opener(args)?;
-    let keys = keys(args)?;
+    let (source, config) = args.load()?;
+    let settings = config.settings.clone();
+    let opener = opener(args, &config)?;
+    let keys = keys(&settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("pagella-http")
         .enable_all()
         .build()
         .context("cannot start the server's threads")?;
-    let server = runtime.block_on(Server::bind(args.settings(), keys)).map_err(blame)?;
+    let base_path = settings.network.base_path.clone();
+    let server = runtime.block_on(Server::bind(settings, keys)).map_err(blame)?;
     let app = server.app().clone();
-    announce(args, &app);
+    app.configured_by(source, config);
+    app.downloads.fetch_with(Arc::new(HubFetcher));
+    let what = opener.named.as_ref().map_or("a folder of models", |(id, _)| id.as_str());
+    announce(what, &format!("{}{base_path}", server.place()), &app);
     notify::notify("READY=1\nSTATUS=listening; /health/ready tells when the model is loaded");
     let named = opener.named.as_ref().map(|(id, _)| id.clone());
     app.model.set_opener(Arc::new(opener));
@@ -210,28 +132,47 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// Who opens models: the one of the command line, and those of the folder.
-fn opener(args: &ServeArgs) -> Result<open::Opener> {
-    let folder = match &args.model_dir {
-        None => None,
-        Some(dir) if dir.is_dir() => {
-            let links = if args.no_follow_links { Links::Refuse } else { Links::Follow };
-            Some(folder::Folder { root: dir.clone(), links })
+/// Who opens models: the one of the command line or of the configuration, and those of the folder.
+fn opener(args: &ServeArgs, config: &Config) -> Result<open::Opener> {
+    let settings = &config.settings.model;
+    let root = &settings.model_dir;
+    let folder = match root.is_dir() {
+        true => {
+            let links = if settings.follow_symlinks { Links::Follow } else { Links::Refuse };
+            Some(folder::Folder { root: root.clone(), links })
         }
-        Some(dir) => {
-            let message = format!("--model-dir {}: there is no such folder", dir.display());
+        false if config.says("model.model_dir") => {
+            let message = format!("model_dir {}: there is no such folder", root.display());
             return Err(Usage::error(message));
         }
+        false => None,
     };
-    let named = match &args.model {
-        None => None,
-        Some(model) => {
-            let dir = args.model_flags.builder(model, Math::Wide).dir()?;
+    let model_flags = args.model_flags.clone().or(settings)?;
+    let named = match (&args.model, &settings.model_name) {
+        (Some(model), _) => {
+            let dir = model_flags.builder(model, Math::Wide).dir()?;
             let id = args.model_name.clone().unwrap_or_else(|| open::model_id(model, &dir));
             Some((id, dir))
         }
+        (None, Some(name)) => {
+            let found = folder.as_ref().and_then(|folder| folder.find(name));
+            let Some(dir) = found else {
+                let message =
+                    format!("model_name {name}: there is no such model in {}", root.display());
+                return Err(Usage::error(message));
+            };
+            Some((name.clone(), dir))
+        }
+        (None, None) => None,
     };
-    let (model_flags, batch) = (args.model_flags.clone(), args.batch.clone());
+    if named.is_none() && folder.is_none() {
+        return Err(Usage::error(
+            "there is nothing to serve: give MODEL, or a folder with --model-dir",
+        ));
+    }
+    let mut batch = args.batch.clone();
+    let rows = settings.max_batch_size.map(|rows| u16::try_from(rows).unwrap_or(u16::MAX));
+    batch.batch_max = batch.batch_max.or(rows);
     Ok(open::Opener { named, folder, model_flags, batch })
 }
 
@@ -246,57 +187,53 @@ fn alias(text: &str) -> Result<(String, String), String> {
 }
 
 /// The keys of the file; a new file when there is none, whose keys are shown this once.
-fn keys(args: &ServeArgs) -> Result<Keys> {
-    if args.disable_auth {
+fn keys(settings: &Settings) -> Result<Keys> {
+    if settings.network.disable_auth {
         return Ok(Keys::none());
     }
-    if !args.keys.exists() {
-        let (api, admin) = create_keys(&args.keys)?;
-        let path = args.keys.display();
+    let file = keys_in_use(&settings.auth.keys_file);
+    let path = file.display();
+    if !file.exists() {
+        let (api, admin) = create_keys(&file)?;
         output::note(&format!(
             "Made {path}. These keys are shown once:\n  api    {api}\n  admin  {admin}"
         ));
     }
-    let keys = load_keys(&args.keys)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = std::fs::metadata(&args.keys).map(|meta| meta.permissions().mode());
-        if mode.is_ok_and(|mode| mode & 0o077 != 0) {
-            let path = args.keys.display();
-            output::note(&format!("warning: others can read {path}: chmod 600 {path}"));
-        }
+    let keys = load_keys(&settings.auth)?;
+    if keys_open_to_others(&file) {
+        output::note(&format!("warning: others can read {path}: chmod 600 {path}"));
     }
     Ok(keys)
 }
 
 /// Says where the server is. On a terminal, with a link that opens the page with a key: whoever reads
 /// the terminal may do everything anyway.
-fn announce(args: &ServeArgs, app: &App) {
-    let url = format!("http://{}{}", app.bound, args.base_path);
+fn announce(what: &str, place: &str, app: &App) {
     if !std::io::stderr().is_terminal() {
-        return output::note(&format!("listening on {url}"));
+        return output::note(&format!("listening on {place}"));
     }
-    let page = match args.disable_auth || !app.bound.ip().is_loopback() {
-        true => format!("Page: {url}/"),
+    let page = match app.settings.network.disable_auth || !app.bound.ip().is_loopback() {
+        true => format!("Page: {place}/"),
         false => {
             let code = app.exchange.offer(Instant::now());
-            format!("Page, by a link that works once and for ten minutes: {url}/#c={code}")
+            format!("Page, by a link that works once and for ten minutes: {place}/#c={code}")
         }
     };
-    let model = args.model.as_deref().unwrap_or("a folder of models");
-    output::note(&format!("Serving {model} at {url}/v1; Ctrl-C ends it.\n{page}"));
+    output::note(&format!("Serving {what} at {place}/v1; Ctrl-C ends it.\n{page}"));
 }
 
 /// Wrong choices are wrong usage; a port in use is a failure.
 fn blame(error: ServerError) -> anyhow::Error {
     match error {
-        ServerError::Open { .. } | ServerError::BasePath { .. } => Usage::error(error.to_string()),
+        ServerError::Open { .. }
+        | ServerError::BasePath { .. }
+        | ServerError::Tls { .. }
+        | ServerError::Preset { .. } => Usage::error(error.to_string()),
         other => other.into(),
     }
 }
 
-/// Waits for a signal that ends the server; reads the keys again on SIGHUP. False when signals
+/// Waits for a signal that ends the server; reads settings and keys again on SIGHUP. False when signals
 /// cannot be received.
 #[cfg(unix)]
 async fn wait_for_signal(app: &Arc<App>) -> bool {
@@ -310,6 +247,9 @@ async fn wait_for_signal(app: &Arc<App>) -> bool {
             _ = interrupt.recv() => return true,
             _ = terminate.recv() => return true,
             _ = hangup.recv() => {
+                if let Err(error) = app.reload_config() {
+                    app.issue("config", &error.to_string());
+                }
                 if let Err(error) = app.reload_keys() {
                     app.issue("keys", &error.to_string());
                 }

@@ -10,6 +10,16 @@ use pagella_server::config::{Config, Entry, Source, entries};
 use crate::output;
 use crate::usage::Usage;
 
+/// Keys that people look for first; `-h` shows them under their short names.
+const COMMON: &[&str] = &[
+    "network.host",
+    "network.port",
+    "network.disable_auth",
+    "auth.keys_file",
+    "model.model_dir",
+    "model.max_models",
+];
+
 /// What was said on the command line, by key.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigFlags {
@@ -82,14 +92,19 @@ impl Args for ConfigFlags {
                 .filter(|name| !taken.iter().any(|t| t == name))
                 .collect();
             taken.extend(free.iter().map(|name| (*name).to_owned()));
+            let common = COMMON.contains(&path.as_str());
+            // Its own name, or else the one with dashes, as other flags have them.
+            let own = entry.flag.filter(|name| free.contains(name));
+            let short = own.or(free.last().copied());
+            let long = short.filter(|_| common).unwrap_or(path);
+            let others = free.into_iter().chain([path.as_str()]).filter(|name| *name != long);
             let mut arg = Arg::new(path.as_str())
-                .long(path.as_str())
-                .aliases(free)
+                .long(long)
+                .aliases(others.collect::<Vec<_>>())
                 .help(entry.doc)
                 .help_heading("Configuration")
-                .hide_short_help(true)
+                .hide_short_help(!common)
                 .value_name("VALUE")
-                .allow_hyphen_values(true)
                 .action(if entry.is_list() { ArgAction::Append } else { ArgAction::Set });
             if entry.is_switch() {
                 // Without a value it is a yes.

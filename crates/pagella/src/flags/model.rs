@@ -3,8 +3,10 @@
 use clap::Args;
 use pagella::{Device, Engine, EngineBuilder, KvFormat, Math, RopeOverride};
 use pagella_cpu::Isa;
+use pagella_server::settings::ModelSettings;
 
 use super::token_count;
+use crate::usage::Usage;
 
 /// How a model is loaded and run.
 #[derive(Args, Clone, Debug)]
@@ -60,6 +62,26 @@ impl ModelFlags {
     /// The cache that was asked for, or the command's default.
     pub fn cache_or(&self, default: KvFormat) -> KvFormat {
         self.cache.unwrap_or(default)
+    }
+
+    /// With what the configuration says where the command line says nothing.
+    pub fn or(mut self, settings: &ModelSettings) -> anyhow::Result<Self> {
+        let mode = match settings.cache_mode.to_lowercase().as_str() {
+            "f8" => "fp8".to_owned(),
+            other => other.to_owned(),
+        };
+        let format =
+            kv_format(&mode).map_err(|problem| Usage::error(format!("cache_mode: {problem}")))?;
+        self.cache = self.cache.or(Some(format));
+        self.cache_tokens = self.cache_tokens.or(settings.cache_size);
+        self.length = self.length.or(settings.max_seq_len);
+        self.step_tokens = self.step_tokens.or(settings.chunk_size.map(|tokens| tokens.min(8192)));
+        if self.rope_scale.or(self.rope_alpha).or(self.rope_yarn).is_none() {
+            self.rope_alpha = settings.rope_alpha;
+            let scales = settings.rope_scale != 1.0 && settings.rope_alpha.is_none();
+            self.rope_scale = scales.then_some(settings.rope_scale);
+        }
+        Ok(self)
     }
 
     /// Those choices that concern the machine, not one model.

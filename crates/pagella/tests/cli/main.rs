@@ -6,6 +6,7 @@
 mod batch;
 mod bench;
 mod chat;
+mod config;
 mod constrain;
 mod golden;
 mod hostile;

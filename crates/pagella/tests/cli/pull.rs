@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::support::{Said, command, demo_dir, feed};
 use hub::{Hub, Quirk};
 
+mod folder;
 mod hub;
 
 const FILES: [&str; 5] = [

@@ -29,8 +29,15 @@ fn serve(args: &[&str]) -> Serving {
 
 /// Starts a server and waits until it has said something.
 fn start(args: &[&str], says: &str) -> Serving {
+    start_with(args, &[], says)
+}
+
+/// The same, with these variables.
+fn start_with(args: &[&str], variables: &[(&str, &str)], says: &str) -> Serving {
     let all = [&["serve", "--port", "0"], args].concat();
-    let mut child = command(&all).stderr(Stdio::piped()).spawn().unwrap();
+    let mut command = command(&all);
+    command.envs(variables.iter().copied());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let (mut address, mut keys) = (None, Vec::new());
     let mut seen = String::new();
@@ -160,6 +167,92 @@ fn signals_reload_keys_and_end_the_server() {
     assert!(ask(&serving, "/v1/models", &old, None).starts_with("HTTP/1.1 401"));
     signal(&serving, "TERM");
     assert_eq!(serving.child.wait().unwrap().code(), Some(0));
+}
+
+/// Sockets on which a process listens, by what it has open.
+#[cfg(target_os = "linux")]
+fn listening(id: u32) -> Vec<String> {
+    let files = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().flatten();
+    let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    let inodes: Vec<String> = links
+        .filter_map(|link| {
+            let text = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+            Some(text.to_owned())
+        })
+        .collect();
+    let mut sockets = Vec::new();
+    for table in ["tcp", "tcp6", "udp", "udp6"] {
+        let text = std::fs::read_to_string(format!("/proc/{id}/net/{table}")).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            // State 0A is listening; sockets of UDP that were bound have 07.
+            let (Some(&place), Some(&state), Some(&inode)) =
+                (words.get(1), words.get(3), words.get(9))
+            else {
+                continue;
+            };
+            if ["0A", "07"].contains(&state) && inodes.iter().any(|own| own == inode) {
+                sockets.push(format!("{table} {place}"));
+            }
+        }
+    }
+    sockets
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_unauthenticated_internal_sockets() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.toml");
+    let serving = serve(&["--keys", text(&file), "--metrics.listen", "127.0.0.1:0"]);
+    let body = r#"{"prompt": "CSS is", "max_tokens": 3}"#;
+    assert!(ask(&serving, "/v1/completions", &serving.keys[0], Some(body)).contains("200 OK"));
+    let sockets = listening(serving.child.id());
+    assert_eq!(sockets.len(), 2, "one for everything, one for counts: {sockets:?}");
+    assert!(sockets.iter().all(|socket| socket.starts_with("tcp 0100007F:")), "{sockets:?}");
+}
+
+/// Everything but fetching works without anyone being asked: every address that could be asked leads
+/// to a socket that counts.
+#[test]
+fn offline_means_offline() {
+    let trap = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    trap.set_nonblocking(true).unwrap();
+    let place = format!("http://{}", trap.local_addr().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.toml");
+    let names =
+        ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "HF_ENDPOINT"];
+    let variables: Vec<(&str, &str)> = names.iter().map(|name| (*name, place.as_str())).collect();
+    let demo = demo_dir();
+    let args = [text(&demo), "--keys", text(&file)];
+    let serving = start_with(&args, &variables, "state=finished");
+    let (api, admin) = (&serving.keys[0], &serving.keys[1]);
+    let body = r#"{"prompt": "CSS is", "max_tokens": 3}"#;
+    assert!(ask(&serving, "/v1/completions", api, Some(body)).contains("200 OK"));
+    let chat = r#"{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3}"#;
+    assert!(ask(&serving, "/v1/chat/completions", api, Some(chat)).contains("200 OK"));
+    for path in ["/v1/models", "/v1/stats", "/metrics", "/health", "/v1/templates", "/v1/loras"] {
+        assert!(ask(&serving, path, admin, None).contains("200 OK"), "{path}");
+    }
+    assert!(trap.accept().is_err(), "someone was asked");
+}
+
+#[test]
+fn a_configuration_is_followed_and_short_flags_win() {
+    let dir = tempfile::tempdir().unwrap();
+    let (keys, config) = (dir.path().join("keys.toml"), dir.path().join("config.toml"));
+    let models = demo_dir().parent().unwrap().canonicalize().unwrap();
+    let written = format!(
+        "[network]\nport = 1\nbase_path = '/llm'\n[auth]\nkeys_file = {keys:?}\n\
+         [model]\nmodel_dir = {models:?}\nmodel_name = 'demo'\nmax_seq_len = 300\n"
+    );
+    std::fs::write(&config, written).unwrap();
+    let mut serving = start(&["--config", text(&config)], "state=finished");
+    serving.address = serving.address.replace("/llm", "");
+    let model = ask(&serving, "/llm/v1/model", &serving.keys[0], None);
+    assert!(model.contains("\"id\":\"demo\"") && model.contains("\"max_seq_len\":300"), "{model}");
+    assert!(ask(&serving, "/v1/model", &serving.keys[0], None).contains("404"));
 }
 
 #[test]

@@ -19,7 +19,9 @@ impl Fetcher for HubFetcher {
             None => order.repository.clone(),
         };
         let id: HubId = named.parse().map_err(|_| {
-            FetchError::Refused("repo_id has the form org/name, and revision is one of its".to_owned())
+            FetchError::Refused(
+                "repo_id has the form org/name, and revision is one of its".to_owned(),
+            )
         })?;
         let mut pull = PullOptions::from_env();
         if let Some(token) = &order.token {

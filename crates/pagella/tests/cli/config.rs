@@ -1,0 +1,76 @@
+//! The configuration as a command shows it, and as a server takes it.
+
+use std::path::Path;
+
+use crate::support::{Said, command, feed, text};
+
+/// Runs in a folder of its own.
+fn run_in(dir: &Path, args: &[&str], variables: &[(&str, &str)]) -> Said {
+    let mut command = command(args);
+    command.current_dir(dir).envs(variables.iter().copied());
+    feed(command, "")
+}
+
+#[test]
+fn a_sample_is_fine_and_mistakes_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| run_in(dir.path(), args, &[]);
+    let sample = run(&["config", "sample"]);
+    assert!(
+        sample.code == 0 && sample.out.contains("[network]") && sample.out.contains("#port = 5000")
+    );
+    assert_eq!(run(&["config", "check"]).out, "defaults: fine\n");
+    std::fs::write(dir.path().join("config.toml"), &sample.out).unwrap();
+    assert_eq!(run(&["config", "check"]).out, "config.toml: fine\n");
+    std::fs::write(dir.path().join("config.toml"), "[network]\nprot = 1\n[lora]\nloras = ['x']\n")
+        .unwrap();
+    let wrong = run(&["config", "check"]);
+    assert!(wrong.error(2).contains("\"network.port\""), "{}", wrong.err);
+    let other = dir.path().join("other.toml");
+    std::fs::write(&other, "[lora]\nloras = ['x']\n").unwrap();
+    let unbuilt = run(&["config", "check", "--config", text(&other)]);
+    assert!(unbuilt.error(2).contains("lora.loras is not built"), "{}", unbuilt.err);
+    assert_eq!(run(&["config", "check", "--config", "absent.toml"]).code, 2);
+}
+
+#[test]
+fn every_place_is_heard_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(
+        dir.path().join("config.toml"),
+        "[network]\nport = 1\nhost = '::1'\n[limits]\nmax_n = 3\n",
+    )
+    .unwrap();
+    let variables = [("PAGELLA_NETWORK_PORT", "2"), ("TABBY_LOGGING_LOG_PROMPT", "true")];
+    let shown = run_in(dir.path(), &["config", "show", "--max-n", "4"], &variables);
+    for line in [
+        "port = 2  # PAGELLA_NETWORK_PORT",
+        "host = \"::1\"  # config.toml",
+        "max_n = 4  # --limits.max_n",
+        "max_queue = 256  # default",
+        "log_prompt = true  # TABBY_LOGGING_LOG_PROMPT",
+    ] {
+        assert!(shown.out.lines().any(|shown| shown == line), "{line}\n{}", shown.out);
+    }
+}
+
+#[test]
+fn a_file_of_tabbyapi_is_turned_into_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.yml");
+    std::fs::write(&file, "network:\n  port: 5001\nmodel:\n  tensor_parallel: true\n  new: 1\n")
+        .unwrap();
+    let imported = run_in(dir.path(), &["config", "import", "config.yml"], &[]);
+    assert_eq!((imported.code, imported.out.as_str()), (0, "[network]\nport = 5001\n"));
+    assert_eq!(
+        imported.err.lines().filter(|line| line.starts_with("note: ")).count(),
+        2,
+        "{}",
+        imported.err
+    );
+    // In place it is read, with a warning.
+    let shown = run_in(dir.path(), &["config", "show"], &[]);
+    assert!(shown.err.contains("config import") && shown.out.contains("port = 5001  # config.yml"));
+    std::fs::write(&file, "a: !!python/object x").unwrap();
+    assert!(run_in(dir.path(), &["config", "import", "config.yml"], &[]).error(2).contains("tags"));
+}
