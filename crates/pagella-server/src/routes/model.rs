@@ -15,8 +15,8 @@ fn current(call: &Call) -> Result<Arc<ServedModel>, ApiError> {
     match call.caller.key.sees(&model.parts.id) {
         true => Ok(model),
         false => {
-            let message = "no model is loaded: ask who runs the server to load one";
-            Err(ApiError::new(Code::NoModelLoaded, message))
+            let message = "there is no model of that name: see /v1/models";
+            Err(ApiError::new(Code::ModelNotFound, message))
         }
     }
 }

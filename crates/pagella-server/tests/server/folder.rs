@@ -132,7 +132,8 @@ struct FolderOpener {
 
 impl FolderOpener {
     fn fails(&self, at: Fault) -> Result<(), OpenError> {
-        match self.levers.fault.lock().unwrap().take_if(|fault| *fault == at) {
+        let fault = self.levers.fault.lock().unwrap().take_if(|fault| *fault == at);
+        match fault {
             Some(Fault::Panic) => panic!("ordered by a test"),
             Some(_) => Err(OpenError::Failed(format!("ordered by a test at {at:?}"))),
             None => Ok(()),
