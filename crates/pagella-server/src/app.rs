@@ -172,6 +172,8 @@ impl App {
         let list = |keys: &[String]| Value::from(keys.join(","));
         let fields = [("changed", list(&change.changed)), ("at_next_start", list(&change.later))];
         self.log.info("config_reload", &fields);
+        let data = json!({ "changed": change.changed, "at_next_start": change.later });
+        self.events.send("config_reload", data);
         Ok(change)
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::events::Events;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::id::ulid;
 
@@ -182,8 +183,13 @@ impl Downloads {
         self.lock().get(id).cloned()
     }
 
-    /// Begins a transfer on a thread of its own.
-    pub fn begin(&self, name: String, order: Order) -> Result<Arc<Transfer>, ApiError> {
+    /// Begins a transfer on a thread of its own, which tells `events` how far it is.
+    pub fn begin(
+        &self,
+        name: String,
+        order: Order,
+        events: Events,
+    ) -> Result<Arc<Transfer>, ApiError> {
         let Some(fetcher) = self.fetcher.get().cloned() else {
             let message = "this server cannot fetch models: fetch them with `pagella pull`";
             return Err(ApiError::new(Code::FeatureDisabled, message));
@@ -209,7 +215,7 @@ impl Downloads {
         drop(all);
         let worker = transfer.clone();
         let thread = std::thread::Builder::new().name("pagella-fetch".to_owned());
-        let spawned = thread.spawn(move || run(&worker, fetcher.as_ref(), &order));
+        let spawned = thread.spawn(move || run(&worker, fetcher.as_ref(), &order, &events));
         if spawned.is_err() {
             transfer.state.send_modify(|state| state.1 = Standing::Failed(ApiError::internal()));
             return Err(ApiError::internal());
@@ -228,13 +234,15 @@ impl Downloads {
 /// Shortest time between two reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-fn run(transfer: &Transfer, fetcher: &dyn Fetcher, order: &Order) {
+fn run(transfer: &Transfer, fetcher: &dyn Fetcher, order: &Order, events: &Events) {
+    let tell = || events.send("download_progress", transfer.describe());
     let mut told: Option<Instant> = None;
     let mut report = |progress: &FetchProgress| {
         if told.is_none_or(|at| at.elapsed() >= REPORT_INTERVAL) || progress.done == progress.total
         {
             told = Some(Instant::now());
             transfer.state.send_modify(|state| state.0 = progress.clone());
+            tell();
         }
         match transfer.stop.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
@@ -249,6 +257,7 @@ fn run(transfer: &Transfer, fetcher: &dyn Fetcher, order: &Order) {
         Err(_) => Standing::Failed(ApiError::internal()),
     };
     transfer.state.send_modify(|state| state.1 = standing);
+    tell();
 }
 
 /// What a client is told.

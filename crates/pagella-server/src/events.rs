@@ -6,7 +6,8 @@ use tokio::sync::broadcast;
 /// Events that wait for a slow listener; older ones are lost to it.
 const KEPT_MAX: usize = 1024;
 
-/// Tells what happens.
+/// Tells what happens; clones tell the same listeners.
+#[derive(Clone)]
 pub struct Events {
     sender: broadcast::Sender<Value>,
 }

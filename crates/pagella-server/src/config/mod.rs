@@ -24,4 +24,4 @@ pub use load::{Config, ConfigError, Origin, Source};
 pub use reload::Change;
 pub use show::sample;
 pub use table::entries;
-pub(crate) use yaml::read as read_yaml;
+pub use yaml::read as read_yaml;

@@ -62,7 +62,7 @@ enum Open {
 }
 
 /// Reads a document that is a map, or empty.
-pub(crate) fn read(text: &str) -> Result<Table, String> {
+pub fn read(text: &str) -> Result<Table, String> {
     let mut builder = Builder { anchors: HashMap::new(), aliases: 0, values: 0 };
     match builder.document(text)?.and_then(Node::into_toml) {
         None => Ok(Table::new()),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Value, json};
 
-use super::file::effective_options;
+use super::file::{effective_options, template};
 use super::load::{Follower, Load, Origin};
 use super::open::{LoadStep, OpenError};
 use super::options::LoadOptions;
@@ -115,7 +115,11 @@ pub fn begin_load(app: &Arc<App>, ask: LoadAsk) -> Result<Option<Follower>, ApiE
 
 /// Loads the model that the server was started with. If that is refused, health says so.
 pub fn load_at_start(app: &Arc<App>, id: &str) {
-    let begun = effective_options(app, id, Map::new(), false).and_then(|options| {
+    let mut chosen = Map::new();
+    if let Some(name) = &app.settings.model.prompt_template {
+        chosen.insert("prompt_template".to_owned(), name.as_str().into());
+    }
+    let begun = effective_options(app, id, chosen, false).and_then(|options| {
         let origin = Origin::Start;
         let (skip_queue, keep_previous, keep) = (false, false, true);
         let id = id.to_owned();
@@ -203,6 +207,7 @@ fn run(app: &Arc<App>, load: &Load, ask: &LoadAsk, goes: Vec<Arc<ServedModel>>) 
     state.resident.iter_mut().for_each(|resident| resident.leaving = false);
     match &result {
         Ok(()) => {
+            app.metrics.note_load(Duration::from_secs_f64(load.seconds()));
             state.trouble = None;
             state.idle.retain(|model| model.id != load.id);
         }
@@ -307,6 +312,13 @@ fn adopt(
         }
         let model =
             ServedModel::new(parts).map_err(|error| OpenError::Failed(error.to_string()))?;
+        if let Some(name) = &options.prompt_template {
+            let active = template(app, name).map_err(|error| OpenError::Refused {
+                option: Some("prompt_template"),
+                message: error.message,
+            })?;
+            model.set_template(Some(Arc::new(active)));
+        }
         place(app, Arc::new(model), options).map_err(|error| OpenError::Failed(error.to_string()))
     })();
     if ready.is_err() {

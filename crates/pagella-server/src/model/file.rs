@@ -9,9 +9,11 @@ use serde_json::{Map, Value};
 
 use super::open::ModelFile;
 use super::options::{CONVERSATION, FOREIGN, LoadOptions, OPTIONS};
+use super::served::ActiveTemplate;
 use crate::app::App;
 use crate::fields::{Fields, Param};
 use crate::name;
+use crate::templates;
 use crate::wire::error::{ApiError, Code};
 
 /// All fields that say how a model is opened.
@@ -38,6 +40,10 @@ pub fn effective_options(
     merged.extend(forced);
     let options = LoadOptions::read(&Fields::read(merged, ALL)?)?;
     let options = LoadOptions { sampling, ..options };
+    if let Some(name) = &options.prompt_template {
+        // One that cannot be used is refused before anything is given up for it.
+        template(app, name)?;
+    }
     match options.sampling(&SampleOptions::default()) {
         Some(_) => Ok(options),
         None => {
@@ -45,6 +51,14 @@ pub fn effective_options(
             Err(ApiError::field(Code::UnsupportedValue, "model_name", message))
         }
     }
+}
+
+/// The template of a name, tried. Reads the disk.
+pub(super) fn template(app: &App, name: &str) -> Result<ActiveTemplate, ApiError> {
+    let dir = &app.settings.model.template_dir;
+    let template = templates::load(dir, name, "prompt_template")?;
+    templates::try_out(&template)?;
+    Ok(ActiveTemplate { name: name.to_owned(), template })
 }
 
 /// The file in the model's folder, if there is one that counts.

@@ -25,6 +25,7 @@ pub const OPTIONS: &[Param] = &[
     any("rope_alpha"),
     integer("chunk_size", 1, 8192),
     integer("max_batch_size", 1, 4096),
+    text("prompt_template", 255),
 ];
 
 /// Fields that say so for engines of other kinds. They are known, and refused unless they ask for
@@ -45,7 +46,6 @@ pub const FOREIGN: &[Param] = &[
 
 /// Fields about conversations, which the configuration decides for all models alike.
 pub const CONVERSATION: &[Param] = &[
-    text("prompt_template", 255),
     any("reasoning"),
     text("reasoning_start_token", 255),
     text("reasoning_end_token", 255),
@@ -89,6 +89,8 @@ pub struct LoadOptions {
     pub chunk_size: Option<usize>,
     /// Most sequences computed at once.
     pub max_batch_size: Option<usize>,
+    /// The template in place of the model's own.
+    pub prompt_template: Option<String>,
     /// Sampling in place of what the model recommends, field by field.
     pub sampling: Map<String, Value>,
 }
@@ -117,6 +119,10 @@ impl LoadOptions {
             rope_alpha,
             chunk_size: count("chunk_size"),
             max_batch_size: count("max_batch_size"),
+            prompt_template: fields
+                .text("prompt_template")
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned),
             sampling: Map::new(),
         })
     }
@@ -279,6 +285,7 @@ mod tests {
             rope_alpha: Some(2.5),
             chunk_size: Some(64),
             max_batch_size: Some(4),
+            prompt_template: None,
             sampling: Map::new(),
         };
         assert_eq!(options.unwrap(), expected);

@@ -51,7 +51,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
         return Err(ApiError::new(Code::FeatureDisabled, message));
     }
     let (name, order) = order(&call, &fields)?;
-    let transfer = call.app.downloads.begin(name, order)?;
+    let transfer = call.app.downloads.begin(name, order, call.app.events.clone())?;
     let fields_of = [("model", transfer.name.as_str().into()), ("id", transfer.id.as_str().into())];
     call.app.log.info("download", &fields_of);
     if fields.is("background") {

@@ -352,6 +352,22 @@ fn model_folder_config_is_untrusted() {
 }
 
 #[test]
+fn a_template_in_place_of_the_models_own() {
+    let folder = ModelFolder::with(&["a"]);
+    let server = TestServer::with_folder(settings(), &folder);
+    let admin = server.client(ADMIN);
+    let ask = |name: &str| admin.post(LOAD, &json!({"model_name": "a", "prompt_template": name}));
+    assert_eq!(ask("no-such-template").refusal().1, "template_not_found");
+    assert_eq!(ask("../x").refusal().0, 400);
+    assert_eq!(folder.opened(), 0);
+    ask("chatml").events();
+    assert_eq!(admin.get("/v1/model").good()["parameters"]["prompt_template"], "chatml");
+    let body = json!({"messages": [{"role": "user", "content": "Hi"}]});
+    let prompt = admin.post("/apply-template", &body).good()["prompt"].clone();
+    assert!(prompt.as_str().unwrap().contains("<|im_start|>user"), "{prompt}");
+}
+
+#[test]
 fn what_happens_is_told_to_administrators() {
     let folder = ModelFolder::with(&["a"]);
     let server = TestServer::with_folder(settings(), &folder);

@@ -5,6 +5,8 @@ use std::ops::ControlFlow;
 use pagella::hub::{FetchOptions, Fetching, HubError, HubId, PullOptions, fetch};
 use pagella_server::{FetchError, FetchProgress, Fetcher, Order};
 
+use super::folder::DOWNLOAD_MARK;
+
 /// Fetches from the Hugging Face hub, or what `HF_ENDPOINT` names.
 pub struct HubFetcher;
 
@@ -45,7 +47,9 @@ impl Fetcher for HubFetcher {
                 files_total: fetching.n_files,
             })
         });
-        fetched.map_err(|error| told(&error, bytes))
+        fetched.map_err(|error| told(&error, bytes))?;
+        let marked = std::fs::write(order.target.join(DOWNLOAD_MARK), &order.repository);
+        marked.map_err(|_| unwritable())
     }
 }
 
@@ -61,10 +65,12 @@ fn told(error: &HubError, bytes: u64) -> FetchError {
         HubError::Cache { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
             FetchError::NoSpace { bytes }
         }
-        HubError::Cache { .. } => {
-            let problem = "the folder of models cannot be written: ask who runs the server";
-            FetchError::Failed(problem.to_owned())
-        }
+        HubError::Cache { .. } => unwritable(),
         other => FetchError::Failed(other.to_string()),
     }
+}
+
+fn unwritable() -> FetchError {
+    let problem = "the folder of models cannot be written: ask who runs the server";
+    FetchError::Failed(problem.to_owned())
 }

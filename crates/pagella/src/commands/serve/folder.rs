@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use pagella_arch::{SpecOptions, load_spec};
+use pagella_server::config::read_yaml;
 use pagella_server::name::{self, Links};
 use pagella_server::{KnownModel, ModelFile, OpenError};
 use pagella_text::ChatTemplate;
@@ -19,8 +20,8 @@ const DIRS_MAX: usize = 10_000;
 const MODEL_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Longest configuration that is looked at for a list, in bytes.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
-/// In it, a model says how to open it.
-const MODEL_FILE: &str = "model.toml";
+/// In one of these, a model says how to open it: ours, or else TabbyAPI's.
+const MODEL_FILES: [&str; 2] = ["model.toml", "tabby_config.yml"];
 /// A directory with it was downloaded.
 pub const DOWNLOAD_MARK: &str = ".pagella-download";
 /// Digests of files that an administrator trusts, one a line, in the folder of models.
@@ -72,19 +73,21 @@ impl Folder {
 
     /// What the model in a directory says about opening it.
     pub fn model_file(&self, dir: &Path) -> Result<Option<ModelFile>, OpenError> {
-        let path = dir.join(MODEL_FILE);
+        let Some(name) = MODEL_FILES.into_iter().find(|name| dir.join(name).exists()) else {
+            return Ok(None);
+        };
         let refused = |problem: String| {
-            let message = format!("the model's file {MODEL_FILE} cannot be read: {problem}");
+            let message = format!("the model's file {name} cannot be read: {problem}");
             OpenError::Refused { option: None, message }
         };
-        let Some(text) = read_short(&path, MODEL_FILE_BYTES_MAX) else {
-            return match path.exists() {
-                true => Err(refused("it is too long, or no text".to_owned())),
-                false => Ok(None),
-            };
+        let Some(text) = read_short(&dir.join(name), MODEL_FILE_BYTES_MAX) else {
+            return Err(refused("it is too long, or no text".to_owned()));
         };
-        let tables: toml::Table =
-            toml::from_str(&text).map_err(|error| refused(error.message().to_owned()))?;
+        let tables = match name.ends_with("toml") {
+            true => toml::from_str::<toml::Table>(&text).map_err(|e| e.message().to_owned()),
+            false => read_yaml(&text),
+        };
+        let tables = tables.map_err(refused)?;
         let tables = serde_json::to_value(tables).map_err(|error| refused(error.to_string()))?;
         let hash = Sha256::digest(text.as_bytes());
         let digest: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -198,5 +201,9 @@ mod tests {
         assert!(folder.model_file(&model).is_err());
         std::fs::write(model.join("model.toml"), "#".repeat(100_000)).unwrap();
         assert!(folder.model_file(&model).is_err());
+        std::fs::remove_file(model.join("model.toml")).unwrap();
+        std::fs::write(model.join("tabby_config.yml"), "model:\n  cache_mode: Q8\n").unwrap();
+        let file = folder.model_file(&model).unwrap().unwrap();
+        assert_eq!(file.tables["model"]["cache_mode"], "Q8");
     }
 }
