@@ -144,8 +144,8 @@ pub struct ApiError {
     pub message: String,
     /// The field at fault, as a path.
     pub param: Option<String>,
-    /// Values for machines.
-    pub details: Option<Value>,
+    /// Values for machines; in a box, so that results without an error stay small.
+    pub details: Option<Box<Value>>,
     /// When asking again may help.
     pub retry_after: Option<Duration>,
     /// Methods that the path has, for 405.
@@ -172,7 +172,7 @@ impl ApiError {
 
     /// With values for machines.
     pub fn with_details(mut self, details: Value) -> Self {
-        self.details = Some(details);
+        self.details = Some(Box::new(details));
         self
     }
 
@@ -206,7 +206,7 @@ impl ApiError {
         object.insert("param".into(), json!(self.param));
         object.insert("code".into(), self.code.name().into());
         if let Some(details) = &self.details {
-            object.insert("details".into(), details.clone());
+            object.insert("details".into(), (**details).clone());
         }
         Value::Object(object)
     }
