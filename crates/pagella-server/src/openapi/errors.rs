@@ -1,54 +1,62 @@
 //! Errors in the document: one response per status, with the codes that it can carry.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::operation::{Answer, Operation};
 use crate::router::{Access, BodyRule, Route};
-use crate::wire::error::{Code, Dialect};
+use crate::wire::error::{ApiError, Code, Dialect};
 
 /// Statuses that health gives with its own body.
 const HEALTH: &str = "Health";
+
+const DIALECTS: &[Dialect] = &[Dialect::OpenAi, Dialect::Tabby, Dialect::Anthropic];
 
 /// The name of a shared response.
 fn name(status: u16, dialect: Dialect) -> String {
     match dialect {
         Dialect::OpenAi => format!("Error{status}"),
         Dialect::Tabby => format!("Error{status}Tabby"),
+        Dialect::Anthropic => format!("Error{status}Anthropic"),
     }
 }
 
-/// Every status that some code has.
-fn statuses() -> Vec<u16> {
-    let mut statuses: Vec<u16> = Code::ALL.iter().map(|code| code.status().as_u16()).collect();
-    statuses.sort_unstable();
-    statuses.dedup();
-    statuses
+/// The status that a code has in a dialect.
+fn status(code: Code, dialect: Dialect) -> u16 {
+    ApiError::new(code, "").status(dialect).as_u16()
 }
 
 /// One response per status and dialect.
 pub fn responses() -> Value {
     let mut responses = Map::new();
-    for status in statuses() {
-        for dialect in [Dialect::OpenAi, Dialect::Tabby] {
+    for &dialect in DIALECTS {
+        let statuses: BTreeSet<u16> = Code::ALL.iter().map(|code| status(*code, dialect)).collect();
+        for status in statuses {
             responses.insert(name(status, dialect), response(status, dialect));
         }
     }
     Value::Object(responses)
 }
 
-fn response(status: u16, dialect: Dialect) -> Value {
-    let codes = Code::ALL.iter().filter(|code| code.status().as_u16() == status);
-    let names: Vec<&str> = codes.clone().map(|code| code.name()).collect();
-    let mut kinds: Vec<&str> = codes.map(|code| code.kind()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let narrowed = json!({ "properties": { "error": { "properties": {
-        "code": { "enum": names }, "type": { "enum": kinds },
-    }}}});
+fn response(of: u16, dialect: Dialect) -> Value {
+    let codes = Code::ALL.iter().copied().filter(|code| status(*code, dialect) == of);
+    let codes: BTreeSet<&str> = codes.clone().map(Code::name).collect();
+    let errors = Code::ALL.iter().filter(|code| status(**code, dialect) == of);
+    let values = errors.map(|code| ApiError::new(*code, "").value(dialect, ""));
+    let kinds: BTreeSet<String> =
+        values.filter_map(|value| value["error"]["type"].as_str().map(str::to_owned)).collect();
+    let mut inner = json!({ "type": { "enum": kinds } });
+    if dialect != Dialect::Anthropic {
+        inner["code"] = json!({ "enum": codes });
+    }
+    let narrowed = json!({ "properties": { "error": { "properties": inner } } });
     let schema = match dialect {
         Dialect::OpenAi => "#/components/schemas/Error",
         Dialect::Tabby => "#/components/schemas/ErrorWithDetail",
+        Dialect::Anthropic => "#/components/schemas/AnthropicError",
     };
+    let names: Vec<&str> = codes.into_iter().collect();
     json!({
         "description": names.join(", "),
         "content": { "application/json": { "schema": {
@@ -74,6 +82,14 @@ pub fn of(route: &Route, operation: &Operation) -> Map<String, Value> {
         statuses.push(404);
     }
     statuses.extend(operation.also);
+    if route.dialect == Dialect::Anthropic {
+        // What others call unavailable is overloaded there.
+        let overloaded = status(Code::QueueFull, Dialect::Anthropic);
+        statuses
+            .iter_mut()
+            .filter(|status| **status == 503)
+            .for_each(|status| *status = overloaded);
+    }
     statuses.sort_unstable();
     statuses.dedup();
     let reference = |status: u16| {

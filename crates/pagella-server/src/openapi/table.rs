@@ -4,11 +4,13 @@ use super::operation::{Operation, Query, op};
 use crate::chat::CONVERSATION;
 use crate::fields::Param;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
+use crate::messages;
 use crate::model::{CONVERSATION as MODEL_CONVERSATION, FOREIGN, OPTIONS};
 use crate::reasoning::REASONING;
+use crate::responses;
 use crate::routes::{
-    chat, completions, control, download, load, sampling_override, stream, template, token, ui,
-    unload,
+    chat, completions, control, download, embeddings, load, sampling_override, stream, template,
+    token, ui, unload,
 };
 use crate::tools::TOOLS;
 
@@ -65,6 +67,40 @@ const CONVERSATION_ID: Query = Query {
     schema: r#"{"type": "string", "minLength": 1, "maxLength": 128}"#,
     required: true,
 };
+const RESPONSE: &[Query] = &[
+    Query {
+        name: "stream",
+        about: "Whether its events are told again",
+        schema: r#"{"type": "string", "enum": ["0", "1", "false", "true"]}"#,
+        required: false,
+    },
+    Query {
+        name: "starting_after",
+        about: "Only events after this one",
+        schema: r#"{"type": "integer", "minimum": 0}"#,
+        required: false,
+    },
+];
+const ITEMS: &[Query] = &[
+    Query {
+        name: "order",
+        about: "Newest first, or oldest",
+        schema: r#"{"type": "string", "enum": ["asc", "desc"], "default": "desc"}"#,
+        required: false,
+    },
+    Query {
+        name: "limit",
+        about: "Most items",
+        schema: r#"{"type": "integer", "minimum": 1, "maximum": 100}"#,
+        required: false,
+    },
+    Query {
+        name: "after",
+        about: "Only items after this one",
+        schema: r#"{"type": "string"}"#,
+        required: false,
+    },
+];
 const RESUME: &[Query] = &[
     CONVERSATION_ID,
     Query {
@@ -106,6 +142,77 @@ pub const OPERATIONS: &[Operation] = &[
     )
     .body("CompletionRequest", completions::FIELDS, &["prompt"])
     .events("Completion")
+    .also(GENERATE),
+    op(
+        ("POST", "/v1/responses"),
+        ("generation", "createResponse"),
+        "Answer items, as OpenAI's Responses have it",
+        "Response",
+    )
+    .body("ResponseRequest", responses::FIELDS, &["input"])
+    .events("ResponseEvent")
+    .also(GENERATE),
+    op(
+        ("POST", "/v1/responses/input_tokens"),
+        ("tokens", "countResponseTokens"),
+        "Count the tokens of a response's prompt",
+        "InputTokens",
+    )
+    .body("ResponseRequest", responses::FIELDS, &["input"])
+    .also(MODEL),
+    op(
+        ("GET", "/v1/responses/{id}"),
+        ("generation", "getResponse"),
+        "A response that is kept",
+        "Response",
+    )
+    .query(RESPONSE)
+    .events("ResponseEvent")
+    .also(&[409]),
+    op(
+        ("DELETE", "/v1/responses/{id}"),
+        ("generation", "deleteResponse"),
+        "Forget a response",
+        "ResponseDeleted",
+    ),
+    op(
+        ("POST", "/v1/responses/{id}/cancel"),
+        ("generation", "cancelResponse"),
+        "End a response that runs in the background",
+        "Response",
+    )
+    .also(&[409]),
+    op(
+        ("GET", "/v1/responses/{id}/input_items"),
+        ("generation", "listInputItems"),
+        "What a response answered",
+        "ItemList",
+    )
+    .query(ITEMS),
+    op(
+        ("POST", "/v1/messages"),
+        ("generation", "createMessage"),
+        "Answer a conversation, as Anthropic's Messages have it",
+        "Message",
+    )
+    .body("MessageRequest", messages::FIELDS, &["messages", "max_tokens"])
+    .events("MessageEvent")
+    .also(GENERATE),
+    op(
+        ("POST", "/v1/messages/count_tokens"),
+        ("tokens", "countMessageTokens"),
+        "Count the tokens of a message's prompt",
+        "CountedTokens",
+    )
+    .body("CountRequest", messages::FIELDS, &["messages"])
+    .also(MODEL),
+    op(
+        ("POST", "/v1/embeddings"),
+        ("generation", "createEmbeddings"),
+        "Vectors of texts",
+        "EmbeddingList",
+    )
+    .body("EmbeddingRequest", embeddings::FIELDS, &["input"])
     .also(GENERATE),
     op(
         ("POST", "/v1/token/encode"),

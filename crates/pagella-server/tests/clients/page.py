@@ -1,21 +1,28 @@
 """The page in Chromium against a server of its own; see ../ui/run.py for what is driven.
 
     python page.py --shots DIR [--only FLOW ...]
+
+The server has a folder with the demo model under two names, so that models can be switched.
 """
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from server import ADMIN_KEY, ROOT, Server
 
 RUN = Path(__file__).resolve().parents[1] / "ui" / "run.py"
+MODELS = ["demo", "demo-again"]
 
 
 def main():
-    with Server("--no-access-log", model=str(ROOT / "models" / "demo")) as server:
-        command = [sys.executable, RUN, "--base", server.base, "--key", ADMIN_KEY, *sys.argv[1:]]
-        return subprocess.run(command).returncode
+    with tempfile.TemporaryDirectory() as folder:
+        for name in MODELS:
+            (Path(folder) / name).symlink_to(ROOT / "models" / "demo")
+        with Server("--no-access-log", "--model-dir", folder, model=str(Path(folder) / MODELS[0])) as server:
+            command = [sys.executable, RUN, "--base", server.base, "--key", ADMIN_KEY, "--models", *reversed(MODELS), *sys.argv[1:]]
+            return subprocess.run(command).returncode
 
 
 if __name__ == "__main__":
