@@ -293,6 +293,17 @@ impl Drop for Counted {
     }
 }
 
+impl Counted {
+    fn expect_device(&self) -> Result<(), EngineError> {
+        if self.device_gone.swap(false, Ordering::SeqCst) {
+            let message = "ordered by a test at 0x7f00".to_owned();
+            let error = BackendError::Device { backend: "test", message };
+            return Err(EngineError::Model(error.into()));
+        }
+        Ok(())
+    }
+}
+
 impl Forward for Counted {
     fn spec(&self) -> &ModelSpec {
         self.inner.spec()
@@ -307,12 +318,12 @@ impl Forward for Counted {
         self.inner.kv_format()
     }
     fn launch(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
-        if self.device_gone.swap(false, Ordering::SeqCst) {
-            let message = "ordered by a test at 0x7f00".to_owned();
-            let error = BackendError::Device { backend: "test", message };
-            return Err(EngineError::Model(error.into()));
-        }
+        self.expect_device()?;
         self.inner.launch(plan)
+    }
+    fn hidden_states(&mut self, plan: &StepPlan, states: &mut Vec<f32>) -> Result<(), EngineError> {
+        self.expect_device()?;
+        self.inner.hidden_states(plan, states)
     }
     fn on_layer(&mut self, beat: Arc<dyn Fn() + Send + Sync>) {
         self.inner.on_layer(beat);

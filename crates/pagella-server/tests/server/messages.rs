@@ -327,3 +327,91 @@ fn silence_is_broken_by_pings() {
     Grammar::read(&answer.named());
     server.wait_idle();
 }
+
+fn tool(name: &str) -> Value {
+    let schema = json!({
+        "type": "object",
+        "properties": {"city": {"enum": ["Paris", "Oslo"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+        "required": ["city", "days"],
+        "additionalProperties": false,
+    });
+    json!({"name": name, "description": "Tells the weather.", "input_schema": schema, "strict": true})
+}
+
+#[test]
+fn tools_are_called_answered_and_the_same_in_pieces() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let tools = json!([tool("get_weather"), tool("get_tides")]);
+    let one = |choice: Value| {
+        let mut choice = choice;
+        choice["disable_parallel_tool_use"] = true.into();
+        json!({"tools": tools, "tool_choice": choice, "max_tokens": 200})
+    };
+    for (extra, reason) in [
+        (one(json!({"type": "tool", "name": "get_tides"})), "tool_use"),
+        (one(json!({"type": "any"})), "tool_use"),
+        // Cut in the middle of a call, and calls without end.
+        (json!({"tools": tools, "tool_choice": {"type": "any"}, "max_tokens": 10}), "max_tokens"),
+        (json!({"tools": tools, "tool_choice": {"type": "any"}, "max_tokens": 120}), ""),
+        (json!({"tools": tools, "tool_choice": {"type": "none"}}), "max_tokens"),
+    ] {
+        let whole = client.post(PATH, &body(extra.clone())).good();
+        if !reason.is_empty() {
+            assert_eq!(whole["stop_reason"], reason, "{extra}: {whole}");
+        }
+        if reason == "tool_use" {
+            let block = &whole["content"][0];
+            assert_eq!(block["type"], "tool_use", "{whole}");
+            assert!(block["id"].as_str().unwrap().starts_with("toolu_"));
+            assert!(["Paris", "Oslo"].contains(&block["input"]["city"].as_str().unwrap()));
+            if !extra["tool_choice"]["name"].is_null() {
+                assert_eq!(block["name"], extra["tool_choice"]["name"]);
+            }
+        }
+        let mut streamed = body(extra.clone());
+        streamed["stream"] = true.into();
+        let events = client.post(PATH, &streamed).named();
+        assert_eq!(comparable(Grammar::read(&events)), comparable(whole), "{extra}");
+    }
+    let mut talk = body(one(json!({"type": "any"})));
+    let called = client.post(PATH, &talk).good();
+    let result = json!({"type": "tool_result", "tool_use_id": called["content"][0]["id"],
+        "content": [{"type": "text", "text": "Rain."}]});
+    let turns = talk["messages"].as_array_mut().unwrap();
+    turns.push(json!({"role": "assistant", "content": called["content"]}));
+    turns.push(json!({"role": "user", "content": [result, {"type": "text", "text": "So?"}]}));
+    talk["tool_choice"] = json!({"type": "none"});
+    assert_eq!(client.post(PATH, &talk).good()["content"][0]["type"], "text");
+    server.wait_idle();
+}
+
+#[test]
+fn thinking_is_a_block_of_its_own() {
+    let mut parts = demo(8);
+    parts.template = Some(pagella_text::ChatTemplate::builtin("qwq").unwrap());
+    let server = TestServer::start(settings(), keys(), Some(parts));
+    let client = server.client(API);
+    for display in ["summarized", "omitted"] {
+        let thinking = json!({"type": "enabled", "budget_tokens": 6, "display": display});
+        let extra = json!({"thinking": thinking, "max_tokens": 40});
+        let whole = client.post(PATH, &body(extra.clone())).good();
+        let blocks = whole["content"].as_array().unwrap();
+        let kinds: Vec<&str> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["thinking", "text"], "{whole}");
+        assert_eq!(blocks[0]["signature"], "");
+        assert_eq!(blocks[0]["thinking"] == "", display == "omitted", "{whole}");
+        let thought = &whole["usage"]["output_tokens_details"]["thinking_tokens"];
+        assert!(thought.as_u64().unwrap() >= 6, "{whole}");
+        let mut streamed = body(extra);
+        streamed["stream"] = true.into();
+        let events = client.post(PATH, &streamed).named();
+        assert_eq!(comparable(Grammar::read(&events)), comparable(whole.clone()));
+        // What was thought can be sent back.
+        let mut next = body(json!({}));
+        let turns = next["messages"].as_array_mut().unwrap();
+        turns.push(json!({"role": "assistant", "content": whole["content"]}));
+        turns.push(json!({"role": "user", "content": "So?"}));
+        client.post("/v1/messages/count_tokens", &next).good();
+    }
+}

@@ -421,3 +421,98 @@ fn a_server_that_ends_cancels_what_nobody_waits_for() {
     let kept = app.responses.find("alice", "resp_late").unwrap();
     assert_eq!(kept.object()["status"], "cancelled");
 }
+
+#[test]
+fn tools_are_called_answered_and_the_same_in_pieces() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let schema = json!({"type": "object", "properties": {"city": {"enum": ["Paris", "Oslo"]}},
+        "required": ["city"], "additionalProperties": false});
+    let tools = json!([
+        {"type": "function", "name": "get_weather", "parameters": schema, "strict": true},
+        {"type": "custom", "name": "code",
+         "format": {"type": "grammar", "syntax": "regex", "definition": "[0-9]{3}"}},
+    ]);
+    let ask = |extra: Value| {
+        let mut body =
+            body(json!({"tools": tools, "max_output_tokens": 200, "parallel_tool_calls": false}));
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        body
+    };
+    for (extra, kind) in [
+        (json!({"tool_choice": {"type": "function", "name": "get_weather"}}), "function_call"),
+        (json!({"tool_choice": {"type": "custom", "name": "code"}}), "custom_tool_call"),
+        (json!({"tool_choice": "required", "max_output_tokens": 6}), "function_call"),
+        (json!({"tool_choice": "none"}), "message"),
+        (
+            json!({"tool_choice": {"type": "allowed_tools", "mode": "required",
+            "tools": [{"type": "function", "name": "get_weather"}]}}),
+            "function_call",
+        ),
+    ] {
+        let whole = client.post(PATH, &ask(extra.clone())).good();
+        let item = &whole["output"][0];
+        let cut = extra.get("max_output_tokens").is_some();
+        if !cut {
+            assert_eq!(item["type"], kind, "{extra}: {whole}");
+        }
+        match kind {
+            _ if cut => assert_eq!(
+                (&whole["status"], &item["status"]),
+                (&json!("incomplete"), &json!("incomplete"))
+            ),
+            "function_call" => {
+                let arguments: Value =
+                    serde_json::from_str(item["arguments"].as_str().unwrap()).unwrap();
+                assert!(["Paris", "Oslo"].contains(&arguments["city"].as_str().unwrap()));
+                assert!(item["call_id"].as_str().unwrap().starts_with("call_"));
+                assert!(item["id"].as_str().unwrap().starts_with("fc_"));
+                assert_eq!(whole["status"], "completed");
+            }
+            "custom_tool_call" => {
+                let input = item["input"].as_str().unwrap();
+                assert!(input.len() == 3 && input.bytes().all(|b| b.is_ascii_digit()), "{input}");
+            }
+            _ => {}
+        }
+        let mut streamed = ask(extra.clone());
+        streamed["stream"] = true.into();
+        let last = Grammar::read(&client.post(PATH, &streamed).named());
+        assert_eq!(comparable(last.clone()), comparable(whole), "{extra}");
+        if kind.ends_with("_call") {
+            let output = json!([{"type": format!("{kind}_output"), "call_id": last["output"][0]["call_id"],
+                "output": "Rain."}]);
+            let next =
+                json!({"previous_response_id": last["id"], "input": output, "tool_choice": "none"});
+            if !cut {
+                assert_eq!(client.post(PATH, &ask(next)).good()["output"][0]["type"], "message");
+            }
+        }
+    }
+    server.wait_idle();
+}
+
+#[test]
+fn reasoning_is_an_item_of_its_own() {
+    let mut parts = demo(8);
+    parts.template = Some(pagella_text::ChatTemplate::builtin("qwq").unwrap());
+    let server = TestServer::start(settings(), keys(), Some(parts));
+    let client = server.client(API);
+    let extra = json!({"reasoning": {"effort": "low", "max_tokens": 6}, "max_output_tokens": 40, "top_logprobs": 1});
+    let whole = client.post(PATH, &body(extra.clone())).good();
+    let (thought, said) = (&whole["output"][0], &whole["output"][1]);
+    assert_eq!((&thought["type"], &said["type"]), (&json!("reasoning"), &json!("message")));
+    assert_eq!(thought["content"][0]["type"], "reasoning_text");
+    assert!(!thought["content"][0]["text"].as_str().unwrap().is_empty());
+    assert!(whole["usage"]["output_tokens_details"]["reasoning_tokens"].as_u64().unwrap() >= 6);
+    // Only what is said has log-probabilities.
+    let logprobs = said["content"][0]["logprobs"].as_array().unwrap();
+    let tokens: String = logprobs.iter().map(|token| token["token"].as_str().unwrap()).collect();
+    assert!(tokens.contains(text(&whole).trim()), "{tokens:?} {:?}", text(&whole));
+    let mut streamed = body(extra);
+    streamed["stream"] = true.into();
+    let last = Grammar::read(&client.post(PATH, &streamed).named());
+    assert_eq!(comparable(last), comparable(whole.clone()));
+    let next = json!({"previous_response_id": whole["id"], "input": "So?"});
+    client.post(PATH, &body(next)).good();
+}
