@@ -247,7 +247,7 @@ impl Running {
             facts.finish = Some(reason.name());
         });
         self.ticket.charge(done.new_tokens);
-        self.app.metrics.note_job(done, idx % self.n.max(1) > 0);
+        self.app.metrics.note_job(done, !idx.is_multiple_of(self.n.max(1)));
         finish_reason(reason)?;
         self.done[idx] = Some((**done).clone());
         Ok(())

@@ -208,7 +208,8 @@ fn run(app: &Arc<App>, load: &Load, ask: &LoadAsk, goes: Vec<Arc<ServedModel>>) 
     match &result {
         Ok(()) => {
             app.metrics.note_load(Duration::from_secs_f64(load.seconds()));
-            state.trouble = None;
+            // Another model may still be on its way back.
+            state.trouble.take_if(|trouble| !trouble.restarting || trouble.id == load.id);
             state.idle.retain(|model| model.id != load.id);
         }
         Err(OpenError::Cancelled) => {}
@@ -342,6 +343,7 @@ pub(super) fn load_here(app: &Arc<App>, ask: &LoadAsk) -> bool {
     loop {
         let mut state = app.model.lock();
         if state.resident.len() >= app.settings.model.max_models.max(1) {
+            state.trouble.take_if(|trouble| trouble.id == ask.id);
             return true;
         }
         if app.phase() >= Phase::Leaving {

@@ -47,7 +47,7 @@ pub async fn answer(
     let mut access = Access::new(app.clone(), id.clone(), shown, app.log.peer(peer), begun);
     let mut dialect = Dialect::OpenAi;
     if let Found::Route(route, _) = &found {
-        access.set_route(*route);
+        access.set_route(route);
         dialect = route.dialect;
     }
     access.begin();

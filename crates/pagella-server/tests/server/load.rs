@@ -240,6 +240,23 @@ fn a_client_that_leaves_stops_its_load_only_if_it_said_so() {
 }
 
 #[test]
+fn a_load_ends_with_the_server() {
+    let folder = ModelFolder::with(&["a"]);
+    let server = TestServer::with_folder(settings(), &folder);
+    let gate = folder.hold_loads();
+    let stream = server.client(ADMIN).stream(LOAD, &json!({"model_name": "a"}));
+    wait_for("the load to wait", || folder.is_waiting());
+    server.stop();
+    wait_for("the load to be told", || {
+        server.app.model.load().is_some_and(|load| load.is_cancelled())
+    });
+    drop(gate);
+    wait_for("the load to end", || server.app.model.load().is_none());
+    assert_eq!((folder.alive(), folder.opened()), (0, 0));
+    drop(stream);
+}
+
+#[test]
 fn requests_are_waited_for_or_ended_when_their_model_goes() {
     let folder = ModelFolder::with(&["a", "b"]);
     let server = TestServer::with_folder(settings(), &folder);

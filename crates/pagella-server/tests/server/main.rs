@@ -1,5 +1,7 @@
 //! The server as clients see it: real sockets, the demo model.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
+
 mod access;
 mod chat;
 mod completions;

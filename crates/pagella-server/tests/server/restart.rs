@@ -110,6 +110,29 @@ fn a_restart_that_fails_is_tried_again() {
 }
 
 #[test]
+fn another_model_may_be_loaded_while_one_comes_back() {
+    for models in [1, 2] {
+        let folder = ModelFolder::with(&["a", "b"]);
+        let mut several = settings();
+        several.model.max_models = models;
+        let server = TestServer::with_folder(several, &folder);
+        let admin = server.client(ADMIN);
+        load(&admin, "a");
+        let gate = folder.hold_loads();
+        kill(&server);
+        wait_for("the model to be loaded again", || folder.is_waiting());
+        // The one that comes back is first; the other has its turn after it.
+        let other = admin.post(crate::load::LOAD, &json!({"model_name": "b"}));
+        assert_eq!(other.refusal().1, "load_in_progress");
+        drop(gate);
+        wait_for("the engine to come back", || admin.get("/health").status == 200);
+        load(&admin, "b");
+        assert_eq!((answers(&admin, None), folder.alive()), (json!("b"), models));
+        assert_eq!(admin.get("/health").status, 200);
+    }
+}
+
+#[test]
 fn a_deep_look_computes_something_and_is_for_administrators() {
     let mut quick = settings();
     quick.health.timeout = std::time::Duration::from_secs(3);
