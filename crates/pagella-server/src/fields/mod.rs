@@ -11,6 +11,9 @@ pub use param::{Kind, Param, any, boolean, integer, number, one_of, text};
 
 use crate::wire::error::{ApiError, Code};
 
+/// Most fields of a body: several times as many as there are.
+const FIELDS_MAX: usize = 1024;
+
 /// The fields of a body under their first spelling, each of its type and in its range.
 #[derive(Clone)]
 pub struct Fields {
@@ -25,6 +28,10 @@ impl Fields {
         body: Map<String, Value>,
         tables: &'static [&'static [Param]],
     ) -> Result<Self, ApiError> {
+        if body.len() > FIELDS_MAX {
+            let message = format!("the body has {} fields: send at most {FIELDS_MAX}", body.len());
+            return Err(ApiError::new(Code::OutOfRange, message));
+        }
         let mut fields = Fields { values: Map::new(), unknown: Vec::new(), tables };
         for (name, value) in body {
             let Some(param) = fields.param(&name) else {

@@ -69,7 +69,7 @@ fn json_bombs() {
         ("[".repeat(100_000).into_bytes(), "invalid_json"),
         (format!("{}1{}", "{\"a\":".repeat(65), "}".repeat(65)).into_bytes(), "invalid_json"),
         (large.into_bytes(), "missing_parameter"),
-        (format!("{{{}}}", keys.join(",")).into_bytes(), "missing_parameter"),
+        (format!("{{{}}}", keys.join(",")).into_bytes(), "out_of_range"),
         (b"{\"prompt\":\"x\",\"prompt\":\"y\"}".to_vec(), "invalid_json"),
         (b"{\"prompt\":\"\\ud800\"}".to_vec(), "invalid_json"),
         (b"{\"prompt\":\"x\",\"temperature\":1e999}".to_vec(), "invalid_json"),
@@ -222,7 +222,7 @@ fn prefix_cache_timing_isolation() {
         let cached = value["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
         (cached, server.stats().prefill_tokens - before)
     };
-    for tokens in [1, 17, 255, 256, 257, 512, 1000, 4096] {
+    for tokens in [1, 17, 255, 256, 257, 512, 1000, 2000] {
         let (_, alone) = computed(ADMIN, tokens);
         server.client(ADMIN).post("/v1/cache/clear", &json!({})).good();
         let (_, first) = computed(API, tokens);
@@ -230,7 +230,7 @@ fn prefix_cache_timing_isolation() {
         assert_eq!((cached, probed), (0, first), "{tokens}");
         assert_eq!(first, alone);
     }
-    assert!(computed(API, 4096).0 > 0, "its own is found");
+    assert!(computed(API, 2000).0 > 0, "its own is found");
 }
 
 #[test]
