@@ -331,9 +331,6 @@ impl Forward for Counted {
     fn read(&mut self, asks: &[RowAsk<'_>], rows: &mut LogitRows) -> Result<(), EngineError> {
         self.inner.read(asks, rows)
     }
-    fn hidden_states(&mut self, plan: &StepPlan, states: &mut Vec<f32>) -> Result<(), EngineError> {
-        self.inner.hidden_states(plan, states)
-    }
     fn copy_pages(&mut self, moves: &[(u32, u32)]) -> Result<(), EngineError> {
         self.inner.copy_pages(moves)
     }
