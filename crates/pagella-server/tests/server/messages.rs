@@ -206,7 +206,17 @@ fn ends_are_told_apart() {
     let silent = ask(json!({"max_tokens": 0}));
     assert_eq!((&silent["content"], &silent["usage"]["output_tokens"]), (&json!([]), &json!(0)));
     assert_eq!(silent["stop_reason"], "max_tokens");
-    let full = ask(json!({"max_tokens": 100_000, "ban_eos_token": true}));
+    // A prompt that leaves little room.
+    let prompt = |words: usize| {
+        json!({"messages": [{"role": "user", "content": "word ".repeat(words)}],
+            "max_tokens": 100_000, "ban_eos_token": true})
+    };
+    let count = |words: usize| {
+        let counted = server.client(API).post("/v1/messages/count_tokens", &body(prompt(words)));
+        counted.good()["input_tokens"].as_u64().unwrap() as usize
+    };
+    let per_word = (count(200) - count(100)) / 100;
+    let full = ask(prompt((2048 - count(0) - 40) / per_word.max(1)));
     assert_eq!(full["stop_reason"], "model_context_window_exceeded");
     let complete = ask(json!({"regex_pattern": "yes", "max_tokens": 60}));
     assert_eq!(
