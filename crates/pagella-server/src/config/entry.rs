@@ -200,7 +200,7 @@ impl Entry {
             Kind::Inert => Ok(Given::Unset),
             Kind::Neutral(neutral) => {
                 let same = |text: &&str| self.parse(text).is_ok_and(|known| same(&known, value));
-                match neutral.iter().any(|text| same(&text)) {
+                match neutral.iter().any(&same) {
                     true => Ok(Given::Unset),
                     false => Err(format!("left out: {} is not built", self.path())),
                 }

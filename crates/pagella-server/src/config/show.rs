@@ -109,7 +109,7 @@ mod tests {
         let config = load("[network]\nhosts = ['a']", &[("network.port", "7")]);
         let shown = config.show();
         assert!(shown.contains("port = 7  # --network.port"), "{shown}");
-        assert!(shown.contains("base_path") == false && shown.contains("# default"), "{shown}");
+        assert!(!shown.contains("base_path") && shown.contains("# default"), "{shown}");
         assert_eq!(format!("{:?}", load(&shown, &[]).settings), format!("{:?}", config.settings));
     }
 }
