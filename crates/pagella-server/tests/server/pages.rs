@@ -59,13 +59,13 @@ fn a_map_shows_requests_and_their_pages() {
     assert_eq!(busy["jobs"].as_array().unwrap().len(), 1, "two choices of one request");
     assert!(job["generated"].as_u64() >= Some(1) && job["tps"].is_f64() | job["tps"].is_null());
     let (state, refs) = (busy["state"].as_str().unwrap(), busy["refs"].as_str().unwrap());
-    let mut users = vec![0; 32];
+    let mut users = [0; 32];
     for range in job["pages"].as_array().unwrap() {
         let [from, to] = [0, 1].map(|at| range[at].as_u64().unwrap() as usize);
         (from..to).for_each(|page| users[page] += 1);
     }
-    for page in 0..32 {
-        assert_eq!(refs.as_bytes()[page] as u32 - '0' as u32, users[page], "{refs}");
+    for (digit, n_users) in refs.bytes().zip(users) {
+        assert_eq!(u32::from(digit - b'0'), n_users, "{refs}");
     }
     assert!(state.contains('r') && state.contains('g'), "{state}");
     assert!(refs.contains('2'), "the prompt is shared: {refs}");
