@@ -12,7 +12,7 @@ LONG_TOKENS = 3000
 
 def chat(page):
     """Send, see the states, get an answer with its statistics."""
-    page.send("Say a few words about bridges.")
+    page.send("What is Array.prototype.map()?")
     page.page.wait_for_selector(".message.user")
     page.page.wait_for_selector(".message.assistant")
     page.wait_idle()
@@ -71,7 +71,7 @@ def edit_answer(page):
 
 def continue_answer(page):
     """Continuing appends to the text that is there."""
-    page.page.locator(".message.assistant").last.get_by_role("button", name="Continue").click()
+    page.page.locator(".message.assistant").last.get_by_role("button", name="Continue").first.click()
     page.wait_idle()
     assert page.texts()[-1].startswith("My own words."), page.texts()[-1]
 
@@ -130,12 +130,12 @@ def samplers(page):
     page.page.keyboard.press("Control+Shift+o")
     page.page.keyboard.press("Control+.")
     field = page.page.locator(".sampler[data-name=temperature] .sampler-number")
-    field.fill("0.3")
+    field.fill("0.7")
     field.press("Tab")
     page.page.locator(".sampler-wire summary").click()
     page.page.wait_for_function("() => document.querySelector('.sampler-wire pre').innerText.includes('temperature')")
     sent = json.loads(page.page.locator(".sampler-wire pre").first.inner_text())
-    assert sent == {"temperature": 0.3}, sent
+    assert sent == {"temperature": 0.7}, sent
     field.fill("99")
     field.press("Tab")
     assert "at most 10" in page.page.locator(".sampler[data-name=temperature] .field-error").inner_text()
@@ -222,6 +222,7 @@ def page_map(page, load):
     load()
     page.page.wait_for_function("before => document.querySelector('.map-summary').textContent !== before", arg=idle, timeout=60000)
     page.page.wait_for_selector(".jobs tbody tr", timeout=60000)
+    page.page.wait_for_timeout(1500)
     page.shot("engine")
     page.page.get_by_role("button", name="As table").click()
     page.page.wait_for_selector(".map-table tr")

@@ -30,7 +30,7 @@ def background_load(base, key):
         with urllib.request.urlopen(request, timeout=60) as answer:
             answer.read()
 
-    for n in range(3):
+    for n in range(12):
         threading.Thread(target=one, args=(n,), daemon=True).start()
 
 

@@ -3,7 +3,7 @@
 import { el, fill } from '../page/element.js';
 import { button, field, textInput } from '../page/controls.js';
 import { openDialog } from '../page/dialog.js';
-import { formatBytes, formatCompact } from '../page/format.js';
+import { formatBits, formatBytes, formatCompact } from '../page/format.js';
 import { showError } from '../page/toast.js';
 import { say } from '../page/words.js';
 import { getJson, postJson } from '../net/api.js';
@@ -30,7 +30,7 @@ export function openModelMenu() {
 export function modelFacts(model) {
   const p = model.parameters ?? {};
   const rows = [
-    [say('fact.quantization'), [model.quantization, model.bpw ? `${model.bpw} bpw` : null].filter(Boolean).join(', ')],
+    [say('fact.quantization'), [model.quantization, formatBits(model.bpw)].filter(Boolean).join(', ')],
     [say('fact.size'), model.size_bytes ? formatBytes(model.size_bytes) : ''],
     [say('fact.context'), contextTokens(model) ? say('fact.tokens', { n: formatCompact(contextTokens(model)) }) : ''],
     [say('fact.cache'), [p.cache_size ? say('fact.tokens', { n: formatCompact(p.cache_size) }) : null, p.cache_mode].filter(Boolean).join(', ')],

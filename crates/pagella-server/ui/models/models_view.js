@@ -4,7 +4,7 @@
 import { el, fill } from '../page/element.js';
 import { afterQuiet } from '../page/cell.js';
 import { button, field, textInput } from '../page/controls.js';
-import { formatBytes, formatCompact } from '../page/format.js';
+import { formatBits, formatBytes, formatCompact } from '../page/format.js';
 import { showError, toast } from '../page/toast.js';
 import { say } from '../page/words.js';
 import { getJson, postJson, readEvents, send } from '../net/api.js';
@@ -41,7 +41,7 @@ export function modelsView() {
     const found = cards.filter((card) => card.id.toLowerCase().includes(words));
     fill(rows, found.length ? found.map((card) => el('li.list-row', { class: card.id === chosen?.id ? 'open' : '' }, el('button.list-button', { type: 'button', 'aria-current': card.id === chosen?.id ? 'true' : undefined, on: { click: () => { chosen = card; drawList(); drawDetail(); } } },
       el('span.list-title', null, card.id), el('span.list-meta', null, card.status === 'loaded' ? el('span.tag.loaded', null, say('model.state.loaded')) : null,
-        [card.quantization, card.bpw ? `${card.bpw} bpw` : null, card.size_bytes ? formatBytes(card.size_bytes) : null, contextTokens(card) ? formatCompact(contextTokens(card)) : null].filter(Boolean).join(' · ')))))
+        [card.quantization, formatBits(card.bpw), card.size_bytes ? formatBytes(card.size_bytes) : null, contextTokens(card) ? formatCompact(contextTokens(card)) : null].filter(Boolean).join(' · ')))))
       : el('li.list-empty', null, say('models.empty')));
   }
 

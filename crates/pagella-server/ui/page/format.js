@@ -2,12 +2,15 @@
 
 const integerFormat = new Intl.NumberFormat();
 const oneDigitFormat = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+const twoDigitFormat = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
 const compactFormat = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 });
 const timeFormat = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
 const dayFormat = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });
 const fullDateFormat = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 
 const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
+
+export const formatBits = (bits) => (isNumber(bits) ? `${twoDigitFormat.format(bits)} bpw` : null);
 
 export const formatCount = (n) => (isNumber(n) ? integerFormat.format(n) : '–');
 
