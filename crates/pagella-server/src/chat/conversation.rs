@@ -168,8 +168,10 @@ impl Conversation {
             false => None,
         };
         let without = without.map(|spans| spans_to_string(&spans));
-        match without.and_then(|without| prompt.strip_prefix(&without).map(str::to_owned)) {
-            Some(opening) => opening,
+        let opening = without.as_deref().and_then(|without| prompt.strip_prefix(without));
+        // A template that writes the same either way does not say what belongs to the reply.
+        match opening.filter(|opening| opening.len() > self.prefix_len()) {
+            Some(opening) => opening.to_owned(),
             None => tail.to_owned(),
         }
     }
