@@ -168,7 +168,7 @@ fn dry(fields: &Fields, options: &mut SampleOptions) -> Result<(), ApiError> {
     }
     let Some(value) = fields.value("dry_sequence_breakers") else { return Ok(()) };
     let path = "dry_sequence_breakers";
-    let parsed = value.as_str().map(|text| serde_json::from_str::<Value>(text));
+    let parsed = value.as_str().map(serde_json::from_str::<Value>);
     let list = match parsed {
         None => value.clone(),
         Some(Ok(list @ Value::Array(_))) => list,

@@ -342,9 +342,8 @@ impl Completions {
             });
         }
         let usage = || Usage::of(&running.done, self.jobs_per_prompt, self.begun).openai();
-        if self.delivery.continuous_usage {
-            chunk["usage"] = usage();
-        } else if self.delivery.usage_in_choice && running.is_done() {
+        let in_last = self.delivery.usage_in_choice && running.is_done();
+        if self.delivery.continuous_usage || in_last {
             chunk["usage"] = usage();
         } else if self.delivery.include_usage {
             chunk["usage"] = Value::Null;

@@ -55,14 +55,14 @@ enum Digits {
     Fraction,
     Exponent,
     ExponentSign,
-    ExponentDigits,
+    Power,
 }
 
 impl Digits {
     /// Whether a number may end here.
     fn complete(self) -> bool {
         use Digits as D;
-        matches!(self, D::Zero | D::Whole | D::Fraction | D::ExponentDigits)
+        matches!(self, D::Zero | D::Whole | D::Fraction | D::Power)
     }
 
     fn next(self, c: char) -> Option<Digits> {
@@ -74,7 +74,7 @@ impl Digits {
             (D::Point | D::Fraction, '0'..='9') => D::Fraction,
             (D::Zero | D::Whole | D::Fraction, 'e' | 'E') => D::Exponent,
             (D::Exponent, '+' | '-') => D::ExponentSign,
-            (D::Exponent | D::ExponentSign | D::ExponentDigits, '0'..='9') => D::ExponentDigits,
+            (D::Exponent | D::ExponentSign | D::Power, '0'..='9') => D::Power,
             _ => return None,
         })
     }

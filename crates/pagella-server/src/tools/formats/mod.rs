@@ -65,11 +65,11 @@ pub fn named(name: &str) -> Found {
 /// The format that a template asks for.
 pub fn in_template(source: &str) -> Found {
     let has = |signs: &&[&str]| signs.iter().all(|sign| source.contains(sign));
-    if let Some((name, _)) = UNREAD.iter().find(|(_, signs)| has(&signs)) {
+    if let Some((name, _)) = UNREAD.iter().find(|(_, signs)| has(signs)) {
         return Found::Unread(name);
     }
     let asked =
-        [&HARMONY].iter().chain(ALL).find(|syntax| syntax.signs.iter().any(|signs| has(&signs)));
+        [&HARMONY].iter().chain(ALL).find(|syntax| syntax.signs.iter().any(|signs| has(signs)));
     asked.map_or(Found::Nothing, |syntax| Found::Format(syntax))
 }
 
