@@ -100,7 +100,7 @@ pub enum ArchError {
     },
     /// No family knows the architecture string.
     #[error(
-        "{file}: unknown architecture {name}, known families are {known}: \
+        "{file}: unknown architecture {name}, which is none of the {known} families of docs/families.md: \
          if the model is a plain Llama under another name, try --assume-llama"
     )]
     UnknownArchitecture {
@@ -108,8 +108,8 @@ pub enum ArchError {
         file: String,
         /// The string in the file, shortened.
         name: String,
-        /// The name of every known family.
-        known: String,
+        /// How many families are known.
+        known: usize,
     },
     /// The architecture is known to need something that is not here.
     #[error("{file}: {name} needs {missing}, which this engine does not have: use another model")]

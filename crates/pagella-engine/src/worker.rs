@@ -77,6 +77,8 @@ impl Worker {
                 move || {
                     // Over only when the generator is gone, and its memory with it.
                     let _over = EndsWith(&vitals);
+                    // And only when nobody can be told anything any more: it is dropped first.
+                    let receiver = receiver;
                     serve(generator, served, &receiver, &vitals);
                 }
             })

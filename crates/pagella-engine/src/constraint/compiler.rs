@@ -87,10 +87,11 @@ impl Compiler {
         }
     }
 
-    /// A parser at the start of `grammar`.
+    /// A parser at the start of `grammar`; `has_specials` where it names special tokens.
     pub fn compile(
         &self,
         grammar: TopLevelGrammar,
+        has_specials: bool,
         what: &'static str,
     ) -> Result<Matcher, Refusal> {
         let factory = self.factory.clone();
@@ -98,7 +99,7 @@ impl Compiler {
         let thread = std::thread::Builder::new().name("constraint".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
             // Nobody listens any more if the time is over.
-            let _ = sender.send(compile_here(&factory, grammar, what));
+            let _ = sender.send(compile_here(&factory, grammar, has_specials, what));
         });
         let stopped =
             |reason: &str| Refusal::Error(ConstraintError::Internal { reason: reason.into() });
@@ -156,6 +157,7 @@ fn parser_factory(vocab: &Vocab, limits: &ConstraintLimits) -> Result<ParserFact
 fn compile_here(
     factory: &ParserFactory,
     grammar: TopLevelGrammar,
+    has_specials: bool,
     what: &'static str,
 ) -> Result<Matcher, Refusal> {
     let refuse = |message: String| {
@@ -177,8 +179,11 @@ fn compile_here(
     if let Some(message) = matcher.get_error() {
         return Err(refuse(message));
     }
-    // Text that is forced without end exhausts the limits here, which the mask then reports.
-    let _ = matcher.compute_ff_bytes();
+    // Text that is forced without end exhausts the limits here, which the mask then reports. Special
+    // tokens are forced under names that no token has: after that no mask has anything in it.
+    if !has_specials {
+        let _ = matcher.compute_ff_bytes();
+    }
     // Every byte has an id, so an empty first mask means that no text begins correctly.
     match matcher.compute_mask() {
         Ok(_) => Ok(matcher),

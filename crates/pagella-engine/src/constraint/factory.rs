@@ -145,12 +145,12 @@ impl ConstraintFactory {
                 composed_grammar(lark, schemas, specials, limits)?
             }
         };
-        let compiled = self.inner.compiler.compile(grammar, what);
-        let matcher = compiled.map_err(|refusal| explain(refusal, spec))?;
         let specials = match spec {
             ConstraintSpec::Composed { specials, .. } => specials.clone(),
             _ => Vec::new(),
         };
+        let compiled = self.inner.compiler.compile(grammar, !specials.is_empty(), what);
+        let matcher = compiled.map_err(|refusal| explain(refusal, spec))?;
         let grammar = Box::new(GrammarConstraint::new(matcher, vocab.clone(), specials, what));
         Ok(match spec {
             ConstraintSpec::JsonSchema(_)

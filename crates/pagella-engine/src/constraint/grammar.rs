@@ -117,7 +117,11 @@ impl Constraint for GrammarConstraint {
             self.vocab.set_end(out, !self.ended);
             return Ok(Verdict { can_end: true, ..Verdict::default() });
         }
-        let forced_bytes = self.matcher.compute_ff_bytes();
+        // See the compiler: special tokens and forced text do not go together.
+        let forced_bytes = match self.specials.is_empty() {
+            true => self.matcher.compute_ff_bytes(),
+            false => Vec::new(),
+        };
         let mask = self.matcher.compute_mask();
         let mask = mask.map_err(|error| self.failed(&error))?;
         out.copy_from_words(mask.as_slice());

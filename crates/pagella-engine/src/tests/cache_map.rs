@@ -1,7 +1,7 @@
 //! What the picture of the cache shows, and what clearing the cache takes away.
 
 use crate::tests::stand_in::{StandIn, greedy_ids};
-use crate::tests::support::{generator, ids, job, run};
+use crate::tests::support::{ended, generator, ids, job, records, run};
 use crate::{CacheMap, Generator, GeneratorOptions, JobState};
 
 /// Signs and users agree with the table and with what the jobs hold.
@@ -36,19 +36,20 @@ fn pages_go_through_their_states() {
     generator.enqueue(job(&prompt, 60)).unwrap();
     generator.enqueue(job(&ids(300, 2), 1)).unwrap();
     assert_eq!(checked(&generator).state, ".".repeat(16));
-    generator.iterate();
+    let mut seen = generator.iterate();
     let map = checked(&generator);
     assert!(map.state.starts_with("fff"), "{}", map.state);
     assert_eq!((map.jobs[0].state, map.jobs[0].processed_tokens), (JobState::Prefill, 128));
     assert_eq!((map.queue.len(), map.queue[0].prompt_tokens, map.queue[0].pages), (1, 300, 2));
     while checked(&generator).jobs[0].new_tokens < 2 {
-        generator.iterate();
+        seen.extend(generator.iterate());
     }
     let map = checked(&generator);
     assert!(map.state.starts_with("rrg"), "{}", map.state);
     let job = &map.jobs[0];
     assert_eq!((job.new_tokens_max, job.pages.len(), &job.pages[0]), (60, 1, &(0..3)));
-    run(&mut generator);
+    seen.extend(records(&mut generator));
+    assert_eq!(ended(seen).len(), 2);
     let map = checked(&generator);
     assert!(map.jobs.is_empty() && map.queue.is_empty());
     assert!(map.state.starts_with("ccp"), "{}", map.state);
@@ -62,13 +63,15 @@ fn clearing_forgets_what_nobody_uses_and_nothing_else() {
     generator.enqueue(job(&old, 3)).unwrap();
     run(&mut generator);
     let serial = generator.enqueue(job(&running, 40)).unwrap();
+    let mut seen = Vec::new();
     for _ in 0..10 {
-        generator.iterate();
+        seen.extend(generator.iterate());
     }
     assert_eq!(generator.clear_cache(), 3);
     generator.check().unwrap();
     assert_eq!(checked(&generator).state.matches(['c', 'p']).count(), 0);
-    assert_eq!(run(&mut generator)[&serial].token_ids, greedy_ids(&running, 40));
+    seen.extend(records(&mut generator));
+    assert_eq!(ended(seen)[&serial].token_ids, greedy_ids(&running, 40));
     // What was forgotten is computed again, what was in use is still there.
     let again = [&old, &running].map(|prompt| generator.enqueue(job(prompt, 1)).unwrap());
     let done = run(&mut generator);

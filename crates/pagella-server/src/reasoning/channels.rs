@@ -55,6 +55,8 @@ pub struct ChannelSplit {
     calls: bool,
     /// Bytes that were looked at.
     seen: usize,
+    /// Bytes of the first header that the prompt brought.
+    opened: usize,
     /// Where something else than reasoning begins, and whether that is a call.
     other_from: Option<(usize, bool)>,
 }
@@ -65,10 +67,15 @@ impl ChannelSplit {
         let calls = tools.is_some();
         let sink = CallSink::new(tools.unwrap_or_default(), false, false);
         let (stage, held) = (Stage::Header(String::new()), String::new());
-        let mut split = ChannelSplit { stage, held, sink, calls, seen: 0, other_from: None };
+        let mut split =
+            ChannelSplit { stage, held, sink, calls, seen: 0, opened: 0, other_from: None };
         // The prompt may have begun a message; what it says there is not part of the answer.
         let begun = opening.rfind("<|start|>").map_or("", |at| &opening[at..]);
         split.push(begun);
+        split.opened = match &split.stage {
+            Stage::Header(header) => header.len(),
+            _ => 0,
+        };
         (split.seen, split.other_from) = (0, split.other_from.map(|(_, call)| (0, call)));
         split
     }
@@ -125,7 +132,7 @@ impl ChannelSplit {
             // What never became a message is content.
             Stage::Header(header) => {
                 let header = std::mem::take(header);
-                self.sink.content(&header);
+                self.sink.content(header.get(self.opened..).unwrap_or_default());
             }
             Stage::Call(_, whole) => {
                 let whole = *whole;
@@ -165,12 +172,16 @@ impl ChannelSplit {
                 self.stage = Stage::Header(String::new());
             }
             (_, "<|channel|>") => self.stage = Stage::Header(mark.to_owned()),
-            _ => self.stage = Stage::Header(String::new()),
+            _ => {
+                self.stage = Stage::Header(String::new());
+                self.opened = 0;
+            }
         }
     }
 
     /// A message begins, of the kind that its header says.
     fn begin(&mut self, header: &str) {
+        self.opened = 0;
         let word = |from: &str| -> String {
             let part = |c: &char| c.is_ascii_alphanumeric() || "_.-".contains(*c);
             header.split_once(from).map_or("", |(_, rest)| rest).chars().take_while(part).collect()

@@ -84,13 +84,12 @@ impl Client {
         let Some(hosts) = &self.hosts else { return Ok(()) };
         let uri: Option<Uri> = url.parse().ok();
         let host = uri.as_ref().and_then(|uri| uri.host()).unwrap_or_default().to_ascii_lowercase();
-        let local = host == "localhost"
-            || host
-                .trim_matches(['[', ']'])
-                .parse()
-                .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+        let address: Option<std::net::IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+        let local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
         let safe = uri.as_ref().and_then(Uri::scheme_str) == Some("https") || local;
         let known = hosts.iter().any(|pattern| match pattern.strip_prefix("*.") {
+            // Parts of an address are no domain.
+            Some(_) if address.is_some() => false,
             Some(domain) => host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')),
             None => host.eq_ignore_ascii_case(pattern),
         });
