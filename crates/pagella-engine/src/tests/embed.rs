@@ -102,7 +102,7 @@ fn texts_wait_for_pages_and_leave_the_cache_as_it_was_found() {
     stream.next().unwrap().unwrap();
     // Six or seven of eight pages are in use.
     let text = ids(1000, 5);
-    let (_handle, vectors) = ask(&worker, &[text.clone()], Pooling::Mean);
+    let (_handle, vectors) = ask(&worker, std::slice::from_ref(&text), Pooling::Mean);
     assert_eq!(stream.finish().unwrap().token_ids, greedy_ids(&prompt, 100));
     check(&[text], &vectors.recv().unwrap().unwrap(), Pooling::Mean);
     assert_idle(&worker);

@@ -27,7 +27,7 @@ pub fn are_spoken(choice: Toggle, source: &str, tokenizer: &Tokenizer) -> bool {
     match choice {
         Toggle::On => true,
         Toggle::Off => false,
-        Toggle::Auto => marks.iter().all(|mark| known(mark)),
+        Toggle::Auto => marks.iter().all(known),
     }
 }
 

@@ -68,8 +68,7 @@ pub fn in_template(source: &str) -> Found {
     if let Some((name, _)) = UNREAD.iter().find(|(_, signs)| has(signs)) {
         return Found::Unread(name);
     }
-    let asked =
-        [&HARMONY].iter().chain(ALL).find(|syntax| syntax.signs.iter().any(|signs| has(signs)));
+    let asked = [&HARMONY].iter().chain(ALL).find(|syntax| syntax.signs.iter().any(&has));
     asked.map_or(Found::Nothing, |syntax| Found::Format(syntax))
 }
 
