@@ -2,12 +2,12 @@
 //!
 //! The way of a request:
 //!
-//! 1. a connection with deadlines reads it ([`net`]);
-//! 2. the table says who may ask and what answers ([`router`]), keys say who asks ([`auth`]);
-//! 3. the body becomes JSON ([`wire`]) and its fields are checked against tables ([`fields`]);
-//! 4. a conversation becomes ids ([`chat`]), fields become a job ([`generate`]);
-//! 5. it is let in or refused ([`admission`]), and the engine computes;
-//! 6. its records become an answer, whole or piece by piece ([`routes`]).
+//! 1. a connection with deadlines reads it (`net`);
+//! 2. the table says who may ask and what answers (`router`), keys say who asks (`auth`);
+//! 3. the body becomes JSON (`wire`) and its fields are checked against tables (`fields`);
+//! 4. a conversation becomes ids (`chat`), fields become a job (`generate`);
+//! 5. it is let in or refused (`admission`), and the engine computes;
+//! 6. its records become an answer, whole or piece by piece (`routes`).
 //!
 //! What always holds:
 //! - No input stops the engine or another request; a panic is answered and ends one request.

@@ -1,6 +1,6 @@
 //! From files, environment and flags to [`Settings`](crate::Settings).
 //!
-//! Every key stands once, as a row of a [`table`]: its kind, its default, its sentence, whether it can
+//! Every key stands once, as a row of a `table`: its kind, its default, its sentence, whether it can
 //! change while the server runs, and what it sets. Reading, checking, showing, the sample file, names
 //! of environment variables and flags follow from the rows.
 //!

@@ -72,8 +72,8 @@ fn reasoning_can_be_left_in_the_answer() {
 fn templates_and_their_variables_are_the_operators() {
     let server = server(|settings| {
         settings.chat.allow_request_template = true;
-        let own = |value: &str| json!({"x": value, "y": value}).as_object().unwrap().clone();
-        settings.model.template_vars_default = own("default");
+        let own = json!({"x": "default", "y": "default"});
+        settings.model.template_vars_default = own.as_object().unwrap().clone();
         settings.model.template_vars_force.insert("y".into(), "forced".into());
     });
     let template = "{{ x }} {{ y }}";
