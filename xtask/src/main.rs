@@ -16,6 +16,7 @@ mod workspace;
 #[path = "../../crates/pagella-cuda/build/compile.rs"]
 mod compile;
 #[cfg(test)]
+#[allow(dead_code, reason = "the build script's; only its tests run here")]
 #[path = "../../crates/pagella-server/build/join.rs"]
 mod join;
 #[path = "../../crates/pagella-cuda/build/nvcc.rs"]
