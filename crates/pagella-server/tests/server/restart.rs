@@ -145,7 +145,14 @@ fn a_deep_look_computes_something_and_is_for_administrators() {
     assert_eq!(server.stranger().get("/health?deep=0").status, 200);
     let (thaw, frozen) = std::sync::mpsc::channel::<()>();
     let worker = server.worker.clone().unwrap();
-    let freeze = std::thread::spawn(move || worker.call(move |_| frozen.recv().unwrap()));
+    let (begin, begun) = std::sync::mpsc::channel::<()>();
+    let freeze = std::thread::spawn(move || {
+        worker.call(move |_| {
+            begin.send(()).unwrap();
+            frozen.recv().unwrap();
+        })
+    });
+    begun.recv().unwrap();
     let hung = admin.get("/health?deep=1");
     assert_eq!((hung.status, &hung.json()["status"]), (503, &json!("unhealthy")));
     assert_eq!(server.stranger().get("/metrics").status, 200);
