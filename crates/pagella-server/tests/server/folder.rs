@@ -7,13 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use pagella_arch::{ModelSpec, SpecOptions, load_spec};
-use pagella_backend::{BackendError, KvFormat, StepPlan};
+use pagella_arch::{SpecOptions, load_spec};
+use pagella_backend::KvFormat;
 use pagella_cpu::{CpuBackend, CpuOptions};
-use pagella_engine::{
-    EngineError, Forward, Generator, GeneratorOptions, LogitRows, ModelWithCache, RowAsk,
-    SampleOptions, Worker,
-};
+use pagella_engine::{Forward, Generator, GeneratorOptions, ModelWithCache, SampleOptions, Worker};
 use pagella_model::{LoadOptions as ModelLoad, LoadProgress, Model};
 use pagella_server::name::{self, Links};
 use pagella_server::{
@@ -25,6 +22,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::demo_dir;
+use crate::watched::Watched;
 
 /// Bytes that a model takes of the one device there is.
 pub const MODEL_BYTES: u64 = 100;
@@ -177,13 +175,9 @@ impl FolderOpener {
         let format = options.cache_mode.unwrap_or(KvFormat::F16);
         let tokens = options.cache_size.unwrap_or(8192);
         let inner = ModelWithCache::new(model, format, tokens).unwrap();
-        self.levers.alive.fetch_add(1, Ordering::SeqCst);
-        let counted = Counted {
-            inner: Box::new(inner),
-            alive: self.levers.alive.clone(),
-            device_gone: self.levers.device_gone.clone(),
-        };
-        Ok((Box::new(counted), vocab))
+        let (alive, device_gone) = (&self.levers.alive, &self.levers.device_gone);
+        let watched = Watched::new(Box::new(inner), alive.clone(), device_gone.clone());
+        Ok((Box::new(watched), vocab))
     }
 }
 
@@ -277,73 +271,5 @@ impl ModelOpener for FolderOpener {
                 ..ModelFacts::default()
             },
         })
-    }
-}
-
-/// A model that is counted while it is in memory, and whose device can go.
-struct Counted {
-    inner: Box<dyn Forward>,
-    alive: Arc<AtomicUsize>,
-    device_gone: Arc<AtomicBool>,
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.alive.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Counted {
-    fn expect_device(&self) -> Result<(), EngineError> {
-        if self.device_gone.swap(false, Ordering::SeqCst) {
-            let message = "ordered by a test at 0x7f00".to_owned();
-            let error = BackendError::Device { backend: "test", message };
-            return Err(EngineError::Model(error.into()));
-        }
-        Ok(())
-    }
-}
-
-impl Forward for Counted {
-    fn spec(&self) -> &ModelSpec {
-        self.inner.spec()
-    }
-    fn step_tokens_max(&self) -> usize {
-        self.inner.step_tokens_max()
-    }
-    fn cache_tokens(&self) -> usize {
-        self.inner.cache_tokens()
-    }
-    fn kv_format(&self) -> KvFormat {
-        self.inner.kv_format()
-    }
-    fn launch(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
-        self.expect_device()?;
-        self.inner.launch(plan)
-    }
-    fn hidden_states(&mut self, plan: &StepPlan, states: &mut Vec<f32>) -> Result<(), EngineError> {
-        self.expect_device()?;
-        self.inner.hidden_states(plan, states)
-    }
-    fn on_layer(&mut self, beat: Arc<dyn Fn() + Send + Sync>) {
-        self.inner.on_layer(beat);
-    }
-    fn read(&mut self, asks: &[RowAsk<'_>], rows: &mut LogitRows) -> Result<(), EngineError> {
-        self.inner.read(asks, rows)
-    }
-    fn copy_pages(&mut self, moves: &[(u32, u32)]) -> Result<(), EngineError> {
-        self.inner.copy_pages(moves)
-    }
-    fn copy_page_prefix(&mut self, from: u32, to: u32, tokens: usize) -> Result<(), EngineError> {
-        self.inner.copy_page_prefix(from, to, tokens)
-    }
-    fn page_bytes(&self) -> usize {
-        self.inner.page_bytes()
-    }
-    fn read_page(&mut self, page: u32, out: &mut Vec<u8>) -> Result<(), EngineError> {
-        self.inner.read_page(page, out)
-    }
-    fn write_page(&mut self, page: u32, bytes: &[u8]) -> Result<(), EngineError> {
-        self.inner.write_page(page, bytes)
     }
 }

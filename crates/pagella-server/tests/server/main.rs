@@ -34,3 +34,4 @@ mod tls;
 mod token;
 mod tools;
 mod ui;
+mod watched;

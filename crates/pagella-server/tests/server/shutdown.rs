@@ -93,9 +93,11 @@ fn silence_is_broken() {
 
 #[test]
 fn an_end_lets_running_requests_finish_and_refuses_waiting_ones() {
-    let server = TestServer::start(settings(), keys(), Some(demo(1)));
+    let mut patient = settings();
+    patient.shutdown.drain_timeout = Duration::from_secs(60);
+    let server = TestServer::start(patient, keys(), Some(demo(1)));
     let client = server.client(API);
-    let mut running = client.stream(PATH, &long(60));
+    let mut running = client.stream(PATH, &long(200));
     running.until_text();
     let mut waiting = client.stream(PATH, &long(5));
     wait_for("one to wait", || server.stats().queue.pending == 1);

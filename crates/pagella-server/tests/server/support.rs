@@ -17,6 +17,7 @@ use pagella_text::{ChatTemplate, Tokenizer};
 use serde_json::Value;
 
 use crate::folder::ModelFolder;
+use crate::watched::Watched;
 
 pub const API: &str = "api-secret";
 pub const ADMIN: &str = "admin-secret";
@@ -25,7 +26,7 @@ pub const OTHER: &str = "other-secret";
 /// Tokens in the cache of a test's model.
 const CACHE_TOKENS: usize = 8192;
 /// Longest wait for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn demo_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/demo")
@@ -43,6 +44,7 @@ pub fn demo(batch_max: usize) -> ModelParts {
     let forward = ModelWithCache::new(model, KvFormat::F16, CACHE_TOKENS).unwrap();
     let tokenizer = Tokenizer::from_dir(&dir).unwrap();
     let options = GeneratorOptions { batch_max, ..GeneratorOptions::default() };
+    let forward = Watched::new(Box::new(forward), Arc::default(), Arc::default());
     let generator = Generator::new(Box::new(forward), tokenizer.clone(), options).unwrap();
     ModelParts {
         id: "demo".to_owned(),
