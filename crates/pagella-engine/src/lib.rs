@@ -47,6 +47,7 @@ mod stream;
 mod tests;
 mod trace;
 mod vitals;
+mod waking;
 mod worker;
 
 pub use cache_map::{CacheMap, MappedJob, WaitingJob};

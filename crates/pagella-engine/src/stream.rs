@@ -25,6 +25,8 @@ pub(crate) struct Mailbox {
 struct MailboxState {
     records: VecDeque<Record>,
     waker: Option<Waker>,
+    /// A thread waits. Waking nobody would still cost a system call for every record.
+    blocked: bool,
     /// No record follows.
     closed: bool,
     /// The job rests until someone reads.
@@ -42,8 +44,9 @@ impl Mailbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a record. Returns whether the job should rest now.
-    pub fn push(&self, record: Record) -> bool {
+    /// Adds a record, and whoever is to be woken for it to `wakers`. Returns whether the job should
+    /// rest now.
+    pub fn push(&self, record: Record, wakers: &mut Vec<Waker>) -> bool {
         let mut state = self.lock();
         state.closed |= record.is_last();
         let merge = match self.granularity {
@@ -62,23 +65,31 @@ impl Mailbox {
             }
             _ => false,
         };
+        let resting = state.resting;
         if !hold {
-            self.arrived.notify_all();
-            if let Some(waker) = state.waker.take() {
-                waker.wake();
-            }
+            wakers.extend(self.rouse(state));
         }
-        state.resting
+        resting
     }
 
     /// Ends the stream without a last record: the engine is gone.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        self.arrived.notify_all();
-        if let Some(waker) = state.waker.take() {
+        if let Some(waker) = self.rouse(state) {
             waker.wake();
         }
+    }
+
+    /// Wakes a thread that reads; the waker of a task is left to the caller.
+    fn rouse(&self, mut state: MutexGuard<'_, MailboxState>) -> Option<Waker> {
+        let (blocked, waker) = (std::mem::take(&mut state.blocked), state.waker.take());
+        // Whoever wakes finds the lock free.
+        drop(state);
+        if blocked {
+            self.arrived.notify_all();
+        }
+        waker
     }
 }
 
@@ -170,12 +181,14 @@ impl JobStream {
             if let Some(item) = self.take_record(&mut state) {
                 return Some(Some(item));
             }
+            state.blocked = true;
             let Some(deadline) = deadline else {
                 state = mailbox.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
+                state.blocked = false;
                 return None;
             }
             let waited = mailbox.arrived.wait_timeout(state, left);

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::task::Waker;
 use std::time::Instant;
 
 use crate::embed::EmbedTask;
@@ -16,6 +17,7 @@ use crate::job::{Facts, Job, JobSpec, Record, Stage, prepare};
 use crate::stats::Stats;
 use crate::stream::{Canceller, JobStream, Mailbox};
 use crate::vitals::EndsWith;
+use crate::waking::Waking;
 use crate::{EngineError, Fault, Generator, Pooling, Vitals};
 
 /// What the thread is told.
@@ -56,6 +58,7 @@ pub struct Worker {
     waiting: Arc<AtomicUsize>,
     queue_max: usize,
     vitals: Arc<Vitals>,
+    waking: Waking,
 }
 
 impl Worker {
@@ -69,7 +72,13 @@ impl Worker {
         let serials = generator.serials.clone();
         let queue_max = generator.options.queue_max;
         let waiting = Arc::new(AtomicUsize::new(0));
-        let served = Served { readers: HashMap::new(), waiting: waiting.clone() };
+        let waking = Waking::default();
+        let served = Served {
+            readers: HashMap::new(),
+            waiting: waiting.clone(),
+            wakers: Vec::new(),
+            waking: waking.clone(),
+        };
         std::thread::Builder::new()
             .name("pagella-engine".to_owned())
             .spawn({
@@ -83,7 +92,14 @@ impl Worker {
                 }
             })
             .map_err(EngineError::Thread)?;
-        Ok(Worker { commands: Commands(sender), facts, serials, waiting, queue_max, vitals })
+        let commands = Commands(sender);
+        Ok(Worker { commands, facts, serials, waiting, queue_max, vitals, waking })
+    }
+
+    /// Lets `wake_all` wake the tasks that read streams, all those of a step at once, instead of the
+    /// engine's thread. It is called on that thread and must not wait. The first one stays.
+    pub fn wake_by(&self, wake_all: impl Fn(Vec<Waker>) + Send + Sync + 'static) {
+        self.waking.set(Box::new(wake_all));
     }
 
     /// Ends the thread after the step it is in, whoever else holds a handle: jobs are lost, the model
@@ -219,6 +235,9 @@ impl Drop for EmbedHandle {
 struct Served {
     readers: HashMap<u64, Reader>,
     waiting: Arc<AtomicUsize>,
+    /// Readers that have something to read and do not know it yet.
+    wakers: Vec<Waker>,
+    waking: Waking,
 }
 
 /// The way to whoever reads a job's records. Nobody may wait for a thread that is gone: the stream is
@@ -235,7 +254,8 @@ impl Drop for Reader {
 }
 
 impl Served {
-    /// Hands a record to its reader; lets the job rest if nobody reads.
+    /// Hands a record to its reader, who is woken by [`Served::wake`]; lets the job rest if nobody
+    /// reads.
     fn deliver(&mut self, record: Record, generator: &mut Generator) {
         let (serial, last) = (record.serial, record.is_last());
         let Some(reader) = self.readers.get_mut(&serial) else { return };
@@ -243,12 +263,17 @@ impl Served {
         if starts && !std::mem::replace(&mut reader.started, true) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
-        let rests = reader.mailbox.push(record);
+        let rests = reader.mailbox.push(record, &mut self.wakers);
         if last {
             self.readers.remove(&serial);
         } else if rests {
             generator.set_resting(serial, true);
         }
+    }
+
+    /// Wakes whoever has something to read.
+    fn wake(&mut self) {
+        self.waking.wake(&mut self.wakers);
     }
 }
 
@@ -286,6 +311,7 @@ fn serve(
             }
             served.deliver(record, &mut generator);
         }
+        served.wake();
         if let Some(error) = generator.embeddings.take_error() {
             vitals.note_error(&error);
         }
@@ -329,6 +355,7 @@ fn drain(
             return false;
         }
         obey(command, generator, served, vitals);
+        served.wake();
     }
 }
 

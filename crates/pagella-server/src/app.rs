@@ -26,6 +26,7 @@ use crate::responses::Store;
 use crate::router::{Access, Route};
 use crate::routes::docs::Described;
 use crate::settings::{CacheIsolation, DocsAuth, LiveSettings, MetricsAuth, Settings};
+use crate::wakes::Wakes;
 use crate::wire::error::{ApiError, Code};
 
 /// How far the server is with ending.
@@ -71,6 +72,8 @@ pub struct App {
     pub described: Described,
     /// Responses that are kept.
     pub responses: Store,
+    /// How engines wake streams.
+    pub(crate) wakes: Wakes,
     /// Where the server listens.
     pub bound: SocketAddr,
     /// When it began.
@@ -99,6 +102,7 @@ impl App {
             exchange: Exchange::default(),
             described: Described::default(),
             responses: Store::new(&settings.responses),
+            wakes: Wakes::default(),
             bound,
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Serving),

@@ -40,6 +40,9 @@ const GROWTH_SECONDS_MIN: u64 = 60;
 /// How long the server may take to forget the last request.
 const SETTLE_TIME: Duration = Duration::from_secs(10);
 
+/// Those who leave do so before this many bytes: about 60 tokens.
+const LEAVE_BYTES_MAX: usize = 16_000;
+
 struct Options {
     server: PathBuf,
     seconds: u64,
@@ -158,7 +161,7 @@ async fn behave(
     while !over.load(Ordering::Relaxed) {
         let idx = random.below(asks.len());
         let leave = match random.below(4) {
-            0 => Leave::AfterBytes(random.below(4000)),
+            0 => Leave::AfterBytes(random.below(LEAVE_BYTES_MAX)),
             _ => Leave::Never,
         };
         match client::stream(&place, &asks[idx], leave).await {

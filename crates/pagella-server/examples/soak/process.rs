@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::client::{self, Place};
 
+/// Room for every client's answer at once. Memory is flat when all of it has been used.
+const CACHE_TOKENS: &str = "131072";
 /// Clients per address: fewer than the connections that one peer may have.
 const CLIENTS_PER_ADDRESS: usize = 40;
 /// How long the model may take to load.
@@ -59,6 +61,7 @@ impl ServerProcess {
         let mut child = Command::new(program)
             .args(["serve", "demo", "--port", "0", "--no-access-log", "--keys"])
             .arg(&keys)
+            .args(["--cache-tokens", CACHE_TOKENS])
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{}: {error}: build it first", program.display()))?;

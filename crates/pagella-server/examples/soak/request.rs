@@ -17,13 +17,13 @@ impl Ask {
     }
 }
 
-/// Every request. All have seeds, so each has one answer.
+/// Every request: answers of 32 to 352 tokens. All have seeds, so each has one answer.
 pub fn asks() -> Vec<Ask> {
     let topics = ["arrays", "bridges", "the sea", "map()", "loops", "a clock", "types", "rain"];
     let long = "The method returns a new array with the results. ".repeat(12);
     let mut asks = Vec::new();
     for (idx, topic) in topics.iter().enumerate() {
-        let tokens = 8 + 12 * (idx % 4);
+        let tokens = 32 + 48 * (idx % 4);
         let drawn = json!({ "max_tokens": tokens, "seed": idx, "temperature": 0.9 });
         let greedy = json!({ "max_tokens": 2 * tokens, "seed": 0, "temperature": 0 });
         asks.push(chat(&format!("Tell me about {topic}."), &drawn));

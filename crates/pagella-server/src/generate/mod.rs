@@ -8,6 +8,7 @@
 
 pub mod ask;
 pub mod choices;
+pub mod cut_short;
 pub mod ending;
 pub mod fill;
 pub mod logprobs;

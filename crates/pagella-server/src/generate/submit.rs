@@ -8,6 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::ask::Ask;
 use super::choices::Choices;
+use super::cut_short::CutShort;
 use super::ending::finish_reason;
 use crate::access::Access;
 use crate::admission::Ticket;
@@ -46,10 +47,9 @@ pub struct Running {
     pub prompt_tokens: usize,
     listed: Listed,
     access: Arc<Access>,
-    phases: watch::Receiver<Phase>,
-    /// Who answers, and when that ends.
+    cut_short: CutShort,
+    /// Who answers.
     model: Arc<ServedModel>,
-    closings: watch::Receiver<Option<Closing>>,
     prompt_field: &'static str,
     app: Arc<App>,
     /// Jobs per prompt.
@@ -120,7 +120,8 @@ impl Entered {
             place = turn => place,
             _ = phases.wait_for(|phase| *phase >= Phase::Draining) => return Err(draining()),
         };
-        let (model, closings) = (model.clone(), model.closings());
+        let cut_short = CutShort::watch(phases, model.closings(), listed.live.clone());
+        let model = model.clone();
         let submitter = model.clone();
         let submit =
             move || submit_all(&submitter, &job, constraint.as_ref(), n, prompts, prompt_field);
@@ -137,9 +138,8 @@ impl Entered {
             prompt_tokens,
             listed,
             access,
-            phases,
+            cut_short,
             model,
-            closings,
             prompt_field,
             app: call.app.clone(),
             n,
@@ -210,17 +210,7 @@ impl Running {
 
     /// The next record and whose it is; `None` when all jobs have ended well.
     pub async fn next(&mut self) -> Result<Option<(usize, Record)>, ApiError> {
-        let limit = match self.has_begun() {
-            true => Phase::Cancelling,
-            false => Phase::Draining,
-        };
-        // The end first: a job that always has something to say would never hear of it.
-        let next = tokio::select! {
-            biased;
-            _ = self.phases.wait_for(|phase| *phase >= limit) => return Err(draining()),
-            closing = closes(&mut self.closings) => return Err(closing.error()),
-            next = self.choices.next() => next,
-        };
+        let next = self.cut_short.or(self.choices.next()).await?;
         let Some((idx, item)) = next else { return Ok(None) };
         let record = item.map_err(|error| self.model.explain(&error, self.prompt_field))?;
         self.note(idx, &record)?;

@@ -58,8 +58,8 @@ impl Answer {
         let request_id = self.request_id.clone();
         // Before the message has begun a comment must do.
         let ping = |talk: &Talk| if talk.running.has_begun() { PING } else { sse::KEEP_ALIVE };
-        let written = streamed::write_with(&mut talk, &delivery, &sink, ping, |said, talk| {
-            self.events(said, talk)
+        let written = streamed::write_with(&mut talk, &delivery, &sink, ping, |said, talk, out| {
+            self.events(said, talk).iter().for_each(|event| out.extend_from_slice(event));
         });
         if let Err(error) = written.await {
             sink.send(sse::failure(&error, Dialect::Anthropic, &request_id)).await;

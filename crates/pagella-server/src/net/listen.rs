@@ -160,6 +160,7 @@ impl Server {
         let serve = |entrance: Entrance| tokio::spawn(entrance.serve(app.clone()));
         let accepting: Vec<_> = self.entrances.into_iter().map(serve).collect();
         let idling = tokio::spawn(watch_idle(app.clone()));
+        tokio::spawn(app.wakes.forward());
         let mut phases = app.phases();
         // The sender lives in `app`, so waiting cannot fail.
         let _ = phases.wait_for(|phase| *phase >= Phase::Leaving).await;

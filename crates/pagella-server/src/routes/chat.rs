@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use pagella_engine::{Record, Stage};
 use pagella_text::AddBos;
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::body::{Body, Counts};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Reply};
@@ -56,7 +58,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
         Reply::events(move |sink| chat.stream(talk, sink))
     } else {
         let answers = talk.finish().await?;
-        Reply::json(&chat.whole(&talk, &answers)?)?
+        chat.whole(&talk, &answers)?
     };
     reply.headers.extend(headers);
     Ok(reply)
@@ -76,27 +78,72 @@ pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-/// What a choice says about its end.
-fn finish(choice: &mut Value, ending: &Ending) -> Result<(), ApiError> {
-    choice["finish_reason"] = ending.finish_reason()?.into();
-    choice["eos_reason"] = ending.reason.name().into();
-    choice["stop_str"] = ending.stop_string.clone().into();
-    Ok(())
-}
-
 /// What a choice says about its tokens.
 fn tokens(talk: &Talk, record: &Record) -> Value {
     let tokenizer = &talk.model.parts.tokenizer;
     talk.logprobs.map_or(Value::Null, |ask| logprobs::chat(ask, record, tokenizer))
 }
 
-/// Writes reasoning under the names that the operator chose.
-fn write_reasoning(object: &mut Value, field: ReasoningField, text: &str) {
-    if field != ReasoningField::Reasoning {
-        object["reasoning_content"] = text.into();
+/// A choice of a whole answer, or a piece of one.
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<Delta<'a>>,
+    logprobs: Value,
+    finish_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eos_reason: Option<&'static str>,
+    /// Null where the reason is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_str: Option<Option<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<&'a [u32]>,
+}
+
+/// What a piece of a stream says.
+#[derive(Default, Serialize)]
+struct Delta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<Value>,
+}
+
+/// Reasoning as `reasoning_content` and as `reasoning`, as the operator chose.
+fn named(field: ReasoningField, text: &str) -> (Option<&str>, Option<&str>) {
+    let content = (field != ReasoningField::Reasoning).then_some(text);
+    (content, (field != ReasoningField::ReasoningContent).then_some(text))
+}
+
+impl<'a> Choice<'a> {
+    fn piece(index: usize, delta: Delta<'a>) -> Self {
+        Choice {
+            index,
+            message: None,
+            delta: Some(delta),
+            logprobs: Value::Null,
+            finish_reason: None,
+            eos_reason: None,
+            stop_str: None,
+            token_ids: None,
+        }
     }
-    if field != ReasoningField::ReasoningContent {
-        object["reasoning"] = text.into();
+
+    /// With its end.
+    fn ended(mut self, ending: &'a Ending) -> Result<Self, ApiError> {
+        self.finish_reason = Some(ending.finish_reason()?);
+        self.eos_reason = Some(ending.reason.name());
+        self.stop_str = Some(ending.stop_string.as_deref());
+        Ok(self)
     }
 }
 
@@ -106,7 +153,12 @@ fn message(whole: &Whole, reasoning_field: ReasoningField) -> Value {
     let content = (!silent).then_some(whole.content.as_str());
     let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
     if !whole.reasoning.is_empty() {
-        write_reasoning(&mut message, reasoning_field, &whole.reasoning);
+        let (content, reasoning) = named(reasoning_field, &whole.reasoning);
+        for (name, text) in [("reasoning_content", content), ("reasoning", reasoning)] {
+            if let Some(text) = text {
+                message[name] = text.into();
+            }
+        }
     }
     if !whole.calls.is_empty() {
         let call = |call: &crate::generate::parts::ToolCall| {
@@ -121,71 +173,80 @@ fn message(whole: &Whole, reasoning_field: ReasoningField) -> Value {
     message
 }
 
-/// What a piece of a stream says.
-fn delta(part: &Part, reasoning_field: ReasoningField) -> Value {
-    match part {
+/// What a part says in a stream.
+fn delta(part: &Part, reasoning_field: ReasoningField) -> Delta<'_> {
+    let calls = match part {
         Part::Reasoning(text) => {
-            let mut delta = json!({});
-            write_reasoning(&mut delta, reasoning_field, text);
-            delta
+            let (reasoning_content, reasoning) = named(reasoning_field, text);
+            return Delta { reasoning_content, reasoning, ..Delta::default() };
         }
-        Part::Content(text) => json!({ "content": text }),
-        Part::CallOpened { index, id, name } => json!({ "tool_calls": [{
+        Part::Content(text) => return Delta { content: Some(text), ..Delta::default() },
+        Part::CallOpened { index, id, name } => json!([{
             "index": index,
             "id": id,
             "type": "function",
             "function": { "name": name, "arguments": "" },
-        }] }),
+        }]),
         Part::CallArguments { index, text } => {
-            json!({ "tool_calls": [{ "index": index, "function": { "arguments": text } }] })
+            json!([{ "index": index, "function": { "arguments": text } }])
         }
-    }
+    };
+    Delta { tool_calls: Some(calls), ..Delta::default() }
 }
 
 impl Chat {
-    fn base(&self, talk: &Talk, object: &str, choices: Vec<Value>) -> Value {
-        json!({
-            "id": self.id,
-            "object": object,
-            "created": self.created,
-            "model": talk.model.parts.id,
-            "system_fingerprint": talk.model.parts.facts.fingerprint,
-            "choices": choices,
-        })
+    fn body<'a>(
+        &'a self,
+        talk: &'a Talk,
+        object: &'static str,
+        choices: &'a [Choice<'a>],
+    ) -> Body<'a, Choice<'a>> {
+        Body {
+            id: &self.id,
+            object,
+            created: self.created,
+            model: &talk.model.parts.id,
+            system_fingerprint: &talk.model.parts.facts.fingerprint,
+            choices,
+            prompt_progress: None,
+            usage: Counts::Absent,
+            seed: None,
+            timings: None,
+        }
     }
 
     /// The whole answer.
-    fn whole(&self, talk: &Talk, answers: &[Answer]) -> Result<Value, ApiError> {
+    fn whole(&self, talk: &Talk, answers: &[Answer]) -> Result<Reply, ApiError> {
         let mut choices = Vec::with_capacity(answers.len());
         for (index, answer) in answers.iter().enumerate() {
-            let mut choice = json!({
-                "index": index,
-                "message": message(&answer.whole, self.reasoning_field),
-                "logprobs": tokens(talk, answer.tokens()),
-            });
-            finish(&mut choice, &answer.ending)?;
-            if talk.delivery.token_ids {
-                choice["token_ids"] = json!(answer.record.token_ids);
-            }
-            choices.push(choice);
+            let choice = Choice {
+                message: Some(message(&answer.whole, self.reasoning_field)),
+                delta: None,
+                logprobs: tokens(talk, answer.tokens()),
+                token_ids: talk.delivery.token_ids.then_some(&answer.record.token_ids),
+                ..Choice::piece(index, Delta::default())
+            };
+            choices.push(choice.ended(&answer.ending)?);
         }
         let usage = talk.usage();
-        let mut body = self.base(talk, "chat.completion", choices);
-        body["usage"] = usage.openai();
-        body["seed"] = talk.seed.into();
-        if talk.delivery.timings {
-            body["timings"] = usage.timings();
-        }
-        Ok(body)
+        Reply::json(&Body {
+            usage: Counts::Told(usage.openai()),
+            seed: Some(talk.seed),
+            timings: talk.delivery.timings.then(|| usage.timings()),
+            ..self.body(talk, "chat.completion", &choices)
+        })
     }
 
     async fn stream(self, mut talk: Talk, sink: Sink) {
         let delivery = talk.delivery.clone();
         let mut opened = vec![false; talk.n_choices()];
-        let written = streamed::write(&mut talk, &delivery, &sink, |said, talk| {
+        let write = |said: Said, talk: &Talk, out: &mut Vec<u8>| {
             let opens = !std::mem::replace(&mut opened[said.choice], true);
-            self.events(talk, opens, &said).unwrap_or_else(|error| vec![sse::error(&error)])
-        });
+            if let Err(error) = self.write_events(talk, opens, &said, out) {
+                out.extend_from_slice(&sse::error(&error));
+            }
+        };
+        let written = streamed::write(&mut talk, &delivery, &sink, write);
         let ended = match written.await {
             Ok(()) => self.end(&talk),
             Err(error) => sse::error(&error),
@@ -194,75 +255,77 @@ impl Chat {
     }
 
     /// Role, parts and end, as far as they are said, each in an event of its own.
-    fn events(&self, talk: &Talk, opens: bool, said: &Said) -> Result<Vec<Bytes>, ApiError> {
-        let (mut events, record) = (Vec::new(), &said.record);
-        let empty = |delta: Value| json!({ "index": said.choice, "delta": delta, "logprobs": null, "finish_reason": null });
+    fn write_events(
+        &self,
+        talk: &Talk,
+        opens: bool,
+        said: &Said,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ApiError> {
+        let record = &said.record;
+        let piece = |delta| Choice::piece(said.choice, delta);
         if opens {
-            let delta = json!({ "role": "assistant", "content": "" });
-            events.push(self.chunk(talk, empty(delta)));
+            let delta = Delta { role: Some("assistant"), content: Some(""), ..Delta::default() };
+            self.write_chunk(talk, piece(delta), out);
         }
         if talk.delivery.progress && record.stage != Stage::Streaming {
-            let mut chunk = self.chunk_value(talk, empty(json!({})));
-            chunk["prompt_progress"] = json!({
+            let progress = json!({
                 "total": record.max_progress,
                 "processed": record.curr_progress,
                 "queue_position": record.queue_position,
                 "time_ms": talk.begun().elapsed().as_millis() as u64,
             });
-            events.push(sse::data(&chunk));
+            let choices = [piece(Delta::default())];
+            let chunk = Body { prompt_progress: Some(progress), ..self.chunk(talk, &choices) };
+            sse::write_data(out, &chunk);
         }
         // Tokens are told with the first content, or where there is none with an empty one.
         let told = talk.logprobs.is_some() && !said.tokens().token_ids.is_empty();
         let told = told || (talk.delivery.token_ids && !record.token_ids.is_empty());
         let is_content = |part: &Part| matches!(part, Part::Content(_));
         let silent = told && !said.parts.iter().any(is_content);
+        let empty = silent.then(|| Part::Content(String::new()));
         let mut untold = told;
-        for part in said.parts.iter().chain(&silent.then(|| Part::Content(String::new()))) {
-            let mut choice = empty(delta(part, self.reasoning_field));
+        for part in said.parts.iter().chain(&empty) {
+            let mut choice = piece(delta(part, self.reasoning_field));
             if is_content(part) && std::mem::take(&mut untold) {
-                choice["logprobs"] = tokens(talk, said.tokens());
-                if talk.delivery.token_ids {
-                    choice["token_ids"] = json!(record.token_ids);
-                }
+                choice.logprobs = tokens(talk, said.tokens());
+                choice.token_ids = talk.delivery.token_ids.then_some(&record.token_ids);
             }
-            events.push(self.chunk(talk, choice));
+            self.write_chunk(talk, choice, out);
         }
         if let Some(ending) = &said.ending {
-            let mut choice = empty(json!({}));
-            finish(&mut choice, ending)?;
-            let mut chunk = self.chunk_value(talk, choice);
+            let choices = [piece(Delta::default()).ended(ending)?];
+            let mut chunk = self.chunk(talk, &choices);
             if talk.delivery.usage_in_choice && talk.running.is_done() {
-                chunk["usage"] = talk.usage().openai();
+                chunk.usage = Counts::Told(talk.usage().openai());
             }
-            events.push(sse::data(&chunk));
+            sse::write_data(out, &chunk);
         }
-        Ok(events)
+        Ok(())
     }
 
-    fn chunk_value(&self, talk: &Talk, choice: Value) -> Value {
-        let mut chunk = self.base(talk, "chat.completion.chunk", vec![choice]);
-        if talk.delivery.continuous_usage {
-            chunk["usage"] = talk.usage().openai();
-        } else if talk.delivery.include_usage {
-            chunk["usage"] = Value::Null;
-        }
-        chunk
+    fn chunk<'a>(&'a self, talk: &'a Talk, choices: &'a [Choice<'a>]) -> Body<'a, Choice<'a>> {
+        let usage = match &talk.delivery {
+            delivery if delivery.continuous_usage => Counts::Told(talk.usage().openai()),
+            delivery if delivery.include_usage => Counts::Later,
+            _ => Counts::Absent,
+        };
+        Body { usage, ..self.body(talk, "chat.completion.chunk", choices) }
     }
 
-    fn chunk(&self, talk: &Talk, choice: Value) -> Bytes {
-        sse::data(&self.chunk_value(talk, choice))
+    fn write_chunk(&self, talk: &Talk, choice: Choice<'_>, out: &mut Vec<u8>) {
+        sse::write_data(out, &self.chunk(talk, &[choice]));
     }
 
     fn end(&self, talk: &Talk) -> Bytes {
         let mut bytes = Vec::new();
         if talk.delivery.include_usage && !talk.delivery.usage_in_choice {
             let usage = talk.usage();
-            let mut chunk = self.base(talk, "chat.completion.chunk", Vec::new());
-            chunk["usage"] = usage.openai();
-            if talk.delivery.timings {
-                chunk["timings"] = usage.timings();
-            }
-            bytes.extend_from_slice(&sse::data(&chunk));
+            let timings = talk.delivery.timings.then(|| usage.timings());
+            let usage = Counts::Told(usage.openai());
+            let body = self.body(talk, "chat.completion.chunk", &[]);
+            sse::write_data(&mut bytes, &Body { usage, timings, ..body });
         }
         bytes.extend_from_slice(sse::DONE);
         Bytes::from(bytes)

@@ -1,12 +1,15 @@
 //! `/v1/completions`: prompts as text or ids, continued.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use pagella_engine::{Record, Stage};
 use pagella_text::{AddBos, Span, SpecialTokens};
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::body::{Body, Counts};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Reply};
@@ -118,7 +121,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
         Reply::events(move |sink| completions.stream(running, sink))
     } else {
         let records = running.finish().await?;
-        Reply::json(&completions.whole(&running, records)?)?
+        completions.whole(&running, &records)?
     };
     reply.headers.extend(headers);
     Ok(reply)
@@ -221,51 +224,69 @@ async fn encode(
     call.app.blocking.run(encode).await
 }
 
+/// One choice, or one piece of it.
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: usize,
+    text: Cow<'a, str>,
+    logprobs: Option<Value>,
+    finish_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eos_reason: Option<&'static str>,
+    /// Null where the reason is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_str: Option<Option<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<&'a [u32]>,
+}
+
 impl Completions {
-    fn base(&self, choices: Vec<Value>) -> Value {
-        json!({
-            "id": self.id,
-            "object": "text_completion",
-            "created": self.created,
-            "model": self.model.parts.id,
-            "system_fingerprint": self.model.parts.facts.fingerprint,
-            "choices": choices,
-        })
+    fn body<'a>(&'a self, choices: &'a [Choice<'a>]) -> Body<'a, Choice<'a>> {
+        Body {
+            id: &self.id,
+            object: "text_completion",
+            created: self.created,
+            model: &self.model.parts.id,
+            system_fingerprint: &self.model.parts.facts.fingerprint,
+            choices,
+            prompt_progress: None,
+            usage: Counts::Absent,
+            seed: None,
+            timings: None,
+        }
     }
 
     /// One choice, or one piece of it, behind the prompt where that is its beginning.
-    fn choice(
+    fn choice<'a>(
         &self,
         index: usize,
         echo: Option<&Echo>,
-        record: &Record,
+        record: &'a Record,
         offset: &mut usize,
-    ) -> Result<Value, ApiError> {
+    ) -> Result<Choice<'a>, ApiError> {
         let done = record.eos.as_deref();
-        let stop = done.and_then(|done| done.eos_string.clone());
-        let mut text = echo.map_or(String::new(), |echo| echo.text.clone()) + &record.text;
-        if let (true, Some(stop)) = (self.delivery.include_stop, &stop) {
-            text.push_str(stop);
-        }
+        let stop = done.and_then(|done| done.eos_string.as_deref());
+        let shown_stop = stop.filter(|_| self.delivery.include_stop);
+        let text = match (echo, shown_stop) {
+            (None, None) => Cow::Borrowed(record.text.as_str()),
+            (echo, stop) => {
+                let before = echo.map_or("", |echo| &echo.text);
+                Cow::Owned([before, &record.text, stop.unwrap_or("")].concat())
+            }
+        };
         let tokenizer = &self.model.parts.tokenizer;
         let echoed = echo.map_or(&[][..], |echo| &echo.ids);
         let logprobs =
             self.logprobs.map(|ask| logprobs::completion(ask, echoed, record, tokenizer, offset));
-        let reason = done.map(|done| finish_reason(done.eos_reason)).transpose()?;
-        let mut choice = json!({
-            "index": index,
-            "text": text,
-            "logprobs": logprobs,
-            "finish_reason": reason,
-        });
-        if let Some(done) = done {
-            choice["eos_reason"] = done.eos_reason.name().into();
-            choice["stop_str"] = stop.into();
-        }
-        if self.delivery.token_ids {
-            choice["token_ids"] = json!(record.token_ids);
-        }
-        Ok(choice)
+        Ok(Choice {
+            index,
+            text,
+            logprobs,
+            finish_reason: done.map(|done| finish_reason(done.eos_reason)).transpose()?,
+            eos_reason: done.map(|done| done.eos_reason.name()),
+            stop_str: done.map(|_| stop),
+            token_ids: self.delivery.token_ids.then_some(&record.token_ids),
+        })
     }
 
     fn echoed(&self, job_idx: usize) -> Option<&Echo> {
@@ -273,7 +294,7 @@ impl Completions {
     }
 
     /// The whole answer.
-    fn whole(&self, running: &Running, records: Vec<Record>) -> Result<Value, ApiError> {
+    fn whole(&self, running: &Running, records: &[Record]) -> Result<Reply, ApiError> {
         let mut choices = Vec::new();
         for (prompt, group) in records.chunks(self.jobs_per_prompt.max(1)).enumerate() {
             let mut order: Vec<usize> = (0..group.len()).collect();
@@ -286,27 +307,31 @@ impl Completions {
                 choices.push(self.choice(index, echo, &group[idx], &mut 0)?);
             }
         }
-        let usage = Usage::of(&running.done, self.jobs_per_prompt, self.begun);
-        let mut body = self.base(choices);
-        body["usage"] = usage.openai();
-        body["seed"] = self.seed.into();
-        if self.delivery.timings {
-            body["timings"] = usage.timings();
-        }
-        Ok(body)
+        let usage = self.usage(running);
+        Reply::json(&Body {
+            usage: Counts::Told(usage.openai()),
+            seed: Some(self.seed),
+            timings: self.delivery.timings.then(|| usage.timings()),
+            ..self.body(&choices)
+        })
+    }
+
+    fn usage(&self, running: &Running) -> Usage {
+        Usage::of(&running.done, self.jobs_per_prompt, self.begun)
     }
 
     async fn stream(self, mut running: Running, sink: Sink) {
         let delivery = self.delivery.clone();
         let mut offsets = vec![0; running.n_choices()];
         let mut echoed = vec![false; running.n_choices()];
-        let written = streamed::write(&mut running, &delivery, &sink, |(idx, record), running| {
+        let write = |(idx, record): (usize, Record), running: &Running, out: &mut Vec<u8>| {
             // The prompt comes with the first text: then it is known what the model thinks of it.
             let first =
                 record.stage == Stage::Streaming && !std::mem::replace(&mut echoed[idx], true);
             let echo = self.echoed(idx).filter(|_| first);
-            self.events(idx, echo, &record, &mut offsets[idx], running)
-        });
+            self.write_event(idx, echo, &record, &mut offsets[idx], running, out);
+        };
+        let written = streamed::write(&mut running, &delivery, &sink, write);
         let ended = match written.await {
             Ok(()) => self.end(&running),
             Err(error) => sse::error(&error),
@@ -314,53 +339,52 @@ impl Completions {
         sink.send(ended).await;
     }
 
-    fn events(
+    fn write_event(
         &self,
         idx: usize,
         echo: Option<&Echo>,
         record: &Record,
         offset: &mut usize,
         running: &Running,
-    ) -> Vec<Bytes> {
+        out: &mut Vec<u8>,
+    ) {
         let silent = record.text.is_empty() && record.token_ids.is_empty() && !record.is_last();
         let silent = silent && echo.is_none();
         let progress = self.delivery.progress && record.stage != Stage::Streaming;
         if silent && !progress {
-            return Vec::new();
+            return;
         }
-        let choice = match self.choice(idx, echo, record, offset) {
-            Ok(choice) => choice,
-            Err(error) => return vec![sse::error(&error)],
+        let choices = match self.choice(idx, echo, record, offset) {
+            Ok(choice) => [choice],
+            Err(error) => return out.extend_from_slice(&sse::error(&error)),
         };
-        let mut chunk = self.base(vec![choice]);
-        if progress {
-            chunk["prompt_progress"] = json!({
+        let progress = progress.then(|| {
+            json!({
                 "total": record.max_progress,
                 "processed": record.curr_progress,
                 "queue_position": record.queue_position,
                 "time_ms": self.begun.elapsed().as_millis() as u64,
-            });
-        }
-        let usage = || Usage::of(&running.done, self.jobs_per_prompt, self.begun).openai();
+            })
+        });
         let in_last = self.delivery.usage_in_choice && running.is_done();
-        if self.delivery.continuous_usage || in_last {
-            chunk["usage"] = usage();
-        } else if self.delivery.include_usage {
-            chunk["usage"] = Value::Null;
-        }
-        vec![sse::data(&chunk)]
+        let usage = match () {
+            () if self.delivery.continuous_usage || in_last => {
+                Counts::Told(self.usage(running).openai())
+            }
+            () if self.delivery.include_usage => Counts::Later,
+            () => Counts::Absent,
+        };
+        let body = Body { prompt_progress: progress, usage, ..self.body(&choices) };
+        sse::write_data(out, &body);
     }
 
     fn end(&self, running: &Running) -> Bytes {
         let mut bytes = Vec::new();
         if self.delivery.include_usage && !self.delivery.usage_in_choice {
-            let usage = Usage::of(&running.done, self.jobs_per_prompt, self.begun);
-            let mut chunk = self.base(Vec::new());
-            chunk["usage"] = usage.openai();
-            if self.delivery.timings {
-                chunk["timings"] = usage.timings();
-            }
-            bytes.extend_from_slice(&sse::data(&chunk));
+            let usage = self.usage(running);
+            let timings = self.delivery.timings.then(|| usage.timings());
+            let usage = Counts::Told(usage.openai());
+            sse::write_data(&mut bytes, &Body { usage, timings, ..self.body(&[]) });
         }
         bytes.extend_from_slice(sse::DONE);
         Bytes::from(bytes)

@@ -1,5 +1,6 @@
 //! What answers, one file per endpoint. The table is in `router.rs`.
 
+mod body;
 mod card;
 pub mod chat;
 pub mod completions;

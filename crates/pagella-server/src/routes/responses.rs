@@ -192,7 +192,9 @@ async fn stream(mut writer: Writer, mut talk: Talk, keep: Option<Keep>, sink: Si
             let events = writer.write(said, &talk);
             sink.send(bytes(events).concat()).await;
         }
-        let write = |said, talk: &Talk| bytes(writer.write(said, talk));
+        let write = |said, talk: &Talk, out: &mut Vec<u8>| {
+            bytes(writer.write(said, talk)).iter().for_each(|event| out.extend_from_slice(event));
+        };
         streamed::write(&mut talk, &delivery, &sink, write).await
     };
     if let Err(error) = written.await {

@@ -1,9 +1,10 @@
 //! What streams of chat and completions have in common: pieces as they come, signs of life, the end.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::pin::Pin;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use pagella_engine::Record;
+use tokio::time::Sleep;
 
 use crate::chat::{Said, Talk};
 use crate::generate::ask::Delivery;
@@ -41,7 +42,7 @@ pub async fn write<S: Source + Send>(
     source: &mut S,
     delivery: &Delivery,
     sink: &Sink,
-    write: impl FnMut(S::Piece, &S) -> Vec<Bytes>,
+    write: impl FnMut(S::Piece, &S, &mut Vec<u8>),
 ) -> Result<(), ApiError> {
     write_with(source, delivery, sink, |_| sse::KEEP_ALIVE, write).await
 }
@@ -52,27 +53,69 @@ pub async fn write_with<S: Source + Send>(
     delivery: &Delivery,
     sink: &Sink,
     sign_of_life: impl Fn(&S) -> &'static [u8],
-    mut write: impl FnMut(S::Piece, &S) -> Vec<Bytes>,
+    mut write: impl FnMut(S::Piece, &S, &mut Vec<u8>),
 ) -> Result<(), ApiError> {
+    let mut silence = delivery.ping.map(Silence::new);
     loop {
-        let next = match delivery.ping {
+        let next = match &mut silence {
             None => source.next().await,
-            Some(silence) => match tokio::time::timeout(silence, source.next()).await {
-                Ok(next) => next,
-                Err(_) => {
+            Some(silence) => {
+                let next = tokio::select! {
+                    biased;
+                    next = source.next() => Some(next),
+                    () = silence.lasts() => None,
+                };
+                silence.end();
+                let Some(next) = next else {
                     sink.send(sign_of_life(source)).await;
                     continue;
-                }
-            },
+                };
+                next
+            }
         };
         let Some(piece) = next? else { return Ok(()) };
-        let events = write(piece, source);
+        let mut events = Vec::with_capacity(sse::EVENT_BYTES);
+        write(piece, source, &mut events);
         if !events.is_empty() {
-            sink.send(events.concat()).await;
+            sink.send(events).await;
         }
         if let Some(interval) = delivery.interval {
             // Meanwhile the engine joins what it says.
             tokio::time::sleep(interval).await;
+        }
+    }
+}
+
+/// Time without a word. One timer watches over a whole stream and is set again only when it rings.
+struct Silence {
+    /// Shortest time that counts.
+    span: Duration,
+    since: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Silence {
+    fn new(span: Duration) -> Self {
+        Silence { span, since: Instant::now(), timer: Box::pin(tokio::time::sleep(span)) }
+    }
+
+    /// Waits until there was silence for the whole span.
+    async fn lasts(&mut self) {
+        loop {
+            self.timer.as_mut().await;
+            let left = self.span.saturating_sub(self.since.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            self.timer.set(tokio::time::sleep(left));
+        }
+    }
+
+    /// Something was said.
+    fn end(&mut self) {
+        self.since = Instant::now();
+        if self.timer.is_elapsed() {
+            self.timer.set(tokio::time::sleep(self.span));
         }
     }
 }

@@ -21,16 +21,27 @@ pub const DONE: &[u8] = b"data: [DONE]\n\n";
 /// Says that nothing happened and the connection is alive.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
+/// Room for the event of one token, so that its memory is asked for once.
+pub const EVENT_BYTES: usize = 512;
+
 /// One event without a name. Compact JSON has no line break, so it is one line.
 pub fn data(value: &impl Serialize) -> Bytes {
-    let mut event = b"data: ".to_vec();
+    let mut event = Vec::with_capacity(EVENT_BYTES);
+    write_data(&mut event, value);
+    Bytes::from(event)
+}
+
+/// The same, behind other events.
+pub fn write_data(events: &mut Vec<u8>, value: &impl Serialize) {
+    events.extend_from_slice(b"data: ");
+    let begin = events.len();
     // Values are built from strings and numbers, which always serialise; an event without data is
     // none for a client.
-    if serde_json::to_writer(&mut event, value).is_err() {
-        event.extend_from_slice(b"null");
+    if serde_json::to_writer(&mut *events, value).is_err() {
+        events.truncate(begin);
+        events.extend_from_slice(b"null");
     }
-    event.extend_from_slice(b"\n\n");
-    Bytes::from(event)
+    events.extend_from_slice(b"\n\n");
 }
 
 /// One event with a name.
