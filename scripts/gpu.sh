@@ -2,11 +2,12 @@
 # Runs every test and benchmark that needs a GPU, on a machine with a driver and no Rust, from a
 # folder made by `cargo xtask gpu-bundle`.
 #
-#   gpu.sh [tests] [golden] [bench] [sanitize]     parts to run; all but the last when none is named
+#   gpu.sh [tests] [golden] [bench] [restart] [sanitize]    parts to run; all but the last when none is named
 #
 #   tests      the test programs of the bundle
 #   golden     perplexities of six models against float32, and what each cache costs; needs GPU_SHARED
 #   bench      every synthetic shape, a long context, and loading from files
+#   restart    a server whose device fails while it answers; needs a C compiler and curl
 #   sanitize   memcheck, racecheck, initcheck and synccheck of compute-sanitizer; slow
 #
 # GPU_LOGS       folder for complete output (default: logs beside this script)
@@ -299,12 +300,74 @@ measure_loading() {
     rm -rf "$folder"
 }
 
+# restarted ADDRESS FOLDER: breaks the context under four streams, and prints what is wrong with what follows.
+restarted() {
+    local address=$1 folder=$2 n short long before after health seen=
+    short='{"prompt": "The `map()` method", "max_tokens": 24, "temperature": 0}'
+    long='{"prompt": "CSS is", "max_tokens": 1900, "temperature": 0, "ban_eos_token": true, "stream": true, "n": 8}'
+    text() { curl -s -H 'content-type: application/json' -d "$short" "$address/v1/completions" | grep -o '"text":"[^"]*"'; }
+    before=$(text)
+    [ -n "$before" ] || { echo "no answer before the failure"; return; }
+    for n in 1 2 3 4; do
+        curl -sN -H 'content-type: application/json' -d "$long" "$address/v1/completions" >"$folder/stream.$n" &
+    done
+    for _ in $(seq 2000); do grep -q data: "$folder/stream.4" && break; sleep 0.002; done
+    touch "$folder/now"
+    for _ in $(seq 600); do
+        health=$(curl -s -w '%{http_code}' "$address/health")
+        case $health in *'"restarting"'*503) seen=1 ;; *'"healthy"'*200) [ -n "$seen" ] && break ;; esac
+        sleep 0.02
+    done
+    [ -n "$seen" ] || echo "health never said that the engine restarts"
+    case $health in *200) ;; *) echo "it did not come back: $health" ;; esac
+    for n in 1 2 3 4; do
+        grep -q engine_restarting "$folder/stream.$n" || echo "stream $n ended without its error: $(tail -c 200 "$folder/stream.$n")"
+    done
+    after=$(text)
+    [ "$after" = "$before" ] || echo "it said $before and says $after"
+    curl -s "$address/metrics" | grep -q '^pagella_restarts_total 1$' || echo "no restart was counted"
+}
+
+# A real device error, in the real program: answers end with an error that says so, health tells the
+# truth, the model comes back on a new context and says what it said.
+run_restart() {
+    local folder server address wrong log=$logs/restart.log
+    if ! command -v cc >/dev/null || ! command -v curl >/dev/null || [ ! -x "$pagella" ]; then
+        missing restart "needs bin/pagella, cc and curl"
+        return
+    fi
+    folder=$(mktemp -d "${TMPDIR:-/tmp}/pagella-restart.XXXXXX") || return
+    if ! cc -shared -fPIC -O1 -o "$folder/fault.so" "$here/gpu-fault.c" -ldl -lpthread; then
+        row FAILED restart - "gpu-fault.c does not compile"
+        return
+    fi
+    (cd "$folder" && exec timeout "$limit" env LD_PRELOAD="$folder/fault.so" GPU_FAULT="$folder/now" \
+        "$pagella" serve demo --device cuda --port 0 --disable-auth --logging.format text) >"$log" 2>&1 &
+    server=$!
+    for _ in $(seq 300); do
+        address=$(grep -om1 'http://127.0.0.1:[0-9]*' "$log")
+        [ -n "$address" ] && curl -s "$address/health/ready" -o "$folder/ready" -f && break
+        sleep 0.1
+    done
+    wrong=$(restarted "$address" "$folder" | head -n 5)
+    kill "$server" 2>/dev/null
+    wait "$server" 2>/dev/null
+    if [ -z "$wrong" ]; then
+        row ok restart - "$(grep -m1 -o 'failed: .*' "$log" | cut -c1-60)"
+    else
+        row FAILED restart - "$(head -n 1 <<<"$wrong")"
+        printf '%s\n' "$wrong"
+        tail -n 20 "$log"
+    fi
+    rm -rf "$folder"
+}
+
 parts=("$@")
-[ ${#parts[@]} = 0 ] && parts=(tests golden bench)
+[ ${#parts[@]} = 0 ] && parts=(tests golden bench restart)
 for part in "${parts[@]}"; do
     case $part in
-        tests | golden | bench | sanitize) ;;
-        *) echo "unknown part '$part': there are tests, golden, bench and sanitize" >&2 && exit 2 ;;
+        tests | golden | bench | restart | sanitize) ;;
+        *) echo "unknown part '$part': there are tests, golden, bench, restart and sanitize" >&2 && exit 2 ;;
     esac
 done
 mkdir -p "$logs" || exit 2

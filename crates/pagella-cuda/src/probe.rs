@@ -86,6 +86,16 @@ impl Probe {
         }
     }
 
+    /// Whether a device that can be used has failed in this process. CUDA then fails with the same
+    /// error whatever is asked, until the program is started again.
+    pub fn is_lost(&self, index: usize) -> bool {
+        match &self.driver {
+            Driver::Missing => false,
+            Driver::Broken { .. } => true,
+            Driver::Ready { .. } => self.obstacle(index).is_none() && look::is_lost(index),
+        }
+    }
+
     /// The devices, usable or not.
     pub fn gpus(&self) -> &[Gpu] {
         match &self.driver {

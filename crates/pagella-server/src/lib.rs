@@ -52,6 +52,7 @@ pub mod settings;
 mod templates;
 mod tools;
 mod ui;
+mod wakes;
 mod wire;
 
 pub use app::App;
@@ -61,9 +62,9 @@ pub use auth::{
 };
 pub use downloads::{FetchError, FetchProgress, Fetcher, Order, Secret};
 pub use model::{
-    ActiveTemplate, DevicePlan, EmbeddingFacts, KnownModel, LoadAsk, LoadOptions, LoadStep,
-    MemoryPlan, ModelFacts, ModelFile, ModelOpener, ModelParts, Models, OpenError, Origin,
-    ServedModel, Slot, begin_load, load_at_start,
+    ActiveTemplate, DevicePlan, EmbeddingFacts, KnownModel, Legacy, LegacyModel, LoadAsk,
+    LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile, ModelOpener, ModelParts, Models,
+    OpenError, Origin, Replace, ServedModel, Slot, begin_load, load_at_start, succeed,
 };
 pub use net::{Server, ServerError, Shutdown};
 pub use openapi::text as openapi_text;

@@ -185,6 +185,16 @@ impl Metrics {
         add(&self.panics, 1);
     }
 
+    /// Engines that were restarted so far.
+    pub fn restarts_total(&self) -> u64 {
+        self.restarts.load(Ordering::Relaxed)
+    }
+
+    /// So many were restarted before this process began.
+    pub fn restarts_were(&self, total: u64) {
+        self.restarts.store(total, Ordering::Relaxed);
+    }
+
     /// An engine failed, and its model is opened again.
     pub fn note_restart(&self) {
         add(&self.restarts, 1);

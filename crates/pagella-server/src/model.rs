@@ -3,7 +3,7 @@
 //! Opening one is the business of whoever starts the server: here nothing is known of files and
 //! devices, only a [`ModelOpener`]. [`Models`] keeps those that answer; a [`Load`] is one on its way;
 //! `change.rs` does the loading and unloading, `restart.rs` what follows a failure of an engine,
-//! `resolve.rs` says which model a request means.
+//! `successor.rs` what follows when the device is lost with it, `resolve.rs` says which model a request means.
 //!
 //! What always holds:
 //! - Only one model is loaded at a time.
@@ -24,6 +24,7 @@ mod registry;
 mod resolve;
 mod restart;
 mod served;
+mod successor;
 
 pub use change::{LoadAsk, Unload, UnloadMode, begin_load, load_at_start, place, preview, unload};
 pub use constraints::refusal as constraint_refusal;
@@ -36,3 +37,4 @@ pub use plan::{DevicePlan, MemoryPlan};
 pub use registry::{Models, Slot};
 pub use resolve::resolve;
 pub use served::{ActiveTemplate, Closing, EmbeddingFacts, ModelFacts, ModelParts, ServedModel};
+pub use successor::{Legacy, LegacyModel, Replace, succeed};

@@ -84,7 +84,9 @@ pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
             copy_tree(&workspace.root.join(data), &dir.join("checkout").join(data))?;
         }
     }
-    fs::copy(workspace.root.join("scripts/gpu.sh"), dir.join("gpu.sh")).context("gpu.sh")?;
+    for script in ["gpu.sh", "gpu-fault.c"] {
+        fs::copy(workspace.root.join("scripts").join(script), dir.join(script)).context(script)?;
+    }
     fs::write(dir.join("bundle.env"), about(workspace)).context("bundle.env")?;
     let archive = archive(&dir)?;
     let megabytes = |bytes: u64| bytes as f64 / 1e6;

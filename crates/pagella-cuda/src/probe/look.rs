@@ -68,6 +68,30 @@ pub(super) fn free_bytes(index: usize) -> Option<u64> {
     }
 }
 
+/// Whether a device that was found usable cannot be opened in this process, for another reason than
+/// memory. Only after [`driver`] found it usable.
+pub(super) fn is_lost(index: usize) -> bool {
+    let Some(device) = i32::try_from(index).ok().and_then(|idx| result::device::get(idx).ok())
+    else {
+        return false;
+    };
+    let before = result::ctx::get_current().ok().flatten();
+    let fails = |error: DriverError| error.0 != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+    // SAFETY: the handle is valid. The context is current only between here and the end, where what
+    // was current before comes back; it is released once, as often as it was retained.
+    unsafe {
+        let context = match result::primary_ctx::retain(device) {
+            Ok(context) => context,
+            Err(error) => return fails(error),
+        };
+        // A context that others still hold fails in whatever it is asked.
+        let works = result::ctx::set_current(context).and_then(|()| result::ctx::synchronize());
+        let _ = result::ctx::set_current(before.unwrap_or(std::ptr::null_mut()));
+        let _ = result::primary_ctx::release(device);
+        works.is_err_and(fails)
+    }
+}
+
 /// What the driver calls an error.
 fn words(error: DriverError) -> String {
     let text = error.error_string().ok().and_then(|text| text.to_str().ok());

@@ -331,6 +331,7 @@ fn adopt(
 /// Puts a model among those that answer, as the current one, and watches over its engine.
 pub fn place(app: &Arc<App>, model: Arc<ServedModel>, options: LoadOptions) -> std::io::Result<()> {
     restart::watch(app, &model)?;
+    model.parts.worker.wake_by(app.wakes.hook());
     let resident = Resident { model, options, used: Instant::now(), leaving: false };
     app.model.lock().resident.push(resident);
     Ok(())

@@ -37,6 +37,12 @@ pub trait ModelOpener: Send + Sync {
     /// What opening the model would take; loads nothing.
     fn plan(&self, id: &str, options: &LoadOptions) -> Result<MemoryPlan, OpenError>;
 
+    /// Whether the device of a model that failed is lost for this process, so that nothing can be
+    /// opened on it again.
+    fn device_is_lost(&self, _id: &str, _options: &LoadOptions) -> bool {
+        false
+    }
+
     /// Opens the model. `progress` is called before every module and stops everything with `Break`.
     /// Whatever was taken is given back when this fails.
     fn open(

@@ -3,6 +3,7 @@
 
 use pagella_backend::KvFormat;
 use pagella_engine::SampleOptions;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::fields::{
@@ -73,13 +74,14 @@ const DRAFT: &[Param] = &[
 ];
 
 /// How a model is opened. What is not stated is left to the model, or to whoever opens it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LoadOptions {
     /// Longest sequence, in tokens.
     pub max_seq_len: Option<usize>,
     /// Tokens in the cache, for all sequences together; whole pages.
     pub cache_size: Option<usize>,
     /// How keys and values are stored.
+    #[serde(with = "format_name")]
     pub cache_mode: Option<KvFormat>,
     /// Positions are divided by this.
     pub rope_scale: Option<f32>,
@@ -136,6 +138,23 @@ impl LoadOptions {
         merged.extend(self.sampling.clone());
         let merged: SampleOptions = serde_json::from_value(Value::Object(merged)).ok()?;
         merged.validate().is_ok().then_some(merged)
+    }
+}
+
+/// A format by its name.
+mod format_name {
+    use pagella_backend::KvFormat;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde gives a reference to the field")]
+    pub fn serialize<S: Serializer>(format: &Option<KvFormat>, to: S) -> Result<S::Ok, S::Error> {
+        format.map(KvFormat::name).serialize(to)
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Option<KvFormat>, D::Error> {
+        let name = Option::<String>::deserialize(from)?;
+        let unknown = |name: &str| serde::de::Error::custom(format!("unknown format {name}"));
+        name.map(|name| KvFormat::from_name(&name).ok_or_else(|| unknown(&name))).transpose()
     }
 }
 

@@ -8,6 +8,7 @@ use super::load::{Load, Origin};
 use super::open::{KnownModel, ModelOpener};
 use super::options::LoadOptions;
 use super::served::{Closing, ServedModel};
+use super::successor::{LegacyModel, Replace};
 use crate::wire::error::{ApiError, Code};
 
 /// How long a list of models is believed.
@@ -86,6 +87,8 @@ pub(super) struct State {
     pub idle: Vec<Remembered>,
     /// When engines were restarted.
     pub restarts: VecDeque<Instant>,
+    /// Models whose device this process has lost.
+    pub lost: Vec<LegacyModel>,
 }
 
 impl State {
@@ -113,6 +116,7 @@ impl State {
 pub struct Models {
     state: Mutex<State>,
     opener: OnceLock<Arc<dyn ModelOpener>>,
+    replacer: OnceLock<Box<Replace>>,
     listing: Mutex<Option<(Instant, Arc<[KnownModel]>)>>,
 }
 
@@ -132,6 +136,20 @@ impl Models {
             let message = "this server cannot load models: start it with a folder of them";
             ApiError::new(Code::FeatureDisabled, message)
         })
+    }
+
+    /// Says how this process is replaced by a new one. The first one stays.
+    pub fn set_replacer(&self, replace: Box<Replace>) {
+        let _ = self.replacer.set(replace);
+    }
+
+    pub(super) fn replacer(&self) -> Option<&Replace> {
+        self.replacer.get().map(|replace| &**replace)
+    }
+
+    /// Whether whatever models run on is lost for this process.
+    pub(super) fn device_is_lost(&self, id: &str, options: &LoadOptions) -> bool {
+        self.opener.get().is_some_and(|opener| opener.device_is_lost(id, options))
     }
 
     /// Models that could be opened, as of the last few seconds. Looks at the disk.

@@ -11,6 +11,7 @@ use super::change::{LoadAsk, load_here};
 use super::load::Origin;
 use super::registry::Trouble;
 use super::served::{Closing, ServedModel};
+use super::successor::{LegacyModel, replace_process};
 use crate::app::{App, Phase};
 
 /// Restarts within [`RESTART_WINDOW`].
@@ -70,6 +71,9 @@ fn bring_back(app: &Arc<App>, model: Arc<ServedModel>, reason: &str) {
             &format!("the failed engine of {id} does not end and keeps its memory"),
         );
     }
+    if app.model.device_is_lost(&id, &options) {
+        return replace_process(app, LegacyModel { id, options });
+    }
     let ask = LoadAsk {
         id: id.clone(),
         options,
@@ -88,7 +92,7 @@ fn bring_back(app: &Arc<App>, model: Arc<ServedModel>, reason: &str) {
 }
 
 /// Counts a restart, unless there were too many, or nobody wants it any more.
-fn may_restart(app: &App, id: &str) -> bool {
+pub(super) fn may_restart(app: &App, id: &str) -> bool {
     let now = Instant::now();
     let mut state = app.model.lock();
     let wanted = |trouble: &Trouble| trouble.id == id && trouble.restarting;

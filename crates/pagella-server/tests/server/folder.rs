@@ -61,6 +61,8 @@ pub struct Levers {
     pub opened: AtomicUsize,
     /// The next steps fail as a device does that is gone.
     pub device_gone: Arc<AtomicBool>,
+    /// Nothing can be opened on the device again.
+    pub device_lost: AtomicBool,
     /// Bytes of the device.
     pub total_bytes: AtomicUsize,
     /// What every model's own file says.
@@ -209,6 +211,10 @@ impl ModelOpener for FolderOpener {
         let mut file = self.levers.file.lock().unwrap();
         file.iter_mut().filter(|file| file.digest == digest).for_each(|file| file.foreign = false);
         Ok(())
+    }
+
+    fn device_is_lost(&self, _: &str, _: &LoadOptions) -> bool {
+        self.levers.device_lost.load(Ordering::SeqCst)
     }
 
     fn plan(&self, _: &str, options: &LoadOptions) -> Result<MemoryPlan, OpenError> {

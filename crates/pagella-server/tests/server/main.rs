@@ -29,6 +29,7 @@ mod restart;
 mod resume;
 mod shape;
 mod shutdown;
+mod successor;
 mod support;
 mod tls;
 mod token;
