@@ -8,6 +8,7 @@ mod fetch;
 mod folder;
 mod notify;
 mod open;
+mod successor;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use pagella_server::config::{Config, Source};
 use pagella_server::name::Links;
 use pagella_server::{
     App, Keys, Server, ServerError, Settings, create_keys, keys_in_use, keys_open_to_others,
-    load_at_start, load_keys,
+    load_at_start, load_keys, succeed,
 };
 
 use crate::flags::{BatchFlags, ConfigFlags, ModelFlags};
@@ -88,14 +89,25 @@ impl ServeArgs {
     }
 }
 
+/// Threads that move bytes between sockets and the engine. One serves tens of thousands of tokens a
+/// second; more than a few only wake each other, and take cores from whatever computes.
+fn http_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() / 4).clamp(1, 4)
+}
+
 /// Runs the command.
 pub fn run(args: &ServeArgs) -> Result<()> {
     // What the command line says wrongly is said before anything is bound or made.
     let (source, config) = args.load()?;
-    let settings = config.settings.clone();
+    let legacy = successor::legacy();
+    let mut settings = config.settings.clone();
+    if let (0, Some(legacy)) = (settings.network.port, &legacy) {
+        settings.network.port = legacy.port;
+    }
     let opener = opener(args, &config)?;
     let keys = keys(&settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(http_threads())
         .thread_name("pagella-http")
         .enable_all()
         .build()
@@ -110,8 +122,11 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     notify::notify("READY=1\nSTATUS=listening; /health/ready tells when the model is loaded");
     let named = opener.named.as_ref().map(|(id, _)| id.clone());
     app.model.set_opener(Arc::new(opener));
-    if let Some(id) = named {
-        load_at_start(&app, &id);
+    app.model.set_replacer(Box::new(successor::replace));
+    match (legacy, named) {
+        (Some(legacy), _) => succeed(&app, legacy).context("cannot start a thread")?,
+        (None, Some(id)) => load_at_start(&app, &id),
+        (None, None) => {}
     }
     let shutdown = server.shutdown();
     let app = server.app().clone();
@@ -173,7 +188,8 @@ fn opener(args: &ServeArgs, config: &Config) -> Result<open::Opener> {
     let mut batch = args.batch.clone();
     let rows = settings.max_batch_size.map(|rows| u16::try_from(rows).unwrap_or(u16::MAX));
     batch.batch_max = batch.batch_max.or(rows);
-    Ok(open::Opener { named, folder, model_flags, batch })
+    let models_max = settings.max_models;
+    Ok(open::Opener { named, folder, model_flags, batch, models_max })
 }
 
 /// `NAME=MODEL`.

@@ -275,3 +275,21 @@ fn what_cannot_be_served_is_said_at_once() {
     let absent = pagella(&["serve", "--model-dir", "/no/such/folder"]);
     assert!(absent.error(2).contains("/no/such/folder"));
 }
+
+#[test]
+fn a_successor_takes_the_port_and_the_models_of_the_process_before_it() {
+    let first = serve(&["--disable-auth"]);
+    let port = first.address.rsplit(':').next().unwrap().to_owned();
+    drop(first);
+    let options = r#"{"cache_size": 512, "cache_mode": "q8", "sampling": {}}"#;
+    let legacy = format!(
+        r#"{{"port": {port}, "models": [{{"id": "demo", "options": {options}}}], "restarts": [],
+            "restarts_total": 1, "description": "the engine of demo failed"}}"#
+    );
+    let demo = demo_dir();
+    let args = [text(&demo), "--disable-auth"];
+    let second = start_with(&args, &[("PAGELLA_SUCCEEDS", &legacy)], "state=finished");
+    assert!(second.address.ends_with(&format!(":{port}")), "{}", second.address);
+    let model = ask(&second, "/v1/model", "", None);
+    assert!(model.contains(r#""cache_size":512,"cache_mode":"q8""#), "{model}");
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pagella::{Engine, EngineBuilder, Error, KvFormat, Math, Place, RopeOverride};
-use pagella_backend::BackendError;
+use pagella_backend::{BackendError, PAGE_TOKENS};
 use pagella_cuda::probe::Probe;
 use pagella_formats::LinearKind;
 use pagella_model::ModelError;
@@ -22,6 +22,12 @@ use crate::machine;
 /// Most sequences in a step, where nobody says how many.
 const BATCH_MAX: usize = 256;
 
+/// Memory of a device that stays free beside a cache that fills it: for its other users, such as a
+/// screen, and for what was predicted a little too small.
+const GPU_RESERVE_BYTES: u64 = 512 << 20;
+/// A longer context need not fit the cache as a whole.
+const CONTEXT_LEAST: usize = 32 * 1024;
+
 /// How long the thread of an engine that is not wanted may take to end.
 const ENGINE_END: Duration = Duration::from_secs(30);
 
@@ -35,6 +41,8 @@ pub struct Opener {
     pub model_flags: ModelFlags,
     /// How prompts share a step.
     pub batch: BatchFlags,
+    /// Models that share the memory.
+    pub models_max: usize,
 }
 
 /// The name under which clients know a model: a hub id as it is, else the last part of its path.
@@ -75,6 +83,7 @@ impl Opener {
         if let Some(tokens) = options.max_seq_len {
             builder = builder.context(tokens);
         }
+        let stated = options.cache_size.or(flags.cache_tokens);
         if let Some(tokens) = options.cache_size {
             builder = builder.cache_tokens(tokens);
         }
@@ -89,7 +98,15 @@ impl Opener {
             builder = builder.rope(rope);
         }
         let batch_max = options.max_batch_size.or(self.batch.batch_max.map(usize::from));
-        Ok(Choice { dir, builder, cache, batch_max: batch_max.unwrap_or(BATCH_MAX) })
+        let batch_max = batch_max.unwrap_or(BATCH_MAX);
+        let choice = Choice { dir, builder, cache, batch_max };
+        match stated {
+            Some(_) => Ok(choice),
+            None => {
+                let dir = choice.dir.clone();
+                choice.fill(self.models_max).map_err(|error| told(id, &dir, &error))
+            }
+        }
     }
 }
 
@@ -125,6 +142,11 @@ impl ModelOpener for Opener {
         choice.plan().map_err(|error| told(id, &choice.dir, &error))
     }
 
+    fn device_is_lost(&self, id: &str, options: &LoadOptions) -> bool {
+        let place = self.choice(id, options).ok().and_then(|choice| choice.builder.place().ok());
+        matches!(place, Some(Place::Cuda(index)) if Probe::look().is_lost(index))
+    }
+
     fn open(
         &self,
         id: &str,
@@ -155,6 +177,31 @@ impl ModelOpener for Opener {
 }
 
 impl Choice {
+    /// With a cache that takes the memory that is left, as far as all sequences of a step could ever
+    /// fill it, and holds one whole sequence in any case. On a CPU, which other programs share, it may
+    /// grow to a quarter of what is free.
+    fn fill(mut self, models: usize) -> Result<Self, Error> {
+        let (place, spec) = (self.builder.place()?, self.builder.spec(&self.dir)?);
+        let need = self.builder.predict_memory(&self.dir, &spec, place)?;
+        let beside = need.peak_bytes(self.cache, 0);
+        let room = match place {
+            Place::Cpu => machine::available_bytes().unwrap_or(0).saturating_sub(beside) / 4,
+            Place::Cuda(index) => {
+                let mut probe = Probe::look();
+                probe.measure_free();
+                let free = probe.gpus().get(index).and_then(|gpu| gpu.free_bytes).unwrap_or(0);
+                free.saturating_sub(beside + GPU_RESERVE_BYTES)
+            }
+        };
+        let per_page = need.kv_bytes(self.cache, PAGE_TOKENS).max(1);
+        let pages = room / models.max(1) as u64 / per_page;
+        let least = self.builder.cache_tokens_for(&spec).max(spec.context.min(CONTEXT_LEAST));
+        let most = spec.context.saturating_mul(self.batch_max).max(least);
+        let tokens = usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(PAGE_TOKENS);
+        self.builder = self.builder.cache_tokens(tokens.clamp(least, most));
+        Ok(self)
+    }
+
     fn plan(&self) -> Result<MemoryPlan, Error> {
         let (place, spec) = (self.builder.place()?, self.builder.spec(&self.dir)?);
         let need = self.builder.predict_memory(&self.dir, &spec, place)?;
