@@ -10,6 +10,7 @@ pub mod ask;
 pub mod choices;
 pub mod ending;
 pub mod fill;
+pub mod journal;
 pub mod logprobs;
 pub mod params;
 pub mod parts;
