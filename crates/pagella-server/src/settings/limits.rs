@@ -128,3 +128,27 @@ impl Limits {
         limits.with_memory(self.constraint_memory_bytes).with_mask_time(self.mask_time)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_constraints_are_those_of_the_engine() {
+        let limits = Limits {
+            constraint_bytes: 7,
+            constraint_time: Duration::from_millis(3),
+            constraint_memory_bytes: 32 << 20,
+            mask_time: Duration::from_millis(10),
+            ..Limits::default()
+        };
+        let usual = ConstraintLimits::default();
+        let made = limits.constraint();
+        assert_eq!((made.text_bytes_max, made.compile_time), (7, Duration::from_millis(3)));
+        assert_eq!((made.mask_fuel, made.mask_items_max), (70_000, 100_000));
+        // Half of the usual memory, and all of it.
+        let all = Limits::default().constraint().states_max;
+        assert_eq!((made.states_max, all), ((32 << 20) / 1342, (64 << 20) / 1342));
+        assert!(all.abs_diff(usual.states_max) < usual.states_max / 1000, "{all}");
+    }
+}

@@ -76,7 +76,8 @@ impl Configured {
     /// Asks under an id, and waits for the end.
     fn ask(&self, id: &str, path: &str, body: &Value) {
         let client = reload::with_key(&self.server, "first-secret").with("x-request-id", id);
-        client.with("authorization", "Bearer first-secret").post(path, body).good();
+        let answer = client.with("authorization", "Bearer first-secret").post(path, body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
         request(self.dir.path(), id);
     }
 }
@@ -115,7 +116,8 @@ fn prompts_parameters_and_requests_are_shown_while_that_is_on() {
                 let prompt = of("prompt")["text"].as_str().unwrap().to_owned();
                 // As the engine gets it: with what the template writes around it.
                 assert!(prompt.contains("a zebra") && prompt.len() > "a zebra".len(), "{prompt}");
-                assert_eq!(events(dir, "prompt")[1]["text"], "a yak");
+                let plain = &events(dir, "prompt")[1]["text"];
+                assert!(plain.as_str().unwrap().ends_with("a yak"), "{plain}");
             }
             "log_generation_params" => {
                 let params = &of("params")["params"];

@@ -173,7 +173,7 @@ fn templates_constraints_and_calls_are_counted_as_they_happen() {
     let client = server.client(API);
     let count = |name: &str| value(&page(&server), &format!("pagella_{name}"));
     let ask = |extra: serde_json::Value| {
-        let mut body = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 40});
+        let mut body = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 300});
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         client.post("/v1/chat/completions", &body).good()
     };
@@ -188,9 +188,9 @@ fn templates_constraints_and_calls_are_counted_as_they_happen() {
     assert_eq!(count("constraint_compile_seconds_count"), 1.0);
     let masks = || count("constraint_mask_seconds_count");
     crate::support::wait_for("the engine's counts", || masks() >= 2.0);
-    let tool = json!({"type": "function", "function": {"name": "f", "parameters": {
-        "type": "object", "properties": {}, "additionalProperties": false}}});
-    let called = ask(json!({"tools": [tool], "tool_choice": "required"}));
+    let called = ask(json!({
+        "tools": [crate::tools::tool("f")], "tool_choice": "required", "parallel_tool_calls": false,
+    }));
     assert_eq!(called["choices"][0]["finish_reason"], "tool_calls");
     assert_eq!(count("request_success_total{finished_reason=\"tool_calls\"}"), 1.0);
     assert_eq!(count("numeric_errors_total"), 0.0);
