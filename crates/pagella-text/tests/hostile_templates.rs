@@ -114,7 +114,12 @@ fn deep_sources_do_not_overflow_the_stack() {
     assert_eq!(render(&ladder).ok(), Some(0));
     let nest: String = (0..10_000).map(|_| "{% set x = [x] %}").collect();
     check_limit(&nest);
-    check_error(&" ".repeat(300_000));
+    // As long as a source may be.
+    check_error(&"{% if x %}".repeat(100_000));
+    let ladder = format!("{{% if x %}}{}{{% endif %}}", "{% elif x %}".repeat(85_000));
+    assert_eq!(render(&ladder).ok(), Some(0));
+    check_error(&format!("{{{{ 'x'{} }}}}", "|upper".repeat(170_000)));
+    check_error(&" ".repeat(1_100_000));
 }
 
 #[test]
