@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use http::{HeaderMap, header};
 use pagella_engine::{Completion, EosReason};
 use serde_json::Value;
 
@@ -129,8 +130,9 @@ impl Access {
     }
 
     /// What the client calls itself; kept as a hash.
-    pub fn set_agent(&mut self, name: &[u8]) {
-        self.agent = Some(self.app.log.hash(name));
+    pub fn set_agent(&mut self, headers: &HeaderMap) {
+        let name = headers.get(header::USER_AGENT);
+        self.agent = name.map(|name| self.app.log.hash(name.as_bytes()));
     }
 
     /// Counts it among those that are being answered.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use pagella_engine::constraint::{Block, ConstraintSpec};
 use pagella_engine::{BoxedConstraint, Completion, JobSpec, JobStream, Record, Stage};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -110,33 +111,13 @@ impl Entered {
         if let Some(block) = &block {
             listed.live.reasons(block.switch.clone());
         }
-        let constraint = match (constraint, block) {
-            (None, None) => None,
-            (spec, block) => {
-                let (model, app) = (model.clone(), call.app.clone());
-                let compile = move || {
-                    let limits = app.settings.limits.constraint();
-                    let times = &app.metrics.constraint_time;
-                    let constraints = &model.constraints;
-                    constraints.compile_after(spec.as_ref(), block.as_ref(), &limits, times)
-                };
-                Some(call.app.blocking.run(compile).await?)
-            }
-        };
+        let constraint = compile(call, model, constraint, block).await?;
         listed.live.reach(Progress::Queued);
         access.note(|facts| facts.phase = Some(Progress::Queued.name()));
         let most_tokens = job.max_new_tokens;
         let tokens = prompt_tokens + n * most_tokens.unwrap_or(0);
-        let turn = async {
-            let place = ticket.place().await;
-            ticket.turn(tokens, job.priority).await;
-            place
-        };
         let asked = Instant::now();
-        let place = tokio::select! {
-            place = turn => place,
-            _ = phases.wait_for(|phase| *phase >= Phase::Draining) => return Err(draining()),
-        };
+        let place = turn(&ticket, &mut phases, tokens, job.priority).await?;
         let waited = asked.elapsed();
         let (model, closings) = (model.clone(), model.closings());
         let (submitter, journal) = (model.clone(), Journal::of(call));
@@ -172,6 +153,43 @@ impl Entered {
             traces: call.traces(),
             _place: place,
         })
+    }
+}
+
+/// What the text must look like, compiled; `None` where it may be anything.
+async fn compile(
+    call: &Call,
+    model: &Arc<ServedModel>,
+    spec: Option<ConstraintSpec>,
+    block: Option<Block>,
+) -> Result<Option<BoxedConstraint>, ApiError> {
+    if spec.is_none() && block.is_none() {
+        return Ok(None);
+    }
+    let (model, app) = (model.clone(), call.app.clone());
+    let compile = move || {
+        let limits = app.settings.limits.constraint();
+        let times = &app.metrics.constraint_time;
+        model.constraints.compile_after(spec.as_ref(), block.as_ref(), &limits, times)
+    };
+    call.app.blocking.run(compile).await.map(Some)
+}
+
+/// Waits until it is a request's turn; its place in the batch is held by what is returned.
+async fn turn(
+    ticket: &Ticket,
+    phases: &mut watch::Receiver<Phase>,
+    tokens: usize,
+    priority: i32,
+) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+    let turn = async {
+        let place = ticket.place().await;
+        ticket.turn(tokens, priority).await;
+        place
+    };
+    tokio::select! {
+        place = turn => Ok(place),
+        _ = phases.wait_for(|phase| *phase >= Phase::Draining) => Err(draining()),
     }
 }
 

@@ -51,9 +51,7 @@ pub async fn answer(
         access.set_route(route);
         dialect = route.dialect;
     }
-    if let Some(agent) = head.headers.get(header::USER_AGENT) {
-        access.set_agent(agent.as_bytes());
-    }
+    access.set_agent(&head.headers);
     access.begin();
     let access = Arc::new(access);
     note_headers(&app, &id, &head);

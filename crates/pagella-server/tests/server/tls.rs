@@ -205,7 +205,7 @@ fn resets_are_bounded_by_the_second() {
             let Ok(response) = asked.await else { break };
             let mut body = response.into_body();
             let first = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
-            if !first.is_some_and(|first| first.is_ok()) {
+            if first.is_none_or(|first| first.is_err()) {
                 break;
             }
             given_up += 1;
