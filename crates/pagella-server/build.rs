@@ -1,11 +1,12 @@
 //! Joins the page's sources into one script and one style, and compresses them, so that the program
-//! carries its page. What is joined, and in which order, says `ui/manifest.txt`.
+//! carries its page, and notes which commit is built. What is joined, and in which order, says `ui/manifest.txt`.
 
 #[path = "build/join.rs"]
 mod join;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 use blake2::digest::consts::U8;
@@ -47,7 +48,30 @@ fn main() -> Result<(), Error> {
     fs::write(out.join("index.rs"), asset(&out, "index.html", &page)?.trim_end_matches(",\n"))?;
     fs::write(out.join("assets.rs"), table)?;
     println!("cargo::rustc-env=PAGELLA_DOCS_STYLE={docs_name}");
+    println!("cargo::rustc-env=PAGELLA_COMMIT={}", commit());
     Ok(())
+}
+
+/// The commit that is built: what `PAGELLA_COMMIT` says, else what git says. Only releases ask git:
+/// otherwise every commit would make everything be compiled again.
+fn commit() -> String {
+    println!("cargo::rerun-if-env-changed=PAGELLA_COMMIT");
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        (output.status.success() && !text.is_empty()).then_some(text)
+    };
+    let asked = || {
+        if env::var("PROFILE").is_ok_and(|profile| profile != "release") {
+            return None;
+        }
+        let log = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
+        println!("cargo::rerun-if-changed={log}");
+        git(&["rev-parse", "--short=12", "HEAD"])
+    };
+    let is_plain = |text: &String| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let given = env::var("PAGELLA_COMMIT").ok().filter(|text| !text.is_empty());
+    given.or_else(asked).filter(is_plain).unwrap_or("unknown".to_owned())
 }
 
 /// Writes a file and its compressed twin; returns the Rust expression that embeds both.

@@ -27,6 +27,7 @@
 mod cache_map;
 pub mod constraint;
 mod defragment;
+mod distribution;
 mod embed;
 mod error;
 mod forward;
@@ -51,6 +52,7 @@ mod waking;
 mod worker;
 
 pub use cache_map::{CacheMap, MappedJob, WaitingJob};
+pub use distribution::Distribution;
 pub use embed::Pooling;
 pub use error::EngineError;
 pub use forward::{Forward, ModelWithCache};
@@ -65,7 +67,7 @@ pub use sample::{OptionsError, SampleError, SampleOptions, Sampler};
 pub use schedule::{GeneratorOptions, Reserve};
 pub use score::{ScoredToken, log_prob_and_argmax, score, score_steps};
 pub use session::{Prefill, Session};
-pub use stats::{QueueStats, Stats, StepTimes, StepTokens};
+pub use stats::{QueueStats, Stats, StepTimes};
 pub use store::Stored;
 pub use stream::{Canceller, JobStream};
 pub use trace::StepTrace;

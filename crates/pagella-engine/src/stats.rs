@@ -5,8 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::EngineError;
+use crate::distribution::Distribution;
 use crate::job::Completion;
 use crate::pages::PageCounts;
+use crate::sample::SampleError;
 use crate::schedule::Planned;
 use crate::trace::StepTrace;
 
@@ -48,24 +51,43 @@ pub struct Stats {
     pub defragmentations: u64,
     /// How often cached content made room for other.
     pub evictions: u64,
+    /// Jobs that ended because the model computed something that is not a number.
+    pub numeric_errors: u64,
+    /// Steps that took longer than [`Stats::SLOW_STEP`].
+    pub slow_steps: u64,
+    /// How long the newest of these took.
+    pub slow_step: Duration,
     /// Steps by tokens computed in them.
-    pub step_tokens: StepTokens,
+    pub step_tokens: Distribution,
+    /// Steps by seconds.
+    pub step_seconds: Distribution,
+    /// Masks of constraints by seconds.
+    pub mask_seconds: Distribution,
+    /// New tokens, but the first of each job, by seconds since the one before.
+    pub token_seconds: Distribution,
 }
 
-/// How many steps computed up to so many tokens.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StepTokens {
-    /// Upper bounds.
-    pub bounds: &'static [f64],
-    /// Steps up to each bound and beyond the one before it; one more for all that is larger.
-    pub counts: Vec<u64>,
-    /// Tokens of all steps.
-    pub sum: f64,
+impl Stats {
+    /// Steps that take longer are worth a look.
+    pub const SLOW_STEP: Duration = Duration::from_secs(1);
 }
 
-/// Bounds of [`StepTokens`]: powers of two, as other engines count them.
+/// Bounds of tokens in a step: powers of two, as other engines count them.
 const STEP_TOKENS: &[f64] =
     &[1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0];
+
+/// Bounds of seconds between tokens: those of other engines after three of our own, since decoding
+/// here is faster than the first of theirs.
+const TOKEN_SECONDS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5,
+    5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+];
+/// Bounds of seconds of a step.
+const STEP_SECONDS: &[f64] =
+    &[1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// Bounds of seconds of a mask.
+const MASK_SECONDS: &[f64] =
+    &[1e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.5, 1.0];
 
 /// Averages of [`StepTrace`]; zero without steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -122,7 +144,13 @@ pub(crate) struct Counters {
     preemptions: u64,
     rewinds: u64,
     pub defragmentations: u64,
-    step_tokens: StepTokens,
+    numeric_errors: u64,
+    slow_steps: u64,
+    slow_step: Duration,
+    step_tokens: Distribution,
+    step_seconds: Distribution,
+    mask_seconds: Distribution,
+    token_seconds: Distribution,
     finished: BTreeMap<&'static str, u64>,
     /// The steps within the window.
     recent: VecDeque<RecentStep>,
@@ -148,11 +176,13 @@ impl Counters {
             preemptions: 0,
             rewinds: 0,
             defragmentations: 0,
-            step_tokens: StepTokens {
-                bounds: STEP_TOKENS,
-                counts: vec![0; STEP_TOKENS.len() + 1],
-                sum: 0.0,
-            },
+            numeric_errors: 0,
+            slow_steps: 0,
+            slow_step: Duration::ZERO,
+            step_tokens: Distribution::new(STEP_TOKENS),
+            step_seconds: Distribution::new(STEP_SECONDS),
+            mask_seconds: Distribution::new(MASK_SECONDS),
+            token_seconds: Distribution::new(TOKEN_SECONDS),
             finished: BTreeMap::new(),
             recent: VecDeque::new(),
             started: Instant::now(),
@@ -167,10 +197,8 @@ impl Counters {
         let prefill_tokens = planned.prefill_tokens as u64;
         let decode_tokens = planned.plan.tokens() as u64 - prefill_tokens;
         self.steps += 1;
-        let tokens = planned.plan.tokens() as f64;
-        let place = STEP_TOKENS.iter().position(|bound| tokens <= *bound);
-        self.step_tokens.counts[place.unwrap_or(STEP_TOKENS.len())] += 1;
-        self.step_tokens.sum += tokens;
+        self.step_tokens.note(planned.plan.tokens() as f64);
+        self.note_step_time(trace.total);
         self.rows += planned.rows.len() as u64;
         self.prefill_tokens += prefill_tokens;
         self.decode_tokens += decode_tokens;
@@ -181,6 +209,23 @@ impl Counters {
         while self.recent.front().is_some_and(|step| at - step.at > WINDOW) {
             self.recent.pop_front();
         }
+    }
+
+    fn note_step_time(&mut self, time: Duration) {
+        self.step_seconds.note(time.as_secs_f64());
+        if time > Stats::SLOW_STEP {
+            self.slow_steps += 1;
+            self.slow_step = time;
+        }
+    }
+
+    pub fn note_mask(&mut self, time: Duration) {
+        self.mask_seconds.note(time.as_secs_f64());
+    }
+
+    /// A job has a new token, so long after the one before.
+    pub fn note_token(&mut self, time: Duration) {
+        self.token_seconds.note(time.as_secs_f64());
     }
 
     pub fn note_cached(&mut self, tokens: usize) {
@@ -194,6 +239,7 @@ impl Counters {
     pub fn note_end(&mut self, done: &Completion) {
         *self.finished.entry(done.eos_reason.name()).or_default() += 1;
         self.rewinds += u64::from(done.rewinds);
+        self.numeric_errors += u64::from(done.error.as_deref().is_some_and(is_numeric));
     }
 
     pub fn stats(&self, queue: QueueStats, pages: PageCounts, evictions: u64) -> Stats {
@@ -220,8 +266,37 @@ impl Counters {
             preemptions: self.preemptions,
             rewinds: self.rewinds,
             evictions,
+            numeric_errors: self.numeric_errors,
+            slow_steps: self.slow_steps,
+            slow_step: self.slow_step,
             step_tokens: self.step_tokens.clone(),
+            step_seconds: self.step_seconds.clone(),
+            mask_seconds: self.mask_seconds.clone(),
+            token_seconds: self.token_seconds.clone(),
             defragmentations: self.defragmentations,
         }
+    }
+}
+
+/// Whether a job failed because something was not a number.
+fn is_numeric(error: &EngineError) -> bool {
+    match error {
+        EngineError::Failed(inner) => is_numeric(inner),
+        other => matches!(other, EngineError::Sample(SampleError::NotANumber { .. })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_take_long_are_counted_and_the_newest_is_known() {
+        let mut counters = Counters::new();
+        for millis in [1, 1000, 1001, 3000, 2] {
+            counters.note_step_time(Duration::from_millis(millis));
+        }
+        assert_eq!((counters.slow_steps, counters.slow_step), (2, Duration::from_secs(3)));
+        assert_eq!(counters.step_seconds.count(), 5);
     }
 }

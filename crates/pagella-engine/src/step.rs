@@ -95,7 +95,7 @@ impl Generator {
         sampling: &[Sampling],
         trace: &mut StepTrace,
     ) -> Result<(), EngineError> {
-        let Generator { forward, active, host, .. } = self;
+        let Generator { forward, active, host, counters, .. } = self;
         let mut slots: Vec<_> = active
             .iter_mut()
             .enumerate()
@@ -128,7 +128,9 @@ impl Generator {
             }
             if beside { Ok(()) } else { launch() }
         })?;
-        trace.masks(slots.iter().filter_map(|(_, span)| *span), forward.is_done());
+        let spans = || slots.iter().filter_map(|(_, span)| *span);
+        spans().for_each(|(began, ended)| counters.note_mask(ended - began));
+        trace.masks(spans(), forward.is_done());
         Ok(())
     }
 

@@ -170,6 +170,7 @@ impl App {
         if !change.changed.is_empty() {
             self.settings.change(settings);
             self.admission.set_limits(&self.settings.limits);
+            self.blocking.set_limits(&self.settings.limits);
             self.log.set(&self.settings.logging);
         }
         drop(config);

@@ -3,11 +3,11 @@
 //! Bounded in threads and in what waits for them, so that a flood of heavy requests is refused
 //! instead of collected.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
 
+use crate::caught;
 use crate::settings::Limits;
 use crate::wire::error::{ApiError, Code};
 
@@ -15,7 +15,7 @@ use crate::wire::error::{ApiError, Code};
 pub struct Blocking {
     threads: Semaphore,
     waiting: AtomicUsize,
-    queue_max: usize,
+    queue_max: AtomicUsize,
 }
 
 /// Counts one that waits, for as long as it lives.
@@ -38,8 +38,13 @@ impl Blocking {
         Blocking {
             threads: Semaphore::new(threads),
             waiting: AtomicUsize::new(0),
-            queue_max: limits.blocking_queue,
+            queue_max: AtomicUsize::new(limits.blocking_queue),
         }
+    }
+
+    /// Follows changed limits. Threads stay as many as they are.
+    pub fn set_limits(&self, limits: &Limits) {
+        self.queue_max.store(limits.blocking_queue, Ordering::Relaxed);
     }
 
     /// Runs `work` on one of the threads. When the caller stops waiting, what has not begun never
@@ -49,18 +54,19 @@ impl Blocking {
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let waiting = Waiting(&self.waiting);
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.queue_max {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.queue_max.load(Ordering::Relaxed) {
             let message = "too many requests are being prepared: try again later";
             return Err(ApiError::new(Code::QueueFull, message));
         }
         let permit = self.threads.acquire().await;
         drop(waiting);
-        let guarded = || catch_unwind(AssertUnwindSafe(work));
+        let guarded = || caught::catch(work);
         let done = tokio::task::spawn_blocking(guarded).await;
         drop(permit);
         match done {
             Ok(Ok(result)) => result,
-            _ => Err(ApiError::internal()),
+            Ok(Err(panicked)) => Err(ApiError::from_panic(&panicked)),
+            Err(_) => Err(ApiError::internal()),
         }
     }
 }
@@ -77,7 +83,10 @@ mod tests {
     fn a_panic_is_an_error_of_that_work_only() {
         let blocking = Blocking::new(&Limits { blocking_threads: 1, ..Limits::default() });
         let failed = run(blocking.run(|| -> Result<(), ApiError> { panic!("a defect") }));
-        assert_eq!(failed.unwrap_err().code, Code::InternalError);
+        let failed = failed.unwrap_err();
+        assert_eq!(failed.code, Code::InternalError);
+        let trace = failed.traced(true).object()["trace"].to_string();
+        assert!(trace.contains("blocking.rs:"), "{trace}");
         assert_eq!(run(blocking.run(|| Ok(7))).unwrap(), 7);
     }
 

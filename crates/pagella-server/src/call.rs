@@ -13,8 +13,9 @@ use serde_json::{Map, Value};
 
 use crate::access::Access;
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::{Caller, Role};
 use crate::fields::Fields;
+use crate::log::secret::Secrets;
 use crate::net::{self, ReplyBody, Waits};
 use crate::router::{BodyRule, Route};
 use crate::settings::UnknownFields;
@@ -46,6 +47,8 @@ pub struct Call {
     /// Whether it waits for a model.
     pub waits: Arc<Waits>,
     pub(crate) body: Option<Incoming>,
+    /// The body that was read, without secrets, where someone wants to keep it.
+    pub(crate) shown: Option<Value>,
 }
 
 impl Call {
@@ -61,12 +64,36 @@ impl Call {
             return Err(ApiError::new(Code::MissingParameter, "the request has no body: send one"));
         };
         match net::read_json(body, &self.headers, bytes_max, &self.app).await? {
-            Value::Object(map) => Ok(map),
+            Value::Object(map) => {
+                self.note_body(&map);
+                Ok(map)
+            }
             _ => {
                 let message = "the body is not a JSON object: send one in curly brackets";
                 Err(ApiError::new(Code::InvalidType, message))
             }
         }
+    }
+
+    /// Writes the body down or remembers it, where the operator wants that.
+    fn note_body(&mut self, map: &Map<String, Value>) {
+        let logging = &self.app.settings.logging;
+        let keeps = logging.log_chat_completion_requests.is_some();
+        // What is exchanged for a key is as good as one.
+        if !(logging.log_requests || keeps) || self.route.path == "/ui/exchange" {
+            return;
+        }
+        let shown = Secrets::of(&self.headers).object(map);
+        if logging.log_requests {
+            let fields = [("id", self.id.as_str().into()), ("body", shown.clone())];
+            self.app.log.show("body", &fields);
+        }
+        self.shown = keeps.then_some(shown);
+    }
+
+    /// Whether errors may say what they came from.
+    pub fn traces(&self) -> bool {
+        self.app.settings.network.send_tracebacks && self.caller.role() == Role::Admin
     }
 
     /// The body as JSON object; an empty one if there is no body.
@@ -88,7 +115,11 @@ impl Call {
         match (policy, unknown.first()) {
             (_, None) | (UnknownFields::Ignore, _) => Ok(Ignored(Vec::new())),
             (UnknownFields::Reject, Some(name)) => Err(fields.refuse_unknown(name)),
-            (UnknownFields::Warn, Some(_)) => Ok(Ignored(unknown)),
+            (UnknownFields::Warn, Some(_)) => {
+                let warnings = unknown.iter().map(|name| format!("ignored {name}"));
+                self.access.note(|facts| facts.warn(warnings));
+                Ok(Ignored(unknown))
+            }
         }
     }
 }

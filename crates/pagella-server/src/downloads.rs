@@ -76,11 +76,16 @@ pub enum FetchError {
     /// There is no such thing.
     #[error("{0}")]
     Missing(String),
-    /// The disk is full.
-    #[error("there is not enough space for {bytes} bytes: free some and ask again")]
+    /// The disk is full, or would be.
+    #[error(
+        "there is not enough space for {bytes} bytes{}: free some and ask again",
+        free.map_or(String::new(), |free| format!(", only for {free}"))
+    )]
     NoSpace {
         /// What it would take.
         bytes: u64,
+        /// What there is, if that was looked at.
+        free: Option<u64>,
     },
     /// Something else, which may pass.
     #[error("{0}")]
@@ -265,8 +270,8 @@ fn refusal(error: &FetchError) -> ApiError {
     let code = match error {
         FetchError::Refused(_) => Code::UnsupportedValue,
         FetchError::Missing(_) => Code::ModelNotFound,
-        FetchError::NoSpace { bytes } => {
-            let details = json!({ "disk": { "needed": bytes } });
+        FetchError::NoSpace { bytes, free } => {
+            let details = json!({ "disk": { "needed": bytes, "free": free } });
             return ApiError::new(Code::OutOfMemory, error.to_string()).with_details(details);
         }
         FetchError::Stopped | FetchError::Failed(_) => Code::UpstreamFailed,

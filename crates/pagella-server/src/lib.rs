@@ -26,6 +26,7 @@ mod app;
 mod auth;
 mod blocking;
 mod call;
+mod caught;
 mod chat;
 pub mod config;
 mod detached;

@@ -2,7 +2,9 @@
 //!
 //! What comes from a client is escaped and cut, so no value can look like another line.
 
+pub mod conversation;
 mod file;
+pub mod secret;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -20,6 +22,15 @@ use file::LogFile;
 
 /// Longest value, in characters.
 const VALUE_CHARS_MAX: usize = 256;
+
+/// How much of a value is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Length {
+    /// The beginning.
+    Cut,
+    /// All of it: what an operator asked to see.
+    Whole,
+}
 
 /// Where events go.
 pub struct Log {
@@ -56,27 +67,34 @@ impl Log {
         match self.settings().peer {
             PeerName::Full => Some(peer.to_string()),
             PeerName::None => None,
-            PeerName::Hash => {
-                let hash = Blake2b::<U8>::new().chain_update(self.salt);
-                let hash = hash.chain_update(peer.ip().to_string()).finalize();
-                Some(hash.iter().map(|byte| format!("{byte:02x}")).collect())
-            }
+            PeerName::Hash => Some(self.hash(peer.ip().to_string().as_bytes())),
         }
+    }
+
+    /// Tells texts apart without showing them; another one after a restart.
+    pub fn hash(&self, text: &[u8]) -> String {
+        let hash = Blake2b::<U8>::new().chain_update(self.salt).chain_update(text).finalize();
+        hash.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Something an operator may want to know.
     pub fn info(&self, event: &str, fields: &[(&str, Value)]) {
-        self.write(LogLevel::Info, event, fields);
+        self.write(LogLevel::Info, event, fields, Length::Cut);
+    }
+
+    /// What an operator asked to see of requests, uncut.
+    pub fn show(&self, event: &str, fields: &[(&str, Value)]) {
+        self.write(LogLevel::Info, event, fields, Length::Whole);
     }
 
     /// Something an operator should look at.
     pub fn warn(&self, event: &str, fields: &[(&str, Value)]) {
-        self.write(LogLevel::Warn, event, fields);
+        self.write(LogLevel::Warn, event, fields, Length::Cut);
     }
 
-    fn write(&self, level: LogLevel, event: &str, fields: &[(&str, Value)]) {
+    fn write(&self, level: LogLevel, event: &str, fields: &[(&str, Value)], length: Length) {
         let settings = self.settings();
-        if settings.quiet || level < settings.level {
+        if level < settings.level || (settings.quiet && self.file.is_none()) {
             return;
         }
         let level = match level {
@@ -87,33 +105,47 @@ impl Log {
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let line = match settings.json {
-            true => json_line(now.as_millis(), level, event, fields),
-            false => text_line(now.as_secs(), level, event, fields),
+            true => json_line(now.as_millis(), level, event, fields, length),
+            false => text_line(now.as_secs(), level, event, fields, length),
         };
-        // With standard error gone there is nobody left to tell.
-        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        if !settings.quiet {
+            // With standard error gone there is nobody left to tell.
+            let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        }
         if let Some(file) = &self.file {
             file.write(&line);
         }
     }
 }
 
-fn json_line(millis: u128, level: &str, event: &str, fields: &[(&str, Value)]) -> String {
+fn json_line(
+    millis: u128,
+    level: &str,
+    event: &str,
+    fields: &[(&str, Value)],
+    length: Length,
+) -> String {
     let mut map = Map::new();
     map.insert("ts".into(), Value::from(millis as f64 / 1000.0));
     map.insert("level".into(), level.into());
     map.insert("event".into(), event.into());
     for (name, value) in fields {
         let value = match value {
-            Value::String(text) => Value::String(cut(text)),
+            Value::String(text) => Value::String(cut(text, length)),
             other => other.clone(),
         };
         map.insert((*name).into(), value);
     }
-    format!("{}\n", Value::Object(map))
+    format!("{}\n", tame(&Value::Object(map)))
 }
 
-fn text_line(seconds: u64, level: &str, event: &str, fields: &[(&str, Value)]) -> String {
+fn text_line(
+    seconds: u64,
+    level: &str,
+    event: &str,
+    fields: &[(&str, Value)],
+    length: Length,
+) -> String {
     let day = seconds % 86_400;
     let (hour, minute, second) = (day / 3600, day / 60 % 60, day % 60);
     let mut line = format!("{hour:02}:{minute:02}:{second:02} {level} {event}");
@@ -122,8 +154,8 @@ fn text_line(seconds: u64, level: &str, event: &str, fields: &[(&str, Value)]) -
         let _ = match value {
             Value::Null => continue,
             Value::String(text) if is_plain(text) => write!(line, " {name}={text}"),
-            Value::String(text) => write!(line, " {name}={:?}", cut(text)),
-            other => write!(line, " {name}={other}"),
+            Value::String(text) => write!(line, " {name}={:?}", cut(text, length)),
+            other => write!(line, " {name}={}", tame(other)),
         };
     }
     line.push('\n');
@@ -136,10 +168,31 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.len() <= VALUE_CHARS_MAX && text.bytes().all(plain)
 }
 
-fn cut(text: &str) -> String {
+/// JSON in which nothing is left that a terminal obeys or that turns the direction of reading.
+fn tame(value: &Value) -> String {
+    let is_wild = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let json = value.to_string();
+    if !json.contains(is_wild) {
+        return json;
+    }
+    let mut tamed = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_wild(c) {
+            // All of them are within the first plane, so four digits hold them.
+            true => _ = write!(tamed, "\\u{:04x}", u32::from(c)),
+            false => tamed.push(c),
+        }
+    }
+    tamed
+}
+
+fn cut(text: &str, length: Length) -> String {
     match text.char_indices().nth(VALUE_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+        Some((end, _)) if length == Length::Cut => format!("{}…", &text[..end]),
+        _ => text.to_owned(),
     }
 }
 
@@ -150,16 +203,20 @@ mod tests {
     #[test]
     fn log_injection() {
         let evil = format!("a\nwarn fake\u{1b}[31m\u{202e}{}", "x".repeat(1 << 20));
-        let fields = [("ua", Value::from(evil)), ("n", Value::from(3))];
-        for line in
-            [text_line(3661, "info", "request", &fields), json_line(0, "info", "r", &fields)]
+        let nested = Value::from(vec!["\u{9b}31m\u{202e}\r\n"]);
+        let fields = [("ua", Value::from(evil)), ("n", Value::from(3)), ("warn", nested)];
+        let text = |length| text_line(3661, "info", "request", &fields, length);
+        let json = |length| json_line(0, "info", "r", &fields, length);
+        for line in [text(Length::Cut), json(Length::Cut), text(Length::Whole), json(Length::Whole)]
         {
-            assert_eq!(line.matches('\n').count(), 1);
-            assert!(!line.contains('\u{1b}') && line.len() < 2000, "{line}");
+            assert_eq!(line.matches(char::is_control).count(), 1, "the line's own end");
+            assert!(!line.contains('\u{202e}'));
         }
-        assert!(
-            text_line(3661, "info", "request", &fields).starts_with("01:01:01 info request ua=")
-        );
+        assert!(text(Length::Cut).len() < 2000 && json(Length::Cut).len() < 2000);
+        assert!(text(Length::Whole).len() > 1 << 20 && json(Length::Whole).len() > 1 << 20);
+        assert!(text(Length::Cut).starts_with("01:01:01 info request ua="));
+        let read: Value = serde_json::from_str(&json(Length::Whole)).unwrap();
+        assert_eq!(read["warn"][0], "\u{9b}31m\u{202e}\r\n", "nothing is lost");
     }
 
     #[test]
@@ -177,6 +234,9 @@ mod tests {
     #[test]
     fn plain_values_stay_plain_and_absent_ones_are_left_out() {
         let fields = [("id", Value::from("01J")), ("key", Value::Null), ("t", Value::from("a b"))];
-        assert_eq!(text_line(0, "info", "x", &fields), "00:00:00 info x id=01J t=\"a b\"\n");
+        assert_eq!(
+            text_line(0, "info", "x", &fields, Length::Cut),
+            "00:00:00 info x id=01J t=\"a b\"\n"
+        );
     }
 }

@@ -15,9 +15,10 @@ use std::time::Duration;
 use pagella_engine::{Completion, EosReason};
 
 use crate::requests::Progress;
+use crate::tools::format_names;
 use crate::wire::error::Code;
 use bounds::{CHOICES, FIRST_TOKEN, PER_TOKEN, REQUEST, TOKENS, WORK};
-use histogram::Histogram;
+pub use histogram::Histogram;
 pub use http::HttpMetrics;
 pub use render::{Form, render};
 
@@ -43,6 +44,15 @@ impl Cause {
     }
 }
 
+/// What passed before the engine had a job.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lead {
+    /// Since the request came.
+    pub passed: Duration,
+    /// Of that, waiting for its turn.
+    pub waited: Duration,
+}
+
 /// Everything that is counted.
 pub struct Metrics {
     /// Requests by route.
@@ -50,9 +60,9 @@ pub struct Metrics {
     /// Clients that did not read their answer.
     pub stalls: Arc<AtomicU64>,
     /// Seconds of rendering conversations.
-    pub template_time: Histogram,
+    pub template_time: Arc<Histogram>,
     /// Seconds of compiling constraints.
-    pub constraint_time: Histogram,
+    pub constraint_time: Arc<Histogram>,
     time_to_first_token: Histogram,
     time_per_token: Histogram,
     request_time: Histogram,
@@ -78,7 +88,10 @@ pub struct Metrics {
     rejected: Vec<AtomicU64>,
     /// Requests that ended early, by phase and cause.
     cancelled: [[AtomicU64; Cause::ALL.len()]; Progress::ALL.len()],
-    tool_parse_failures: AtomicU64,
+    /// Calls that could not be read, by format.
+    tool_parse_failures: Vec<(&'static str, AtomicU64)>,
+    /// Answers that ended with calls.
+    called: AtomicU64,
     panics: AtomicU64,
     restarts: AtomicU64,
     /// Requests and tokens by key, where the operator wants them.
@@ -90,8 +103,8 @@ impl Default for Metrics {
         Metrics {
             http: HttpMetrics::default(),
             stalls: Arc::default(),
-            template_time: Histogram::new(WORK),
-            constraint_time: Histogram::new(WORK),
+            template_time: Arc::new(Histogram::new(WORK)),
+            constraint_time: Arc::new(Histogram::new(WORK)),
             time_to_first_token: Histogram::new(FIRST_TOKEN),
             time_per_token: Histogram::new(PER_TOKEN),
             request_time: Histogram::new(REQUEST),
@@ -113,7 +126,8 @@ impl Default for Metrics {
             rejected: Code::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
             cancelled: [const { [const { AtomicU64::new(0) }; Cause::ALL.len()] };
                 Progress::ALL.len()],
-            tool_parse_failures: AtomicU64::new(0),
+            tool_parse_failures: format_names().map(|name| (name, AtomicU64::new(0))).collect(),
+            called: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             keys: Mutex::default(),
@@ -128,22 +142,22 @@ fn add(counter: &AtomicU64, n: usize) {
 
 impl Metrics {
     /// A job has ended. `shares_prompt`: its prompt was counted with a sibling.
-    pub fn note_job(&self, done: &Completion, shares_prompt: bool) {
+    pub fn note_job(&self, done: &Completion, lead: Lead, shares_prompt: bool) {
         if let Some(idx) = EosReason::ALL.iter().position(|reason| *reason == done.eos_reason) {
             add(&self.finished[idx], 1);
         }
         if let Some(time) = done.time_to_first_token {
-            self.time_to_first_token.note(time.as_secs_f64());
+            self.time_to_first_token.note((lead.passed + time).as_secs_f64());
         }
         let decode = done.time_generate.as_secs_f64();
         if done.new_tokens > 1 {
             self.time_per_token.note(decode / (done.new_tokens - 1) as f64);
         }
-        self.queue_time.note(done.time_enqueued.as_secs_f64());
+        self.queue_time.note((lead.waited + done.time_enqueued).as_secs_f64());
         self.prefill_time.note(done.time_prefill.as_secs_f64());
         self.decode_time.note(decode);
-        let waited = done.time_enqueued.as_secs_f64() + done.time_prefill.as_secs_f64();
-        self.request_time.note(waited + decode);
+        let before = lead.passed + done.time_enqueued + done.time_prefill;
+        self.request_time.note(before.as_secs_f64() + decode);
         self.inference_time.note(done.time_prefill.as_secs_f64() + decode);
         self.generation_tokens.note(done.new_tokens as f64);
         self.most_generation_tokens.note(done.new_tokens as f64);
@@ -169,9 +183,15 @@ impl Metrics {
         add(&self.cancelled[phase as usize][cause as usize], 1);
     }
 
+    /// An answer ended with calls.
+    pub fn note_calls(&self) {
+        add(&self.called, 1);
+    }
+
     /// Tool calls that could not be read and were sent as text.
-    pub fn note_tool_parse_failures(&self, n: usize) {
-        add(&self.tool_parse_failures, n);
+    pub fn note_tool_parse_failures(&self, n: usize, format: &str) {
+        let found = self.tool_parse_failures.iter().find(|(known, _)| *known == format);
+        found.into_iter().for_each(|(_, count)| add(count, n));
     }
 
     /// The tokens of a request that writes none were computed.

@@ -16,6 +16,7 @@ mod constraints;
 mod file;
 mod idle;
 mod load;
+mod observe;
 mod open;
 mod options;
 mod plan;

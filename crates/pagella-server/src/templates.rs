@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pagella_text::{ChatTemplate, Message, RenderOptions};
+use pagella_text::{ChatTemplate, Message, RenderOptions, TemplateLimits};
 
 use crate::config::read_text;
 use crate::generate::ending::text_error;
@@ -18,7 +18,12 @@ pub fn list(dir: &Path) -> Vec<String> {
 
 /// The template of a name: from the folder, or a built-in one. Takes a while: not for threads that
 /// move bytes. `field` is what errors call the name.
-pub fn load(dir: &Path, name: &str, field: &str) -> Result<ChatTemplate, ApiError> {
+pub fn load(
+    dir: &Path,
+    name: &str,
+    limits: &TemplateLimits,
+    field: &str,
+) -> Result<ChatTemplate, ApiError> {
     let name = name.strip_suffix(ENDING).unwrap_or(name);
     let found = name::resolve(dir, &format!("{name}{ENDING}"), Links::Refuse);
     let found =
@@ -33,12 +38,12 @@ pub fn load(dir: &Path, name: &str, field: &str) -> Result<ChatTemplate, ApiErro
         let message = "that template cannot be read: look at its file";
         ApiError::field(Code::TemplateError, field, message)
     })?;
-    ChatTemplate::from_source(&source).map_err(|error| text_error(&error))
+    ChatTemplate::from_source_within(&source, limits).map_err(|error| text_error(&error))
 }
 
 /// Renders a short conversation, so that a template which cannot is noticed before it is needed.
-pub fn try_out(template: &ChatTemplate) -> Result<(), ApiError> {
+pub fn try_out(template: &ChatTemplate, limits: &TemplateLimits) -> Result<(), ApiError> {
     let messages = [Message::new("user", "Hello"), Message::new("assistant", "Hello!")];
-    let options = RenderOptions { add_generation_prompt: false, ..RenderOptions::default() };
+    let options = RenderOptions { limits: *limits, ..RenderOptions::default() };
     template.render(&messages, &options).map(|_| ()).map_err(|error| text_error(&error))
 }

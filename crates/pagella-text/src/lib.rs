@@ -59,7 +59,7 @@ pub use healing::HealingPoint;
 pub use span::{AddBos, Span, SpecialTokens, spans_to_string};
 pub use stop::{StopMatch, StopMatcher, StopStep};
 pub use template::{
-    ChatTemplate, ContentTracking, Message, RenderOptions, Rendered, TemplateTokens,
+    ChatTemplate, ContentTracking, Message, RenderOptions, Rendered, TemplateLimits, TemplateTokens,
 };
 pub use tokenizer::Tokenizer;
 pub use vocab::TokenFlags;

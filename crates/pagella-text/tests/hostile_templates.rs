@@ -4,7 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use pagella_text::{ChatTemplate, Message, RenderOptions, TextError};
+use pagella_text::{
+    ChatTemplate, Message, RenderOptions, TemplateLimits, TextError, spans_to_string,
+};
 
 /// Generous for a busy machine; the limit itself is two seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -112,7 +114,12 @@ fn deep_sources_do_not_overflow_the_stack() {
     assert_eq!(render(&ladder).ok(), Some(0));
     let nest: String = (0..10_000).map(|_| "{% set x = [x] %}").collect();
     check_limit(&nest);
-    check_error(&" ".repeat(300_000));
+    // As long as a source may be.
+    check_error(&"{% if x %}".repeat(100_000));
+    let ladder = format!("{{% if x %}}{}{{% endif %}}", "{% elif x %}".repeat(85_000));
+    assert_eq!(render(&ladder).ok(), Some(0));
+    check_error(&format!("{{{{ 'x'{} }}}}", "|upper".repeat(170_000)));
+    check_error(&" ".repeat(1_100_000));
 }
 
 #[test]
@@ -188,4 +195,53 @@ proptest::proptest! {
             proptest::prop_assert!(!panicked, "{:?}: {}", parts, error);
         }
     }
+}
+
+/// Renders one message with a template, within limits.
+fn within(source: &str, limits: TemplateLimits) -> Result<String, TextError> {
+    let options = RenderOptions { limits, ..RenderOptions::default() };
+    let template = ChatTemplate::from_source_within(source, &limits)?;
+    template.render(&[Message::new("user", "hello")], &options).map(|s| spans_to_string(&s))
+}
+
+#[test]
+fn each_limit_holds_exactly() {
+    let usual = TemplateLimits::default();
+    let limit = |result: Result<String, TextError>| match result {
+        Ok(_) => None,
+        Err(TextError::TemplateLimit { what, limit, .. }) => Some((what, limit)),
+        Err(other) => panic!("{other}"),
+    };
+    // Output: one below, at, one above.
+    for (n, expected) in [(9, None), (10, None), (11, Some(("output", 10)))] {
+        let limits = TemplateLimits { output_bytes_max: 10, ..usual };
+        let source = "x".repeat(n);
+        assert_eq!(limit(within(&source, limits)), expected, "{n}");
+        // Captured on the way.
+        let source = format!("{{% set x %}}{source}{{% endset %}}{{{{ x }}}}");
+        assert_eq!(limit(within(&source, limits)), expected, "{n} captured");
+    }
+    let source = format!("{{{{ '{}'|length }}}}", "x".repeat(10));
+    let limits = TemplateLimits { source_bytes_max: source.len(), ..usual };
+    for less in [0, 1] {
+        let limits = TemplateLimits { source_bytes_max: limits.source_bytes_max - less, ..limits };
+        assert_eq!(within(&source, limits).is_ok(), less == 0);
+    }
+    // Calls of macros inside each other.
+    let source = "{% macro m(n) %}{% if n > 1 %}{{ m(n - 1) }}{% endif %}.{% endmacro %}{{ m(N) }}";
+    for most in [3, 64, TemplateLimits::RECURSION_MAX] {
+        let limits = TemplateLimits { recursion_max: most, ..usual };
+        let calls = |n: usize| limit(within(&source.replace('N', &n.to_string()), limits));
+        assert_eq!((calls(most - 1), calls(most)), (None, None), "{most}");
+        assert_eq!(calls(most + 1), Some(("recursion", most as u64)));
+    }
+    // Steps: some number of them suffices, and none less does.
+    let source = "{% for i in range(100) %}{{ i }}{% endfor %}";
+    let fits = |steps| within(source, TemplateLimits { steps_max: steps, ..usual }).is_ok();
+    let enough = (1..).find(|steps| fits(*steps)).unwrap();
+    assert!(enough > 100 && fits(enough + 1) && !fits(enough - 1));
+    let steps = TemplateLimits { steps_max: enough - 1, ..usual };
+    assert_eq!(limit(within(source, steps)), Some(("step", enough - 1)));
+    let none = TemplateLimits { time_max: Duration::ZERO, ..usual };
+    assert_eq!(limit(within(source, none)), Some(("time (in milliseconds)", 0)));
 }

@@ -106,6 +106,30 @@ pub struct ConstraintLimits {
     pub states_max: usize,
 }
 
+impl ConstraintLimits {
+    /// What a state of an automaton takes, in bytes; between one and two KiB.
+    const STATE_BYTES: usize = 1342;
+    /// Work on regular expressions in a millisecond, while a mask is computed.
+    const MASK_FUEL_PER_MS: u64 = 14_000;
+    /// Parser items in a millisecond.
+    const MASK_ITEMS_PER_MS: usize = 20_000;
+
+    /// With so many bytes for a compiled constraint.
+    pub fn with_memory(mut self, bytes: usize) -> Self {
+        self.states_max = (bytes / Self::STATE_BYTES).max(1);
+        self
+    }
+
+    /// With so much work for one mask as about this time allows. Work is counted, not time, so the
+    /// same constraint does the same on every machine; half of it is for each kind of work.
+    pub fn with_mask_time(mut self, time: Duration) -> Self {
+        let half_ms = time.as_secs_f64() * 1e3 / 2.0;
+        self.mask_fuel = ((half_ms * Self::MASK_FUEL_PER_MS as f64) as u64).max(1);
+        self.mask_items_max = ((half_ms * Self::MASK_ITEMS_PER_MS as f64) as usize).max(1);
+        self
+    }
+}
+
 impl Default for ConstraintLimits {
     fn default() -> Self {
         Self {

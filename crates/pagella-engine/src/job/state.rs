@@ -96,11 +96,27 @@ pub(crate) struct JobClock {
     pub prefill: Option<Instant>,
     pub first_logits: Option<Instant>,
     pub first_token: Option<Instant>,
+    /// When the newest token was sampled, and how many there were then.
+    newest_token: Option<(Instant, usize)>,
 }
 
 impl JobClock {
     pub fn new(submitted: Instant) -> Self {
-        JobClock { submitted, prefill: None, first_logits: None, first_token: None }
+        let (prefill, first_logits, first_token) = (None, None, None);
+        JobClock { submitted, prefill, first_logits, first_token, newest_token: None }
+    }
+
+    /// A job has so many tokens. Returns the time since the one before, if there is a new one and it
+    /// is not the first.
+    pub fn note_tokens(&mut self, n: usize, now: Instant) -> Option<Duration> {
+        let (before, known) = self.newest_token.unzip();
+        if n > known.unwrap_or(0) {
+            self.newest_token = Some((now, n));
+            return before.map(|before| now - before);
+        }
+        // Some were taken back.
+        self.newest_token = before.map(|before| (before, n));
+        None
     }
 
     /// Waiting, prefill and generating, up to now.

@@ -4,6 +4,7 @@
 //! it before.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rayon::prelude::*;
 
@@ -74,7 +75,7 @@ impl Generator {
         trace: &mut StepTrace,
         records: &mut Vec<Record>,
     ) -> Vec<(u64, Record, Ending)> {
-        let Generator { active, buffers, rows, facts, host, options, forward, .. } = self;
+        let Generator { active, buffers, rows, facts, host, options, forward, counters, .. } = self;
         let of_job = |idx: usize| find_job(sampling, idx);
         let with_rows =
             active.iter_mut().enumerate().filter_map(|(i, job)| Some((job, of_job(i)?)));
@@ -95,7 +96,11 @@ impl Generator {
         let failed = decide_the_rest(&mut tasks, rows, facts, forward.as_mut(), trace).err();
         let failed = failed.map(Arc::new);
         let mut endings = Vec::new();
+        let now = Instant::now();
         for Task { job, turn, .. } in tasks {
+            if let Some(time) = job.clock.note_tokens(job.new_tokens, now) {
+                counters.note_token(time);
+            }
             match (turn, &failed) {
                 (Some(Turn { record, ending: None }), _) => records.push(record),
                 (Some(Turn { record, ending: Some(ending) }), _) => {

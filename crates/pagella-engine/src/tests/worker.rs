@@ -356,3 +356,22 @@ fn a_thread_that_hangs_gives_no_sign_of_life() {
     worker.stats().unwrap();
     assert!(vitals.silence() < Duration::from_secs(10) && !vitals.is_over());
 }
+
+#[test]
+fn tokens_and_numbers_that_are_none_are_counted() {
+    let (worker, _) = worker();
+    for (n, expected) in [(20, 19), (1, 19), (2, 20)] {
+        worker.submit(job(&[1, 2], n)).unwrap().finish().unwrap();
+        let stats = worker.stats().unwrap();
+        assert_eq!(stats.token_seconds.count(), expected, "all but the first of each job");
+        assert_eq!(stats.step_seconds.count(), stats.steps);
+    }
+    let mut broken = job(&[3], 5);
+    broken.logits_hook = Some(crate::LogitsHook(std::sync::Arc::new(|logits, _| {
+        logits.fill(f32::NAN);
+    })));
+    assert!(worker.submit(broken).unwrap().finish().is_err());
+    let stats = worker.stats().unwrap();
+    assert_eq!((stats.numeric_errors, stats.mask_seconds.count()), (1, 0));
+    assert_idle(&worker);
+}

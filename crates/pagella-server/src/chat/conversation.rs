@@ -1,5 +1,8 @@
 //! The fields of a conversation, and rendering it into ids.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use pagella_text::{AddBos, ChatTemplate, Message, RenderOptions, Span, spans_to_string};
 use serde_json::Value;
 
@@ -9,6 +12,7 @@ use super::variables::variables;
 use crate::call::Call;
 use crate::fields::{Fields, Param, any, boolean, missing, text, unsupported, wrong_type};
 use crate::generate::ending::{no_template, text_error};
+use crate::metrics::Histogram;
 use crate::model::ServedModel;
 use crate::templates;
 use crate::tools::{self, ToolPlan, ToolSet};
@@ -40,12 +44,16 @@ pub struct Conversation {
     prefix: Option<String>,
     /// The tools, and how calls of them are written.
     pub tools: Option<ToolPlan>,
+    /// Seconds of rendering are noted here.
+    times: Arc<Histogram>,
 }
 
 /// A prompt.
 pub struct Encoded {
     /// Token ids.
     pub ids: Vec<u32>,
+    /// The same as text.
+    pub text: String,
     /// What the prompt ends with that belongs to the reply.
     pub opening: String,
 }
@@ -71,7 +79,7 @@ impl Conversation {
             let param = "add_generation_prompt";
             return Err(ApiError::field(Code::ConflictingParameters, param, message));
         }
-        let mut set = ToolSet::read(fields)?;
+        let mut set = ToolSet::read(fields, settings.limits.tools)?;
         set.tools.iter_mut().for_each(|tool| tool.strict |= settings.tools.enforce_always);
         let tools = ToolPlan::of(fields, set, &template, &settings.model.tool_format)?;
         let explained = tools.as_ref().filter(|plan| plan.explains());
@@ -94,10 +102,12 @@ impl Conversation {
             tools: rendered.map_or(Value::Null, |plan| plan.set.for_template()),
             documents,
             variables: variables(fields, &settings.model)?,
+            limits: settings.limits.template,
             ..RenderOptions::default()
         };
         let prefix = fields.text("response_prefix").map(str::to_owned);
-        Ok(Conversation { messages, template, options, prefix, tools })
+        let times = call.app.metrics.template_time.clone();
+        Ok(Conversation { messages, template, options, prefix, tools, times })
     }
 
     /// The same conversation with another system message.
@@ -114,7 +124,9 @@ impl Conversation {
     }
 
     fn spans(&self) -> Result<Vec<Span>, ApiError> {
+        let begun = Instant::now();
         let rendered = self.template.render(&self.messages, &self.options);
+        self.times.note(begun.elapsed().as_secs_f64());
         let mut spans = rendered.map_err(|error| text_error(&error))?;
         // What the client says the reply begins with is text, like all it says.
         spans.extend(self.prefix.clone().map(Span::Text));
@@ -151,7 +163,7 @@ impl Conversation {
         let ids = self.encode_spans(&spans, model, AddBos::Auto)?;
         let text = spans_to_string(&spans);
         let opening = tag.map_or(String::new(), |tag| self.opening(&text, tag));
-        Ok(Encoded { ids, opening })
+        Ok(Encoded { ids, text, opening })
     }
 
     /// What the template writes for the reply, and the client's beginning of it. Templates write
@@ -193,12 +205,14 @@ fn refuse(fields: &Fields) -> Result<(), ApiError> {
 
 /// The template that was named, or the model's own.
 fn template(call: &Call, fields: &Fields, model: &ServedModel) -> Result<ChatTemplate, ApiError> {
+    let limits = &call.app.settings.limits.template;
     if let Some(source) = fields.value("chat_template") {
         if !call.app.settings.chat.allow_request_template {
             return Err(unsupported("chat_template", "name a template in prompt_template"));
         }
         let source = source.as_str().ok_or_else(|| wrong_type("chat_template", "a string"))?;
-        return ChatTemplate::from_source(source).map_err(|error| text_error(&error));
+        let made = ChatTemplate::from_source_within(source, limits);
+        return made.map_err(|error| text_error(&error));
     }
     let active = model.template();
     let own = active.as_ref().map(|active| &active.template);
@@ -208,6 +222,9 @@ fn template(call: &Call, fields: &Fields, model: &ServedModel) -> Result<ChatTem
     let variant = own.and_then(|template| template.variant(name).ok());
     match variant {
         Some(template) => Ok(template),
-        None => templates::load(&call.app.settings.model.template_dir, name, "prompt_template"),
+        None => {
+            let dir = &call.app.settings.model.template_dir;
+            templates::load(dir, name, limits, "prompt_template")
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::generate::parts::{Ending, Part, SplitPlan, Splitter, Whole};
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, Running, enter};
 use crate::generate::usage::Usage;
+use crate::log::conversation::Kept;
 use crate::model::ServedModel;
 use crate::reasoning::{ReasoningAsk, Tags, channels};
 use crate::settings::Toggle;
@@ -40,7 +41,7 @@ impl ChatRequest {
     /// Reads the fields of `routes::chat::FIELDS`.
     pub fn read(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
         let ask = Ask::read(call, fields, model, ZeroTopP::One)?;
-        let logprobs = LogprobAsk::of_chat(fields)?;
+        let logprobs = LogprobAsk::of_chat(fields, call.app.settings.limits.top_logprobs)?;
         let reasoning = ReasoningAsk::read(fields, &call.app.settings.model.reasoning)?;
         let conversation = Conversation::read(call, fields, model)?;
         Ok(ChatRequest { conversation, ask, reasoning, logprobs, prompt_field: "messages" })
@@ -72,9 +73,13 @@ impl ChatRequest {
         let (encoder, negative) = (model.clone(), ask.negative.clone());
         let start_tag = tags.as_ref().map(|tags| tags.start.clone());
         let start_tag = start_tag.or(speaks.then(|| "<|start|>".to_owned()));
+        let kept = Kept::of(call);
         let encode = move || {
-            let Encoded { ids, opening } =
-                conversation.encode_opening(&encoder, start_tag.as_deref())?;
+            let encoded = conversation.encode_opening(&encoder, start_tag.as_deref());
+            if let Some(kept) = kept {
+                kept.write(encoded.as_ref().ok().map(|encoded| encoded.text.as_str()));
+            }
+            let Encoded { ids, opening, .. } = encoded?;
             let negative = negative.map(|system| conversation.with_system(&system));
             let negative =
                 negative.map(|other| other.encode(&encoder, AddBos::Auto)).transpose()?;
@@ -196,8 +201,8 @@ impl Talk {
         let splitter = self.splitters.get_mut(choice).ok_or_else(ApiError::internal)?;
         let (parts, tokens) = (splitter.push(&record), splitter.content_tokens(&record));
         let ending = splitter.ending(&record);
-        if ending.is_some() {
-            self.running.note_unread_calls(splitter.unread_calls());
+        if let Some(ending) = &ending {
+            self.running.note_ending(ending, splitter);
         }
         Ok(Some(Said { choice, parts, record, tokens, ending }))
     }
@@ -210,7 +215,7 @@ impl Talk {
             splitter.push(&record).into_iter().for_each(|part| whole.push(part));
             let tokens = splitter.content_tokens(&record);
             let ending = splitter.ending(&record).ok_or_else(ApiError::internal)?;
-            self.running.note_unread_calls(splitter.unread_calls());
+            self.running.note_ending(&ending, splitter);
             Ok(Answer { whole, record, tokens, ending })
         });
         answers.collect()

@@ -7,18 +7,21 @@ use pagella_engine::{Backpressure, Healing, JobSpec, LengthPolicy, SampleOptions
 use pagella_text::BanRule;
 use serde_json::Value;
 
-use super::params::{BANNED_STRINGS_MAX, STOPS_MAX};
-use super::sampling::{self, ZeroTopP};
+use super::sampling::{self, Vocabulary, ZeroTopP};
 use super::shape;
 use crate::auth::{CacheScope, Role};
 use crate::call::Call;
 use crate::fields::{Fields, id, ids, out_of_range, strings, unsupported, wrong_type};
 use crate::model::ServedModel;
+use crate::settings::Limits;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::id::random_u128;
 
 /// Bits of a seed that the server chooses: every client's numbers hold them exactly.
 const SEED_BITS: u32 = 53;
+
+/// Ids in `stop_token_ids`.
+const STOP_IDS_MAX: usize = 256;
 
 /// How the answer is sent.
 #[derive(Clone, Debug)]
@@ -83,7 +86,9 @@ impl Ask {
             false => &neutral,
         };
         let tokenizer = &parts.tokenizer;
-        job.sampling = sampling::options(fields, recommended, tokenizer, parts.vocab, zero_top_p)?;
+        let vocabulary = Vocabulary { tokenizer, size: parts.vocab };
+        let bias_max = limits.logit_bias;
+        job.sampling = sampling::options(fields, recommended, vocabulary, zero_top_p, bias_max)?;
         let seed = match fields.int("seed") {
             Some(-1) | None => (random_u128() >> (128 - SEED_BITS)) as i64,
             Some(seed) => seed,
@@ -98,9 +103,9 @@ impl Ask {
         }
         job.loop_window =
             usize::try_from(fields.int("loop_detect_window").unwrap_or(0)).unwrap_or(0);
-        stops(fields, model, &mut job)?;
+        stops(fields, model, limits, &mut job)?;
         if let Some(value) = fields.value("banned_strings") {
-            job.banned = banned(value)?;
+            job.banned = banned(value, limits.banned_strings)?;
         }
         if fields.is("token_healing") {
             job.healing = Healing::Auto;
@@ -151,13 +156,18 @@ fn most_tokens(call: &Call, fields: &Fields) -> Option<usize> {
     asked.into_iter().chain(caps).min()
 }
 
-fn stops(fields: &Fields, model: &ServedModel, job: &mut JobSpec) -> Result<(), ApiError> {
-    let vocab = model.parts.vocab;
+fn stops(
+    fields: &Fields,
+    model: &ServedModel,
+    limits: &Limits,
+    job: &mut JobSpec,
+) -> Result<(), ApiError> {
+    let (vocab, most) = (model.parts.vocab, limits.stop);
     if let Some(value) = fields.value("stop") {
         let one = std::slice::from_ref(value);
         let list = value.as_array().map_or(one, Vec::as_slice);
-        if list.len() > STOPS_MAX {
-            return Err(out_of_range("stop", &format!("a list of at most {STOPS_MAX}")));
+        if list.len() > most {
+            return Err(out_of_range("stop", &format!("a list of at most {most}")));
         }
         for (idx, entry) in list.iter().enumerate() {
             let path = format!("stop[{idx}]");
@@ -173,8 +183,8 @@ fn stops(fields: &Fields, model: &ServedModel, job: &mut JobSpec) -> Result<(), 
     }
     if let Some(value) = fields.value("stop_token_ids") {
         let listed = ids("stop_token_ids", value, vocab)?;
-        if listed.len() > BANNED_STRINGS_MAX {
-            let allowed = format!("a list of at most {BANNED_STRINGS_MAX}");
+        if listed.len() > STOP_IDS_MAX {
+            let allowed = format!("a list of at most {STOP_IDS_MAX}");
             return Err(out_of_range("stop_token_ids", &allowed));
         }
         job.stop_ids.extend(listed);
@@ -185,8 +195,8 @@ fn stops(fields: &Fields, model: &ServedModel, job: &mut JobSpec) -> Result<(), 
     Ok(())
 }
 
-fn banned(value: &Value) -> Result<Vec<BanRule>, ApiError> {
-    let texts = strings("banned_strings", value, BANNED_STRINGS_MAX)?;
+fn banned(value: &Value, most: usize) -> Result<Vec<BanRule>, ApiError> {
+    let texts = strings("banned_strings", value, most)?;
     if texts.iter().any(|text| !(1..=512).contains(&text.len())) {
         return Err(out_of_range("banned_strings", "texts of 1 to 512 bytes"));
     }

@@ -36,9 +36,13 @@ pub fn finish_reason(reason: EosReason) -> Result<&'static str, ApiError> {
 
 /// What a client is told when the engine refuses or fails. `prompt` names the field of the prompt.
 pub fn engine_error(error: &EngineError, prompt: &str) -> ApiError {
+    told(error, prompt).caused_by(error)
+}
+
+fn told(error: &EngineError, prompt: &str) -> ApiError {
     use EngineError as E;
     match error {
-        E::Failed(inner) => engine_error(inner, prompt),
+        E::Failed(inner) => told(inner, prompt),
         E::EmptyPrompt => {
             let message = format!("{prompt} has no tokens: give it some text");
             ApiError::field(Code::MissingParameter, prompt, message)
@@ -72,7 +76,7 @@ pub fn engine_error(error: &EngineError, prompt: &str) -> ApiError {
             let message = "the device has no memory left for this: ask for less, or later";
             ApiError::new(Code::OutOfMemory, message)
         }
-        error if error.is_device_failure() => engine_error(&E::Panicked, prompt),
+        error if error.is_device_failure() => told(&E::Panicked, prompt),
         E::Panicked | E::WorkerGone => {
             let message = "the engine stopped and is being restarted: try again in a moment";
             ApiError::new(Code::EngineRestarting, message)
@@ -83,6 +87,10 @@ pub fn engine_error(error: &EngineError, prompt: &str) -> ApiError {
 
 /// What a client is told when text cannot be rendered or encoded.
 pub fn text_error(error: &TextError) -> ApiError {
+    text_told(error).caused_by(error)
+}
+
+fn text_told(error: &TextError) -> ApiError {
     match error {
         TextError::StopString { .. } => {
             ApiError::field(Code::OutOfRange, "stop", error.to_string())
@@ -144,8 +152,8 @@ mod tests {
         let text = TextError::NoTokenizer { dir: path.clone() };
         let saved = EngineError::Saved { path, problem: "0x7ffe1234".to_owned() };
         for error in [EngineError::Text(text), saved, EngineError::WorkerGone] {
-            let message = engine_error(&error, "prompt").message;
-            assert!(!message.contains("secret") && !message.contains("0x"), "{message}");
+            let told = engine_error(&error, "prompt").object().to_string();
+            assert!(!told.contains("secret") && !told.contains("0x"), "{told}");
         }
     }
 }

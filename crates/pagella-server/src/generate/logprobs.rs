@@ -4,8 +4,7 @@ use pagella_engine::{JobSpec, Record, TokenLogprobs};
 use pagella_text::Tokenizer;
 use serde_json::{Map, Value, json};
 
-use super::params::TOP_LOGPROBS_MAX;
-use crate::fields::{Fields, integer, wrong_type};
+use crate::fields::{Fields, integer, out_of_range, wrong_type};
 use crate::wire::error::ApiError;
 
 /// What stands for minus infinity, which JSON cannot say.
@@ -34,20 +33,37 @@ fn known(logprob: f32) -> f32 {
 
 impl LogprobAsk {
     /// Of a chat. `logprobs` is a truth value there, and either field implies the other.
-    pub fn of_chat(fields: &Fields) -> Result<Option<Self>, ApiError> {
+    pub fn of_chat(fields: &Fields, most: usize) -> Result<Option<Self>, ApiError> {
         let top = fields.int("top_logprobs");
         let top = match fields.value("logprobs") {
             None | Some(Value::Bool(false)) => top.filter(|_| !fields.has("logprobs")),
             Some(Value::Bool(true)) => Some(top.unwrap_or(0)),
             Some(value) if value.is_number() => {
-                let checked =
-                    integer("logprobs", 0, TOP_LOGPROBS_MAX).check("logprobs", value.clone())?;
+                let checked = integer("logprobs", 0, i64::MAX).check("logprobs", value.clone())?;
                 checked.as_i64().max(top)
             }
             Some(_) => return Err(wrong_type("logprobs", "true or false")),
         };
         let processed = fields.text("logprobs_mode") == Some("processed");
-        Ok(top.map(|top| LogprobAsk { top: usize::try_from(top).unwrap_or(0), processed }))
+        Self::within(fields, top, processed, most)
+    }
+
+    /// With `top` alternatives per token, of which there may be `most`.
+    pub fn within(
+        fields: &Fields,
+        top: Option<i64>,
+        processed: bool,
+        most: usize,
+    ) -> Result<Option<Self>, ApiError> {
+        let Some(top) = top else { return Ok(None) };
+        match usize::try_from(top) {
+            Ok(top) if top <= most => Ok(Some(LogprobAsk { top, processed })),
+            _ => {
+                let named = fields.value("top_logprobs").is_some();
+                let field = if named { "top_logprobs" } else { "logprobs" };
+                Err(out_of_range(field, &format!("from 0 to {most}")))
+            }
+        }
     }
 
     /// Asks the engine for them.

@@ -11,6 +11,7 @@ pub mod choices;
 pub mod cut_short;
 pub mod ending;
 pub mod fill;
+pub mod journal;
 pub mod logprobs;
 pub mod params;
 pub mod parts;

@@ -2,18 +2,8 @@
 
 use crate::fields::{Param, any, boolean, integer, number, one_of, text};
 
-/// Strings that end an answer, at most.
-pub const STOPS_MAX: usize = 64;
-/// Strings that never appear in an answer, at most.
-pub const BANNED_STRINGS_MAX: usize = 256;
-/// Entries of a bias, at most.
-pub const BIAS_ENTRIES_MAX: usize = 1024;
-/// Alternatives per token, at most.
-pub const TOP_LOGPROBS_MAX: i64 = 20;
 /// Longest window in which a loop is looked for, in tokens.
 const LOOP_WINDOW_MAX: i64 = 16_384;
-/// Largest text of a schema or grammar, in bytes.
-const CONSTRAINT_BYTES_MAX: usize = 1 << 20;
 
 /// How long, how chosen, what is reported.
 pub const GENERATION: &[Param] = &[
@@ -103,8 +93,8 @@ pub const SAMPLING: &[Param] = &[
 pub const SHAPE: &[Param] = &[
     any("response_format"),
     any("json_schema").or(&["guided_json"]),
-    text("regex_pattern", CONSTRAINT_BYTES_MAX).or(&["guided_regex"]),
-    text("grammar_string", CONSTRAINT_BYTES_MAX).or(&["grammar", "guided_grammar"]),
+    text("regex_pattern", usize::MAX).or(&["guided_regex"]),
+    text("grammar_string", usize::MAX).or(&["grammar", "guided_grammar"]),
     any("guided_choice"),
     any("structured_outputs"),
 ];

@@ -225,9 +225,11 @@ impl Splitter {
         Some(Ending { reason, stop_string, called })
     }
 
-    /// What began like a call and is none.
-    pub fn unread_calls(&self) -> usize {
-        self.calls.as_ref().map_or(0, CallParser::unread)
+    /// What began like a call and is none, and in which format calls were expected.
+    pub fn unread_calls(&self) -> Option<(usize, &'static str)> {
+        let unread = self.calls.as_ref().map_or(0, CallParser::unread);
+        let format = self.plan.tools.as_ref().map(ToolPlan::format);
+        format.map(|format| (unread, format)).filter(|(unread, _)| *unread > 0)
     }
 
     /// Tokens of reasoning so far.

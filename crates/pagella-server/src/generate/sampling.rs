@@ -7,7 +7,6 @@ use pagella_engine::sample::{Breaker, PenaltyScope, SamplerOrder, Step};
 use pagella_text::Tokenizer;
 use serde_json::Value;
 
-use super::params::BIAS_ENTRIES_MAX;
 use crate::fields::{Fields, id, ids, out_of_range, strings, unsupported, wrong_type};
 use crate::wire::error::{ApiError, Code};
 
@@ -20,14 +19,25 @@ pub enum ZeroTopP {
     Off,
 }
 
-/// The settings: what the request says, else what the model recommends.
+/// The ids that a request may name.
+#[derive(Clone, Copy)]
+pub struct Vocabulary<'a> {
+    /// What they stand for.
+    pub tokenizer: &'a Tokenizer,
+    /// How many there are.
+    pub size: usize,
+}
+
+/// The settings: what the request says, else what the model recommends. A bias may have `bias_max`
+/// entries.
 pub fn options(
     fields: &Fields,
     recommended: &SampleOptions,
-    tokenizer: &Tokenizer,
-    vocab: usize,
+    vocabulary: Vocabulary<'_>,
     zero_top_p: ZeroTopP,
+    bias_max: usize,
 ) -> Result<SampleOptions, ApiError> {
+    let Vocabulary { tokenizer, size: vocab } = vocabulary;
     let mut options = recommended.clone();
     numbers(fields, &mut options, zero_top_p);
     temperatures(fields, &mut options)?;
@@ -35,7 +45,7 @@ pub fn options(
     dry(fields, &mut options)?;
     mirostat(fields, &mut options)?;
     if let Some(value) = fields.value("logit_bias") {
-        bias(value, tokenizer, vocab, &mut options)?;
+        bias(value, vocabulary, bias_max, &mut options)?;
     }
     if let Some(ids) = id_list(fields, "banned_tokens", vocab)? {
         options.deny.extend(ids);
@@ -216,21 +226,22 @@ fn id_list(fields: &Fields, name: &str, vocab: usize) -> Result<Option<Vec<u32>>
 /// `{id: bias}`, or a list of `[id or text, bias or false]`.
 fn bias(
     value: &Value,
-    tokenizer: &Tokenizer,
-    vocab: usize,
+    vocabulary: Vocabulary<'_>,
+    most: usize,
     options: &mut SampleOptions,
 ) -> Result<(), ApiError> {
+    let Vocabulary { tokenizer, size: vocab } = vocabulary;
     let name = "logit_bias";
     let mut entries: Vec<(Value, Value)> = Vec::new();
     match value {
         Value::Object(map) => {
-            for (key, bias) in map.iter().take(BIAS_ENTRIES_MAX + 1) {
+            for (key, bias) in map.iter().take(most.saturating_add(1)) {
                 let id: i64 = key.parse().map_err(|_| wrong_type(name, "keyed by token ids"))?;
                 entries.push((id.into(), bias.clone()));
             }
         }
         Value::Array(list) => {
-            for pair in list.iter().take(BIAS_ENTRIES_MAX + 1) {
+            for pair in list.iter().take(most.saturating_add(1)) {
                 match pair.as_array().map(Vec::as_slice) {
                     Some([token, bias]) => entries.push((token.clone(), bias.clone())),
                     _ => return Err(wrong_type(name, "an object, or a list of pairs")),
@@ -239,8 +250,8 @@ fn bias(
         }
         _ => return Err(wrong_type(name, "an object, or a list of pairs")),
     }
-    if entries.len() > BIAS_ENTRIES_MAX {
-        return Err(out_of_range(name, &format!("at most {BIAS_ENTRIES_MAX} entries")));
+    if entries.len() > most {
+        return Err(out_of_range(name, &format!("at most {most} entries")));
     }
     let mut all: BTreeMap<u32, f32> = std::mem::take(&mut options.logit_bias);
     for (token, bias) in entries {

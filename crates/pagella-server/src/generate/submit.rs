@@ -2,7 +2,9 @@
 //! back: jobs are cancelled, places and counts are free, the request is no longer listed.
 
 use std::sync::Arc;
+use std::time::Instant;
 
+use pagella_engine::constraint::{Block, ConstraintSpec};
 use pagella_engine::{BoxedConstraint, Completion, JobSpec, JobStream, Record, Stage};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -10,11 +12,14 @@ use super::ask::Ask;
 use super::choices::Choices;
 use super::cut_short::CutShort;
 use super::ending::finish_reason;
+use super::journal::Journal;
+use super::parts::{Ending, Splitter};
 use crate::access::Access;
 use crate::admission::Ticket;
 use crate::app::{App, Phase};
 use crate::call::Call;
 use crate::fields::out_of_range;
+use crate::metrics::Lead;
 use crate::model::{Closing, ServedModel};
 use crate::requests::{Listed, Progress};
 use crate::wire::error::{ApiError, Code};
@@ -54,6 +59,10 @@ pub struct Running {
     app: Arc<App>,
     /// Jobs per prompt.
     n: usize,
+    /// What passed before the engine had the jobs.
+    lead: Lead,
+    /// Errors may say what they came from.
+    traces: bool,
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -93,39 +102,36 @@ impl Entered {
         }
         let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len()).sum();
         listed.live.prompt_is(prompt_tokens);
-        access.note(|facts| facts.prompt_tokens = prompt_tokens);
+        access.note(|facts| {
+            facts.prompt_tokens = prompt_tokens;
+            facts.model = Some(model.parts.id.clone());
+            facts.n = prompts.len() * ask.n;
+        });
         let Ask { job, constraint, block, n, .. } = ask;
         if let Some(block) = &block {
             listed.live.reasons(block.switch.clone());
         }
-        let constraint = match (constraint, block) {
-            (None, None) => None,
-            (spec, block) => {
-                let model = model.clone();
-                let compile =
-                    move || model.constraints.compile_after(spec.as_ref(), block.as_ref());
-                Some(call.app.blocking.run(compile).await?)
-            }
-        };
+        let constraint = compile(call, model, constraint, block).await?;
         listed.live.reach(Progress::Queued);
         access.note(|facts| facts.phase = Some(Progress::Queued.name()));
         let most_tokens = job.max_new_tokens;
         let tokens = prompt_tokens + n * most_tokens.unwrap_or(0);
-        let turn = async {
-            let place = ticket.place().await;
-            ticket.turn(tokens, job.priority).await;
-            place
-        };
-        let place = tokio::select! {
-            place = turn => place,
-            _ = phases.wait_for(|phase| *phase >= Phase::Draining) => return Err(draining()),
-        };
+        let asked = Instant::now();
+        let place = turn(&ticket, &mut phases, tokens, job.priority).await?;
+        let waited = asked.elapsed();
         let cut_short = CutShort::watch(phases, model.closings(), listed.live.clone());
         let model = model.clone();
-        let submitter = model.clone();
-        let submit =
-            move || submit_all(&submitter, &job, constraint.as_ref(), n, prompts, prompt_field);
-        let streams = call.app.blocking.run(submit).await?;
+        let (submitter, journal) = (model.clone(), Journal::of(call));
+        let submit = move || {
+            if let Some(journal) = journal {
+                journal.write(&submitter, &job, n, &prompts);
+            }
+            let at = Instant::now();
+            let jobs = submit_all(&submitter, &job, constraint.as_ref(), n, prompts, prompt_field);
+            Ok((jobs?, at))
+        };
+        let (streams, submitted) = call.app.blocking.run(submit).await?;
+        let lead = Lead { passed: submitted.saturating_duration_since(call.begun), waited };
         ticket.charge(prompt_tokens);
         call.app.metrics.note_asked(n, most_tokens);
         let done = streams.iter().map(|_| None).collect();
@@ -143,8 +149,47 @@ impl Entered {
             prompt_field,
             app: call.app.clone(),
             n,
+            lead,
+            traces: call.traces(),
             _place: place,
         })
+    }
+}
+
+/// What the text must look like, compiled; `None` where it may be anything.
+async fn compile(
+    call: &Call,
+    model: &Arc<ServedModel>,
+    spec: Option<ConstraintSpec>,
+    block: Option<Block>,
+) -> Result<Option<BoxedConstraint>, ApiError> {
+    if spec.is_none() && block.is_none() {
+        return Ok(None);
+    }
+    let (model, app) = (model.clone(), call.app.clone());
+    let compile = move || {
+        let limits = app.settings.limits.constraint();
+        let times = &app.metrics.constraint_time;
+        model.constraints.compile_after(spec.as_ref(), block.as_ref(), &limits, times)
+    };
+    call.app.blocking.run(compile).await.map(Some)
+}
+
+/// Waits until it is a request's turn; its place in the batch is held by what is returned.
+async fn turn(
+    ticket: &Ticket,
+    phases: &mut watch::Receiver<Phase>,
+    tokens: usize,
+    priority: i32,
+) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+    let turn = async {
+        let place = ticket.place().await;
+        ticket.turn(tokens, priority).await;
+        place
+    };
+    tokio::select! {
+        place = turn => Ok(place),
+        _ = phases.wait_for(|phase| *phase >= Phase::Draining) => Err(draining()),
     }
 }
 
@@ -184,10 +229,19 @@ pub async fn closes(closings: &mut watch::Receiver<Option<Closing>>) -> Closing 
 }
 
 impl Running {
-    /// Counts and writes down what began like a call and is none.
-    pub fn note_unread_calls(&self, n: usize) {
-        if n > 0 {
-            self.app.metrics.note_tool_parse_failures(n);
+    /// Counts and writes down how an answer ended: with calls, with what began like a call and is
+    /// none, with so much reasoning.
+    pub fn note_ending(&self, ending: &Ending, splitter: &Splitter) {
+        let finish = ending.finish_reason().ok();
+        if finish == Some("tool_calls") {
+            self.app.metrics.note_calls();
+        }
+        self.access.note(|facts| {
+            facts.finish = finish.or(facts.finish);
+            facts.reasoning_tokens += splitter.reasoning_tokens();
+        });
+        if let Some((unread, format)) = splitter.unread_calls() {
+            self.app.metrics.note_tool_parse_failures(unread, format);
             self.app
                 .issue("tool_call", "an answer has a call that cannot be read: sent as content");
         }
@@ -210,6 +264,11 @@ impl Running {
 
     /// The next record and whose it is; `None` when all jobs have ended well.
     pub async fn next(&mut self) -> Result<Option<(usize, Record)>, ApiError> {
+        let traces = self.traces;
+        self.next_record().await.map_err(|error| error.traced(traces))
+    }
+
+    async fn next_record(&mut self) -> Result<Option<(usize, Record)>, ApiError> {
         let next = self.cut_short.or(self.choices.next()).await?;
         let Some((idx, item)) = next else { return Ok(None) };
         let record = item.map_err(|error| self.model.explain(&error, self.prompt_field))?;
@@ -231,14 +290,12 @@ impl Running {
         self.listed.live.wrote(record.token_ids.len());
         let Some(done) = &record.eos else { return Ok(()) };
         let reason = done.eos_reason;
-        self.access.note(|facts| {
-            facts.new_tokens += done.new_tokens;
-            facts.cached_tokens = facts.cached_tokens.max(done.cached_tokens);
-            facts.finish = Some(reason.name());
-        });
         self.ticket.charge(done.new_tokens);
-        self.app.metrics.note_job(done, !idx.is_multiple_of(self.n.max(1)));
-        finish_reason(reason)?;
+        let lead = self.lead;
+        self.app.metrics.note_job(done, lead, !idx.is_multiple_of(self.n.max(1)));
+        let finish = finish_reason(reason);
+        self.access.note(|facts| facts.add(done, lead, finish.as_ref().ok().copied()));
+        finish?;
         self.done[idx] = Some((**done).clone());
         Ok(())
     }

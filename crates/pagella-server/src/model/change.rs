@@ -110,7 +110,7 @@ pub fn begin_load(app: &Arc<App>, ask: LoadAsk) -> Result<Option<Follower>, ApiE
         let message = "there is not enough memory: choose a smaller cache or model, or unload one";
         return Err(ApiError::new(Code::OutOfMemory, message).with_details(room.plan.json()));
     }
-    start(app, state, ask, room.goes)
+    start(app, state, ask, room)
 }
 
 /// Loads the model that the server was started with. If that is refused, health says so.
@@ -174,8 +174,9 @@ fn start(
     app: &Arc<App>,
     mut state: MutexGuard<'_, State>,
     ask: LoadAsk,
-    goes: Vec<Arc<ServedModel>>,
+    room: Room,
 ) -> Result<Option<Follower>, ApiError> {
+    let Room { goes, plan, .. } = room;
     let load = Load::new(&ask.id, ask.options.clone(), ask.origin);
     let follower = load.follow(ask.keep);
     if !ask.keep_previous {
@@ -183,6 +184,8 @@ fn start(
     }
     state.load = Some(load.clone());
     drop(state);
+    let memory = plan.json();
+    app.log.info("load", &[("model", load.id.as_str().into()), ("memory", memory)]);
     let (runs, thread) = (app.clone(), std::thread::Builder::new());
     let thread = thread.name("pagella-load".to_owned());
     let spawned = thread.spawn(move || run(&runs, &load, &ask, goes));
@@ -255,9 +258,11 @@ fn attempt(
     if !ask.keep_previous {
         for model in goes {
             app.model_event(&load.id, load.say("unloading"));
-            if !ask.skip_queue && !drain(model, None, stops) {
+            let time = app.settings.shutdown.drain_timeout;
+            if !ask.skip_queue && drain(model, time, stops) == Drained::Stopped {
                 return Err(OpenError::Cancelled);
             }
+            // Whoever still runs is told that the model goes.
             remove(app, model);
         }
     }
@@ -285,7 +290,9 @@ fn attempt(
             app.model_event(&load.id, load.say("unloading"));
             app.model.lock().leave(model);
             // The new one answers already: that the old one is not waited for changes nothing.
-            let _ = ask.skip_queue || drain(model, None, stops);
+            if !ask.skip_queue {
+                drain(model, app.settings.shutdown.drain_timeout, stops);
+            }
             remove(app, model);
         }
     }
@@ -362,16 +369,25 @@ pub(super) fn load_here(app: &Arc<App>, ask: &LoadAsk) -> bool {
     state.resident.iter().any(|resident| resident.model.parts.id == ask.id)
 }
 
-/// Waits until nobody uses a model; false when time runs out or `stops` says so.
-fn drain(model: &Arc<ServedModel>, time: Option<Duration>, stops: impl Fn() -> bool) -> bool {
+/// How waiting for a model's requests ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drained {
+    /// Nobody uses it, or there was no more time.
+    Over,
+    /// Someone does not want to wait.
+    Stopped,
+}
+
+/// Waits until nobody uses a model, but no longer than that.
+fn drain(model: &Arc<ServedModel>, time: Duration, stops: impl Fn() -> bool) -> Drained {
     let begun = Instant::now();
-    while model.users() > 0 {
-        if stops() || time.is_some_and(|time| begun.elapsed() >= time) {
-            return false;
+    while model.users() > 0 && begun.elapsed() < time {
+        if stops() {
+            return Drained::Stopped;
         }
         std::thread::sleep(DRAIN_INTERVAL);
     }
-    true
+    Drained::Over
 }
 
 /// Ends a model and waits for its memory.
@@ -437,7 +453,7 @@ pub fn unload(app: &Arc<App>, ask: &Unload) -> Result<(), ApiError> {
     let model = state.resident[idx].model.clone();
     drop(state);
     if ask.mode == UnloadMode::Drain {
-        drain(&model, Some(ask.timeout), || app.phase() >= Phase::Draining);
+        drain(&model, ask.timeout, || app.phase() >= Phase::Draining);
     }
     remove(app, &model);
     Ok(())

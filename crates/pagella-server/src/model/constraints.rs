@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use pagella_engine::BoxedConstraint;
 use pagella_engine::constraint::{
@@ -9,6 +10,7 @@ use pagella_engine::constraint::{
 };
 use pagella_text::Tokenizer;
 
+use crate::metrics::Histogram;
 use crate::wire::error::{ApiError, Code};
 
 /// Compiled constraints that are kept.
@@ -20,7 +22,7 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 pub struct Constraints {
     tokenizer: Tokenizer,
     vocab: usize,
-    /// Made at the first use: it indexes the whole vocabulary.
+    /// Made at the first use, and again when limits have changed: it indexes the whole vocabulary.
     factory: Mutex<Option<ConstraintFactory>>,
     /// The last used ones at the back.
     kept: Mutex<VecDeque<(String, BoxedConstraint)>>,
@@ -31,13 +33,21 @@ impl Constraints {
         Constraints { tokenizer, vocab, factory: Mutex::default(), kept: Mutex::default() }
     }
 
-    /// The constraint at its beginning. Takes up to seconds for a new one.
-    pub fn compile(&self, spec: &ConstraintSpec) -> Result<BoxedConstraint, ApiError> {
+    /// The constraint at its beginning. Takes up to seconds for a new one, which `times` notes.
+    fn compile(
+        &self,
+        spec: &ConstraintSpec,
+        limits: &ConstraintLimits,
+        times: &Histogram,
+    ) -> Result<BoxedConstraint, ApiError> {
+        let factory = self.factory(limits).map_err(|error| refusal(&error))?;
         let name = serde_json::to_string(spec).map_err(|_| ApiError::internal())?;
         if let Some(known) = self.known(&name) {
             return Ok(known);
         }
-        let compiled = self.factory().and_then(|factory| factory.compile(spec));
+        let begun = Instant::now();
+        let compiled = factory.compile(spec);
+        times.note(begun.elapsed().as_secs_f64());
         let compiled = BoxedConstraint(compiled.map_err(|error| refusal(&error))?);
         if name.len() <= KEPT_BYTES_MAX {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,12 +64,14 @@ impl Constraints {
         &self,
         spec: Option<&ConstraintSpec>,
         block: Option<&Block>,
+        limits: &ConstraintLimits,
+        times: &Histogram,
     ) -> Result<BoxedConstraint, ApiError> {
-        let then = spec.map(|spec| self.compile(spec)).transpose()?;
+        let then = spec.map(|spec| self.compile(spec, limits, times)).transpose()?;
         match (then, block) {
             (Some(then), None) => Ok(then),
             (then, Some(block)) => {
-                let factory = self.factory().map_err(|error| refusal(&error))?;
+                let factory = self.factory(limits).map_err(|error| refusal(&error))?;
                 let after = factory.after(block, then.map(|then| then.0));
                 Ok(BoxedConstraint(after.map_err(|error| refusal(&error))?))
             }
@@ -76,16 +88,15 @@ impl Constraints {
         Some(copy)
     }
 
-    fn factory(&self) -> Result<ConstraintFactory, ConstraintError> {
+    fn factory(&self, limits: &ConstraintLimits) -> Result<ConstraintFactory, ConstraintError> {
         let mut made = self.factory.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*made {
-            Some(factory) => Ok(factory.clone()),
-            None => {
-                let limits = ConstraintLimits::default();
-                let factory = ConstraintFactory::new(&self.tokenizer, self.vocab, limits)?;
-                Ok(made.insert(factory).clone())
-            }
+        if let Some(factory) = made.as_ref().filter(|factory| factory.limits() == limits) {
+            return Ok(factory.clone());
         }
+        let factory = ConstraintFactory::new(&self.tokenizer, self.vocab, limits.clone())?;
+        // What was compiled within other limits may be beyond these.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        Ok(made.insert(factory).clone())
     }
 }
 
@@ -108,5 +119,5 @@ pub fn refusal(error: &ConstraintError) -> ApiError {
         E::NotAllowed { .. } | E::PrefixNotAllowed { .. } => Code::ConstraintDeadEnd,
         _ => Code::InternalError,
     };
-    ApiError::new(code, error.to_string())
+    ApiError::new(code, error.to_string()).caused_by(error)
 }

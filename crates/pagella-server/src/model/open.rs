@@ -127,6 +127,10 @@ pub enum OpenError {
 impl OpenError {
     /// What clients are told.
     pub fn to_api(&self) -> ApiError {
+        self.told().caused_by(self)
+    }
+
+    fn told(&self) -> ApiError {
         let message = self.to_string();
         match self {
             OpenError::NotFound => ApiError::field(Code::ModelNotFound, "model_name", message),

@@ -10,9 +10,24 @@ use pagella_engine::{Stats, Worker};
 /// Time between two questions.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// The last answer of an engine's thread.
+/// Counts as of the last answer of an engine's thread. Holding them keeps nothing alive.
+#[derive(Clone, Default)]
+pub struct Counts(Arc<Mutex<Option<Stats>>>);
+
+impl Counts {
+    /// The counts, if there was an answer.
+    pub fn get(&self) -> Option<Stats> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, stats: Stats) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(stats);
+    }
+}
+
+/// Asks an engine's thread for its counts.
 pub struct Pulse {
-    stats: Arc<Mutex<Option<Stats>>>,
+    counts: Counts,
     /// Dropped to end the thread that asks.
     _stop: Sender<()>,
 }
@@ -20,23 +35,23 @@ pub struct Pulse {
 impl Pulse {
     /// Starts to ask.
     pub fn start(worker: Worker) -> std::io::Result<Self> {
-        let stats: Arc<Mutex<Option<Stats>>> = Arc::default();
+        let counts = Counts::default();
         let (stop, stopped) = channel();
-        let noted = stats.clone();
+        let noted = counts.clone();
         std::thread::Builder::new().name("pagella-pulse".to_owned()).spawn(move || {
             // Ends with the engine, too.
             while let Ok(answer) = worker.stats() {
-                *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+                noted.set(answer);
                 if stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
             }
         })?;
-        Ok(Pulse { stats, _stop: stop })
+        Ok(Pulse { counts, _stop: stop })
     }
 
-    /// Counts as of the last answer.
-    pub fn stats(&self) -> Option<Stats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What it was told.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 }

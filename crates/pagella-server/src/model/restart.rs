@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::change::{LoadAsk, load_here};
 use super::load::Origin;
+use super::observe::Told;
 use super::registry::Trouble;
 use super::served::{Closing, ServedModel};
 use super::successor::{LegacyModel, replace_process};
@@ -26,12 +27,15 @@ const STOP_TIME: Duration = Duration::from_secs(30);
 /// Watches over the engine of a model, on a thread that ends with it.
 pub fn watch(app: &Arc<App>, model: &Arc<ServedModel>) -> std::io::Result<()> {
     let vitals = model.parts.worker.vitals().clone();
+    let (counts, id) = (model.counts(), model.parts.id.clone());
     // Holding either would keep it alive.
     let (app, model) = (Arc::downgrade(app), Arc::downgrade(model));
     std::thread::Builder::new().name("pagella-watch".to_owned()).spawn(move || {
+        let mut told = Told::default();
         while !vitals.wait_fault(WATCH_INTERVAL) {
-            if model.strong_count() == 0 || app.strong_count() == 0 {
-                return;
+            let Some(app) = app.upgrade().filter(|_| model.strong_count() > 0) else { return };
+            if let Some(stats) = counts.get() {
+                told = told.follow(&stats, &id, &app.log);
             }
         }
         let (Some(app), Some(model)) = (app.upgrade(), model.upgrade()) else { return };

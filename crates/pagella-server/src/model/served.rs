@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::constraints::Constraints;
 use super::plan::MemoryPlan;
-use super::pulse::Pulse;
+use super::pulse::{Counts, Pulse};
 use crate::generate::ending::engine_error;
 use crate::wire::error::{ApiError, Code};
 
@@ -159,7 +159,12 @@ impl ServedModel {
 
     /// Counts of the engine as of its last sign of life.
     pub fn stats(&self) -> Option<Stats> {
-        self.pulse.stats()
+        self.pulse.counts().get()
+    }
+
+    /// The same, for someone who does not hold the model.
+    pub fn counts(&self) -> Counts {
+        self.pulse.counts().clone()
     }
 
     /// Whether clients mean this model by a name: all of its id, or the last part.

@@ -113,15 +113,16 @@ pub enum ReplyBody {
 pub struct TrackedBody {
     body: ReplyBody,
     access: Arc<Access>,
-    _answering: Answering,
+    answering: Answering,
 }
 
 impl TrackedBody {
-    pub fn new(body: ReplyBody, access: Arc<Access>, answering: Answering) -> Self {
+    pub fn new(body: ReplyBody, access: Arc<Access>, mut answering: Answering) -> Self {
         if let ReplyBody::Whole(None) = body {
             access.complete();
+            answering.complete();
         }
-        TrackedBody { body, access, _answering: answering }
+        TrackedBody { body, access, answering }
     }
 }
 
@@ -143,6 +144,7 @@ impl Body for TrackedBody {
         }
         if whole || next.is_none() {
             self.access.complete();
+            self.answering.complete();
         }
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }

@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use super::resets::Resets;
 use super::service;
 use super::stream::{Busy, Patience, TimedStream};
 use super::tls::Certificates;
@@ -102,7 +103,8 @@ where
         idle: limits.keep_alive,
         stall: settings.network.stall_timeout,
     };
-    let busy = Busy::default();
+    let resets = Arc::new(Resets::new(limits.http2_resets));
+    let busy = Busy::counting(resets.clone());
     let stream =
         TokioIo::new(TimedStream::new(socket, patience, busy.clone(), app.metrics.stalls.clone()));
     let (own, counted) = (app.clone(), busy.clone());
@@ -114,6 +116,8 @@ where
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.http2_streams)
+        // Streams that are reset before anyone has looked at them, and errors that we answer with a
+        // reset, are bounded at once; all others by the second.
         .max_pending_accept_reset_streams(limits.http2_resets)
         .max_local_error_reset_streams(limits.http2_resets)
         .max_header_list_size(header_bytes)
@@ -127,7 +131,9 @@ where
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = draining => {}
+        () = resets.too_many() => {}
     }
+    // The client is told to go away: what was begun is answered, nothing more is taken.
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;
 }

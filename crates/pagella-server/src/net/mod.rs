@@ -6,6 +6,7 @@ mod browser;
 mod connection;
 mod late;
 mod listen;
+mod resets;
 mod service;
 mod stream;
 mod tls;

@@ -2,7 +2,6 @@
 //! before the sender is known, and no handler runs that the sender may not call.
 
 use std::net::SocketAddr;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
@@ -19,7 +18,9 @@ use crate::access::Access;
 use crate::app::App;
 use crate::auth::{Caller, Role};
 use crate::call::{Call, Reply};
+use crate::caught;
 use crate::detached;
+use crate::log::secret::Secrets;
 use crate::router::{self, Found, Route};
 use crate::wire::error::{ApiError, Code, Dialect};
 use crate::wire::id::request_id;
@@ -50,8 +51,10 @@ pub async fn answer(
         access.set_route(route);
         dialect = route.dialect;
     }
+    access.set_agent(&head.headers);
     access.begin();
     let access = Arc::new(access);
+    note_headers(&app, &id, &head);
 
     let result = if head.method == Method::OPTIONS {
         browser::check(&app.settings.network, app.bound, &head.uri, &head.headers)
@@ -75,6 +78,7 @@ pub async fn answer(
                     peer,
                     waits: Arc::default(),
                     body: Some(body),
+                    shown: None,
                 };
                 answer_call(&app, route, call).await
             }
@@ -91,6 +95,14 @@ pub async fn answer(
     *response.status_mut() = reply.status;
     *response.headers_mut() = reply.headers;
     response
+}
+
+/// Writes the headers down, where the operator wants them.
+fn note_headers(app: &App, id: &str, head: &http::request::Parts) {
+    if app.settings.logging.log_requests {
+        let shown = Secrets::of(&head.headers).headers(&head.headers);
+        app.log.show("headers", &[("id", id.into()), ("headers", shown)]);
+    }
 }
 
 /// The route, its open segment and who asks; or why not.
@@ -160,17 +172,16 @@ async fn answer_call(app: &Arc<App>, route: &'static Route, call: Call) -> Resul
 /// for long begins before the handler has answered.
 async fn run(app: &Arc<App>, route: &'static Route, call: Call) -> Result<Reply, ApiError> {
     let (waits, guards, id) = (call.waits.clone(), app.clone(), call.id.clone());
+    let traces = call.traces();
     let mut handler = (route.handler)(call);
     let mut guarded: late::Handling = Box::pin(std::future::poll_fn(move |context| {
-        let polled = AssertUnwindSafe(|| handler.as_mut().poll(context));
-        match std::panic::catch_unwind(polled) {
-            Ok(polled) => polled,
-            Err(_) => {
-                guards.metrics.note_panic();
-                guards.issue("panic", route.path);
-                Poll::Ready(Err(ApiError::internal()))
-            }
-        }
+        let polled = caught::catch(|| handler.as_mut().poll(context)).unwrap_or_else(|panicked| {
+            guards.metrics.note_panic();
+            let place = panicked.place.as_deref().unwrap_or("an unknown place");
+            guards.issue("panic", &format!("{} at {place}", route.path));
+            Poll::Ready(Err(ApiError::from_panic(&panicked)))
+        });
+        polled.map(|answered| answered.map_err(|error| error.traced(traces)))
     }));
     let patience = app.settings.model.inline_patience;
     tokio::select! {

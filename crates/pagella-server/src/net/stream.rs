@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::resets::Resets;
+
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
@@ -24,26 +26,48 @@ pub struct Patience {
 
 /// How many requests are being answered.
 #[derive(Clone, Default)]
-pub struct Busy(Arc<AtomicUsize>);
+pub struct Busy {
+    requests: Arc<AtomicUsize>,
+    /// Where requests that were given up are counted.
+    resets: Option<Arc<Resets>>,
+}
 
 /// A request that is being answered, for as long as it lives.
-pub struct Answering(Busy);
+pub struct Answering {
+    busy: Busy,
+    complete: bool,
+}
 
 impl Busy {
     /// A request was read.
     pub fn enter(&self) -> Answering {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Answering(self.clone())
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        Answering { busy: self.clone(), complete: false }
+    }
+
+    /// Counts requests that their client gives up.
+    pub fn counting(resets: Arc<Resets>) -> Self {
+        Busy { resets: Some(resets), ..Busy::default() }
     }
 
     fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+        self.requests.load(Ordering::Relaxed) > 0
     }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        self.busy.requests.fetch_sub(1, Ordering::Relaxed);
+        if let (Some(resets), false) = (&self.busy.resets, self.complete) {
+            resets.note(std::time::Instant::now());
+        }
+    }
+}
+
+impl Answering {
+    /// The whole answer was sent.
+    pub fn complete(&mut self) {
+        self.complete = true;
     }
 }
 

@@ -73,6 +73,7 @@ fn typed(kind: Kind) -> Map<String, Value> {
             json!({ "type": "number", "minimum": min })
         }
         Kind::Number { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
+        Kind::Text { bytes_max: usize::MAX } => json!({ "type": "string" }),
         Kind::Text { bytes_max } => json!({ "type": "string", "maxLength": bytes_max }),
         Kind::OneOf(texts) => json!({ "type": "string", "enum": texts }),
         Kind::Any => json!({}),

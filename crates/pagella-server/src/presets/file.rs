@@ -75,6 +75,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let shipped = load(dir.path(), "safe_defaults").unwrap().describe();
         assert_eq!(shipped["temperature"]["override"], 0.8);
+        assert_eq!(shipped["top_p"]["override"], 0.9);
+        assert_eq!(shipped["loop_detect_window"]["override"], 800);
         assert_eq!(list(dir.path()), ["safe_defaults"]);
         std::fs::write(dir.path().join("safe_defaults.yml"), "temperature:\n  override: 0.5\n")
             .unwrap();

@@ -8,7 +8,7 @@ use crate::fields::{
     Fields, Param, any, boolean, integer, missing, one_of, out_of_range, strings, text,
     unsupported, wrong_type,
 };
-use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE, TOP_LOGPROBS_MAX};
+use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::settings::HostedTools;
 use crate::wire::error::{ApiError, Code};
 
@@ -32,7 +32,7 @@ const RESPONSES: &[Param] = &[
     boolean("background"),
     any("include"),
     any("metadata"),
-    integer("top_logprobs", 0, TOP_LOGPROBS_MAX),
+    integer("top_logprobs", 0, i64::MAX),
     any("template_vars").or(&["chat_template_kwargs"]),
     any("conversation"),
     any("prompt"),

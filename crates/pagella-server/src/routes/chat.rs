@@ -13,7 +13,7 @@ use crate::call::{Call, Reply};
 use crate::chat::{Answer, CONVERSATION, ChatRequest, Conversation, Said, Talk};
 use crate::fields::{Fields, Param, any, integer, one_of};
 use crate::generate::logprobs;
-use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE, TOP_LOGPROBS_MAX};
+use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::generate::parts::{Ending, Part, Whole};
 use crate::reasoning::REASONING;
 use crate::settings::ReasoningField;
@@ -23,7 +23,7 @@ use crate::wire::sse::{self, Sink};
 
 const CHAT: &[Param] = &[
     any("logprobs"),
-    integer("top_logprobs", 0, TOP_LOGPROBS_MAX).or(&["n_probs"]),
+    integer("top_logprobs", 0, i64::MAX).or(&["n_probs"]),
     one_of("logprobs_mode", &["raw", "processed"]),
 ];
 

@@ -20,7 +20,7 @@ use crate::generate::ask::{Ask, Delivery};
 use crate::generate::ending::{finish_reason, text_error};
 use crate::generate::fill;
 use crate::generate::logprobs::{self, LogprobAsk};
-use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE, TOP_LOGPROBS_MAX};
+use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, Running, enter};
 use crate::generate::usage::Usage;
@@ -34,7 +34,7 @@ const COMPLETION: &[Param] = &[
     text("suffix", 1 << 20),
     integer("best_of", 1, i64::MAX),
     any("logprobs"),
-    integer("top_logprobs", 0, TOP_LOGPROBS_MAX).or(&["n_probs"]),
+    integer("top_logprobs", 0, i64::MAX).or(&["n_probs"]),
     one_of("logprobs_mode", &["raw", "processed"]),
 ];
 
@@ -70,7 +70,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
     let mut ask = Ask::read(&call, &fields, &model, ZeroTopP::Off)?;
-    let logprobs = read_logprobs(&fields)?;
+    let logprobs = read_logprobs(&fields, call.app.settings.limits.top_logprobs)?;
     let suffix = fields.text("suffix").filter(|suffix| !suffix.is_empty());
     if suffix.is_some() && fill::gap(&model.parts.tokenizer, "", "").is_none() {
         return Err(unsupported("suffix", "the model has no tokens for filling a gap"));
@@ -127,19 +127,18 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-fn read_logprobs(fields: &Fields) -> Result<Option<LogprobAsk>, ApiError> {
+fn read_logprobs(fields: &Fields, most: usize) -> Result<Option<LogprobAsk>, ApiError> {
     let top = fields.int("top_logprobs");
     let top = match fields.value("logprobs") {
         None | Some(Value::Bool(false)) => top,
         Some(Value::Bool(true)) => Some(top.unwrap_or(0)),
         Some(value) => {
-            let checked =
-                integer("logprobs", 0, TOP_LOGPROBS_MAX).check("logprobs", value.clone())?;
+            let checked = integer("logprobs", 0, i64::MAX).check("logprobs", value.clone())?;
             checked.as_i64().max(top)
         }
     };
     let processed = fields.text("logprobs_mode") == Some("processed");
-    Ok(top.map(|top| LogprobAsk { top: usize::try_from(top).unwrap_or(0), processed }))
+    LogprobAsk::within(fields, top, processed, most)
 }
 
 fn read_best_of(call: &Call, fields: &Fields, ask: &Ask) -> Result<usize, ApiError> {

@@ -33,9 +33,10 @@ pub async fn switch(mut call: Call) -> Result<Reply, ApiError> {
     let name = name.to_owned();
     let model = call.app.model.need()?;
     let (dir, wanted) = (call.app.settings.model.template_dir.clone(), name.clone());
+    let limits = call.app.settings.limits.template;
     let load = move || {
-        let template = templates::load(&dir, &wanted, "prompt_template_name")?;
-        templates::try_out(&template)?;
+        let template = templates::load(&dir, &wanted, &limits, "prompt_template_name")?;
+        templates::try_out(&template, &limits)?;
         Ok(template)
     };
     let template = call.app.blocking.run(load).await?;

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use pagella_engine::constraint::ConstraintLimits;
+use pagella_text::TemplateLimits;
+
 /// How much a client may ask for, and how slowly.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -29,6 +32,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Messages of a conversation.
     pub messages: usize,
+    /// Tools of a conversation.
+    pub tools: usize,
     /// Prompts of a completion request.
     pub prompts: usize,
     /// Choices per prompt.
@@ -37,6 +42,24 @@ pub struct Limits {
     pub max_choices: usize,
     /// Most tokens of an answer; 0 is the context.
     pub max_tokens: usize,
+    /// Alternatives per token in log-probabilities.
+    pub top_logprobs: usize,
+    /// Entries of a bias.
+    pub logit_bias: usize,
+    /// Strings and ids that end an answer.
+    pub stop: usize,
+    /// Strings that never appear in an answer.
+    pub banned_strings: usize,
+    /// How much templates may use.
+    pub template: TemplateLimits,
+    /// Bytes of a schema or grammar.
+    pub constraint_bytes: usize,
+    /// For compiling one.
+    pub constraint_time: Duration,
+    /// Bytes of a compiled one.
+    pub constraint_memory_bytes: usize,
+    /// For finding out which tokens one allows next.
+    pub mask_time: Duration,
     /// Requests that wait.
     pub max_queue: usize,
     /// Longest estimated wait; zero is any.
@@ -49,7 +72,8 @@ pub struct Limits {
     pub blocking_queue: usize,
     /// Streams of one HTTP/2 connection.
     pub http2_streams: u32,
-    /// Streams of one HTTP/2 connection that a client may reset before it is told to go away.
+    /// Streams of one HTTP/2 connection that a client may reset per second before it is told to go
+    /// away.
     pub http2_resets: usize,
 }
 
@@ -68,10 +92,20 @@ impl Default for Limits {
             generation_body_bytes: 32 << 20,
             body_bytes: 1 << 20,
             messages: 20_000,
+            tools: 128,
             prompts: 64,
             max_n: 8,
             max_choices: 64,
             max_tokens: 0,
+            top_logprobs: 20,
+            logit_bias: 1024,
+            stop: 64,
+            banned_strings: 256,
+            template: TemplateLimits::default(),
+            constraint_bytes: 1 << 20,
+            constraint_time: Duration::from_secs(2),
+            constraint_memory_bytes: 64 << 20,
+            mask_time: Duration::from_millis(50),
             max_queue: 256,
             max_queue_wait: Duration::ZERO,
             request_time: Duration::ZERO,
@@ -80,5 +114,41 @@ impl Default for Limits {
             http2_streams: 128,
             http2_resets: 50,
         }
+    }
+}
+
+impl Limits {
+    /// How large constraints may be and how much work they may cost.
+    pub fn constraint(&self) -> ConstraintLimits {
+        let limits = ConstraintLimits {
+            text_bytes_max: self.constraint_bytes,
+            compile_time: self.constraint_time,
+            ..ConstraintLimits::default()
+        };
+        limits.with_memory(self.constraint_memory_bytes).with_mask_time(self.mask_time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_constraints_are_those_of_the_engine() {
+        let limits = Limits {
+            constraint_bytes: 7,
+            constraint_time: Duration::from_millis(3),
+            constraint_memory_bytes: 32 << 20,
+            mask_time: Duration::from_millis(10),
+            ..Limits::default()
+        };
+        let usual = ConstraintLimits::default();
+        let made = limits.constraint();
+        assert_eq!((made.text_bytes_max, made.compile_time), (7, Duration::from_millis(3)));
+        assert_eq!((made.mask_fuel, made.mask_items_max), (70_000, 100_000));
+        // Half of the usual memory, and all of it.
+        let all = Limits::default().constraint().states_max;
+        assert_eq!((made.states_max, all), ((32 << 20) / 1342, (64 << 20) / 1342));
+        assert!(all.abs_diff(usual.states_max) < usual.states_max / 1000, "{all}");
     }
 }

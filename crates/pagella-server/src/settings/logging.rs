@@ -23,7 +23,7 @@ pub struct Logging {
     pub log_requests: bool,
     /// A folder for conversations and their rendered prompts, one file each.
     pub log_chat_completion_requests: Option<PathBuf>,
-    /// Nothing at all.
+    /// Nothing on standard error; a file is written all the same.
     pub quiet: bool,
 }
 

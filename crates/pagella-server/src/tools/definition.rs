@@ -7,9 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::fields::{Fields, Param, any, boolean, missing, out_of_range, text, wrong_type};
 use crate::wire::error::{ApiError, Code};
 
-/// Tools of a request, at most.
-const TOOLS_MAX: usize = 128;
-/// Bytes of their JSON, at most.
+/// Bytes of the JSON of all tools, at most.
 const TOOLS_BYTES_MAX: usize = 1 << 20;
 /// Longest name.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -68,15 +66,15 @@ pub fn is_name(text: &str) -> bool {
 }
 
 impl ToolSet {
-    /// Reads the fields; empty where there are no tools.
-    pub fn read(fields: &Fields) -> Result<Self, ApiError> {
+    /// Reads the fields; empty where there are no tools, of which there may be `most`.
+    pub fn read(fields: &Fields, most: usize) -> Result<Self, ApiError> {
         let tools = match (fields.value("tools"), fields.value("functions")) {
             (Some(_), Some(_)) => {
                 let message = "functions is the old name of tools: give one of them";
                 return Err(ApiError::field(Code::ConflictingParameters, "functions", message));
             }
-            (Some(list), None) => tools(list, "tools")?,
-            (None, Some(list)) => tools(list, "functions")?,
+            (Some(list), None) => tools(list, "tools", most)?,
+            (None, Some(list)) => tools(list, "functions", most)?,
             (None, None) => Vec::new(),
         };
         let mut set = ToolSet { tools, parallel: true, ..ToolSet::default() };
@@ -185,11 +183,11 @@ fn mode(path: &str, word: &str) -> Result<Mode, ApiError> {
     }
 }
 
-fn tools(list: &Value, path: &str) -> Result<Vec<Tool>, ApiError> {
+fn tools(list: &Value, path: &str, most: usize) -> Result<Vec<Tool>, ApiError> {
     let Value::Array(list) = list else { return Err(wrong_type(path, "a list of tools")) };
     let bytes = serde_json::to_string(list).map_or(usize::MAX, |text| text.len());
-    if list.len() > TOOLS_MAX || bytes > TOOLS_BYTES_MAX {
-        let allowed = format!("at most {TOOLS_MAX} tools, {TOOLS_BYTES_MAX} bytes");
+    if list.len() > most || bytes > TOOLS_BYTES_MAX {
+        let allowed = format!("at most {most} tools, {TOOLS_BYTES_MAX} bytes");
         return Err(out_of_range(path, &allowed));
     }
     let mut tools: Vec<Tool> = Vec::with_capacity(list.len());
@@ -251,9 +249,11 @@ fn tool(path: &str, value: &Value) -> Result<Tool, ApiError> {
 mod tests {
     use super::*;
 
+    const TOOLS_MAX: usize = 16;
+
     fn read(body: Value) -> Result<ToolSet, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        ToolSet::read(&Fields::read(map, &[TOOLS]).unwrap())
+        ToolSet::read(&Fields::read(map, &[TOOLS]).unwrap(), TOOLS_MAX)
     }
 
     fn named(name: &str) -> Value {
@@ -292,7 +292,8 @@ mod tests {
             refused(json!({"tools": [named("a")], "tool_choice": named("b")})),
             "tool_choice.function.name"
         );
-        let many: Vec<Value> = (0..=TOOLS_MAX).map(|i| named(&format!("f{i}"))).collect();
-        assert_eq!(refused(json!({"tools": many})), "tools");
+        let many = |n: usize| -> Vec<Value> { (0..n).map(|i| named(&format!("f{i}"))).collect() };
+        assert_eq!(refused(json!({"tools": many(TOOLS_MAX + 1)})), "tools");
+        assert_eq!(read(json!({"tools": many(TOOLS_MAX)})).unwrap().tools.len(), TOOLS_MAX);
     }
 }

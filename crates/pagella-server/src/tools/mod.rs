@@ -21,6 +21,7 @@ mod tags;
 mod tests;
 
 pub use definition::{Mode, TOOLS, ToolSet};
+pub use formats::names as format_names;
 pub use json_walk::{JsonWalk, Step};
 pub use parser::CallParser;
 pub use plan::ToolPlan;

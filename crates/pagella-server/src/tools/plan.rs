@@ -72,6 +72,11 @@ impl ToolPlan {
         ToolPlan { set: Arc::new(set), syntax }
     }
 
+    /// The name of the format.
+    pub fn format(&self) -> &'static str {
+        self.syntax.name
+    }
+
     /// Whether the prompt explains the tools, because the template does not.
     pub fn explains(&self) -> bool {
         *self.syntax == GENERIC

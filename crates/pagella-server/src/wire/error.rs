@@ -9,9 +9,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use super::nearest::nearest;
+use crate::caught::Panicked;
 
 /// Longest message, in bytes: a refused schema is not echoed back whole.
 const MESSAGE_BYTES_MAX: usize = 1024;
+
+/// Most causes that are told.
+const CAUSES_MAX: usize = 16;
 
 /// What Anthropic calls a server that cannot answer now.
 const OVERLOADED: u16 = 529;
@@ -150,6 +154,10 @@ pub struct ApiError {
     pub retry_after: Option<Duration>,
     /// Methods that the path has, for 405.
     pub allow: Option<String>,
+    /// What it came from, the outermost cause first. For administrators who want to know.
+    pub causes: Box<[String]>,
+    /// Whether the causes are told.
+    pub tells_causes: bool,
 }
 
 impl ApiError {
@@ -161,7 +169,16 @@ impl ApiError {
             message.truncate(end.unwrap_or(0));
             message.push('…');
         }
-        ApiError { code, message, param: None, details: None, retry_after: None, allow: None }
+        ApiError {
+            code,
+            message,
+            param: None,
+            details: None,
+            retry_after: None,
+            allow: None,
+            causes: Box::default(),
+            tells_causes: false,
+        }
     }
 
     /// The error of a field.
@@ -180,6 +197,30 @@ impl ApiError {
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
+    }
+
+    /// With what it came from: an error, what that came from, and so on.
+    pub fn caused_by(mut self, error: &dyn std::error::Error) -> Self {
+        let chain = std::iter::successors(Some(error), |error| error.source());
+        self.causes = chain.take(CAUSES_MAX).map(ToString::to_string).collect();
+        self
+    }
+
+    /// With the place of the defect that it came from.
+    pub fn from_panic(panicked: &Panicked) -> Self {
+        let place = panicked.place.as_deref().unwrap_or("an unknown place");
+        ApiError { causes: [format!("panicked at {place}")].into(), ..Self::internal() }
+    }
+
+    /// Tells what it came from, or keeps it to itself.
+    pub fn traced(mut self, tells: bool) -> Self {
+        self.tells_causes = tells;
+        self
+    }
+
+    /// What it came from, where that is told.
+    fn trace(&self) -> Option<Value> {
+        (self.tells_causes && !self.causes.is_empty()).then(|| json!(self.causes))
     }
 
     /// A field that nobody knows, with the nearest one that is known.
@@ -208,6 +249,9 @@ impl ApiError {
         if let Some(details) = &self.details {
             object.insert("details".into(), (**details).clone());
         }
+        if let Some(trace) = self.trace() {
+            object.insert("trace".into(), trace);
+        }
         Value::Object(object)
     }
 
@@ -226,11 +270,13 @@ impl ApiError {
         match dialect {
             Dialect::OpenAi => json!({ "error": self.object() }),
             Dialect::Tabby => json!({ "error": self.object(), "detail": self.message }),
-            Dialect::Anthropic => json!({
-                "type": "error",
-                "error": { "type": self.anthropic_kind(), "message": self.message },
-                "request_id": request_id,
-            }),
+            Dialect::Anthropic => {
+                let mut error = json!({ "type": self.anthropic_kind(), "message": self.message });
+                if let Some(trace) = self.trace() {
+                    error["trace"] = trace;
+                }
+                json!({ "type": "error", "error": error, "request_id": request_id })
+            }
         }
     }
 
@@ -319,6 +365,27 @@ mod tests {
             });
             assert_eq!(error.value(Dialect::Anthropic, "id"), expected);
         }
+    }
+
+    #[test]
+    fn causes_are_told_only_where_that_is_allowed() {
+        let inner = std::io::Error::other("innermost");
+        let outer = crate::config::ConfigError { problems: vec!["outermost".to_owned()] };
+        for (error, told) in
+            [(&inner as &dyn std::error::Error, "innermost"), (&outer, "outermost")]
+        {
+            let error = ApiError::internal().caused_by(error);
+            for dialect in [Dialect::OpenAi, Dialect::Tabby, Dialect::Anthropic] {
+                let silent = error.value(dialect, "id");
+                assert!(!silent.to_string().contains("most"), "{silent}");
+                let open = error.clone().traced(true).value(dialect, "id");
+                assert_eq!(open["error"]["trace"], json!([told]), "{open}");
+            }
+        }
+        let place = Some("src/a.rs:1:2".to_owned());
+        let defect = ApiError::from_panic(&Panicked { place }).traced(true);
+        assert_eq!(defect.object()["trace"][0], "panicked at src/a.rs:1:2");
+        assert!(ApiError::internal().traced(true).object().get("trace").is_none());
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl Fetcher for Slow {
     ) -> Result<(), FetchError> {
         match order.repository.as_str() {
             "org/absent" => return Err(FetchError::Missing("there is no such model".to_owned())),
-            "org/large" => return Err(FetchError::NoSpace { bytes: 1 << 40 }),
+            "org/large" => return Err(FetchError::NoSpace { bytes: 1 << 40, free: Some(1 << 20) }),
             "org/defect" => panic!("a defect"),
             _ => {}
         }

@@ -431,3 +431,23 @@ fn lists_of_other_kinds_are_never_an_error() {
     let refused = admin.post(LOAD, &json!({"model_name": "x"})).refusal();
     assert_eq!(refused.1, "feature_disabled", "this server has no folder");
 }
+
+#[test]
+fn a_load_does_not_wait_for_ever() {
+    let folder = ModelFolder::with(&["a", "b"]);
+    for keep_previous in [false, true] {
+        let mut hasty = settings();
+        hasty.shutdown.drain_timeout = std::time::Duration::from_millis(50);
+        hasty.model.max_models = 1;
+        let server = TestServer::with_folder(hasty, &folder);
+        let (admin, api) = (server.client(ADMIN), server.client(API));
+        load(&admin, "a");
+        let mut running = api.stream(COMPLETIONS, &long());
+        running.until_text();
+        let ask = json!({"model_name": "b", "stream": false, "keep_previous": keep_previous});
+        admin.post(LOAD, &ask).good();
+        let last = running.rest().pop().unwrap();
+        assert_eq!(last["error"]["code"], "model_unloading", "{last}");
+        assert_eq!(answers(&api, None), "b");
+    }
+}

@@ -43,6 +43,48 @@ const DASHBOARD: &[&str] = &[
     "vllm:spec_decode_num_accepted_tokens_per_pos_total",
 ];
 
+/// Series that only we have.
+const NATIVE: &[&str] = &[
+    "kv_pages{state=\"free\"}",
+    "kv_page_evictions_total",
+    "host_cache_bytes",
+    "requests_cancelled_total{phase=\"decode\",cause=\"disconnect\"}",
+    "requests_rejected_total{reason=\"queue_full\"}",
+    "auth_failures_total{reason=\"invalid_api_key\"}",
+    "stream_stalls_total",
+    "template_render_seconds_count",
+    "constraint_compile_seconds_count",
+    "constraint_mask_seconds_count",
+    "tool_parse_failures_total{format=\"hermes\"}",
+    "ban_rewinds_total",
+    "numeric_errors_total",
+    "restarts_total",
+    "heartbeat_age_seconds",
+    "model_loaded{model_name=\"demo\"}",
+    "model_load_seconds_count",
+    "device_memory_bytes{device=\"\",kind=\"weights\"}",
+    "iteration_seconds_count",
+];
+
+/// llama.cpp's.
+const LLAMA_CPP: &[&str] = &[
+    "prompt_tokens_total",
+    "prompt_tokens_cached_total",
+    "prompt_seconds_total",
+    "prompt_tokens_seconds",
+    "tokens_predicted_total",
+    "tokens_predicted_seconds_total",
+    "predicted_tokens_seconds",
+    "requests_processing",
+    "requests_deferred",
+    "n_tokens_max",
+    "n_decode_total",
+    "n_busy_slots_per_decode",
+    "spec_decode_num_drafts_total",
+    "spec_decode_num_draft_tokens_total",
+    "spec_decode_num_accepted_tokens_total",
+];
+
 fn page(server: &TestServer) -> String {
     server.stranger().get("/metrics").text().to_owned()
 }
@@ -81,12 +123,28 @@ fn counts_are_the_sums_of_usage_and_dashboards_find_their_series() {
     }
     server.wait_idle();
     // The engine is asked for its counts a few times a second.
+    let latencies = "pagella_inter_token_latency_seconds_count";
     crate::support::wait_for("the engine's counts", || {
-        page(&server).lines().any(|line| {
-            line.starts_with("pagella_iteration_tokens_total_count") && !line.ends_with(" 0")
-        })
+        page(&server).contains("pagella_iteration_seconds")
+            && value(&page(&server), latencies) + 4.0 >= written as f64
     });
     let text = page(&server);
+    // Every token but the first of each of the four answers.
+    assert_eq!(value(&text, latencies), written as f64 - 4.0);
+    let per_answer = value(&text, "pagella_request_time_per_output_token_seconds_count");
+    assert_eq!(per_answer, 4.0);
+    assert_eq!(value(&text, "pagella_time_to_first_token_seconds_count"), 4.0);
+    for name in NATIVE {
+        value(&text, &format!("pagella_{name}"));
+    }
+    for name in LLAMA_CPP {
+        value(&text, &format!("llamacpp:{name}"));
+    }
+    assert_eq!(value(&text, "llamacpp:tokens_predicted_total"), written as f64);
+    let build = text.lines().find(|line| line.starts_with("pagella_build_info{")).unwrap();
+    for label in ["version=\"", "commit=\"", "features=\""] {
+        assert!(build.contains(label), "{build}");
+    }
     assert_eq!(value(&text, "pagella_prompt_tokens_total"), prompt as f64);
     assert_eq!(value(&text, "pagella_generation_tokens_total"), written as f64);
     assert_eq!(value(&text, "pagella_key_tokens_total{key=\"alice\"}"), (prompt + written) as f64);
@@ -106,12 +164,36 @@ fn counts_are_the_sums_of_usage_and_dashboards_find_their_series() {
     let first =
         text.lines().find(|line| line.starts_with("vllm:inter_token_latency_seconds_bucket"));
     assert!(first.unwrap().contains("le=\"0.01\""), "vLLM's own first bound: {first:?}");
-    for series in
-        ["llamacpp:tokens_predicted_total", "llamacpp:n_decode_total", "llamacpp:requests_deferred"]
-    {
-        value(&text, series);
-    }
     assert!(!text.contains("/health"), "probes are not counted");
+}
+
+#[test]
+fn templates_constraints_and_calls_are_counted_as_they_happen() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let count = |name: &str| value(&page(&server), &format!("pagella_{name}"));
+    let ask = |extra: serde_json::Value| {
+        let mut body = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 300});
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        client.post("/v1/chat/completions", &body).good()
+    };
+    let rendered = count("template_render_seconds_count");
+    ask(json!({"max_tokens": 1}));
+    assert_eq!(count("template_render_seconds_count"), rendered + 1.0);
+    assert_eq!(count("constraint_compile_seconds_count"), 0.0, "nothing was compiled");
+    // Compiled once, used twice.
+    for _ in 0..2 {
+        ask(json!({"regex_pattern": "yes|no"}));
+    }
+    assert_eq!(count("constraint_compile_seconds_count"), 1.0);
+    let masks = || count("constraint_mask_seconds_count");
+    crate::support::wait_for("the engine's counts", || masks() >= 2.0);
+    let called = ask(json!({
+        "tools": [crate::tools::tool("f")], "tool_choice": "required", "parallel_tool_calls": false,
+    }));
+    assert_eq!(called["choices"][0]["finish_reason"], "tool_calls");
+    assert_eq!(count("request_success_total{finished_reason=\"tool_calls\"}"), 1.0);
+    assert_eq!(count("numeric_errors_total"), 0.0);
 }
 
 /// Names and labels of all series.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{Client, TestServer, demo, wait_for};
 
-const FIRST: &str = "[[key]]\nname = 'a'\nkey = 'first-secret'\nrole = 'admin'\n";
+pub const FIRST: &str = "[[key]]\nname = 'a'\nkey = 'first-secret'\nrole = 'admin'\n";
 const SECOND: &str = "[[key]]\nname = 'b'\nkey = 'second-secret'\nrole = 'admin'\n";
 
 fn source(dir: &std::path::Path) -> Source {
@@ -21,7 +21,7 @@ fn source(dir: &std::path::Path) -> Source {
 }
 
 /// A server as its files say.
-fn start(dir: &std::path::Path) -> TestServer {
+pub fn start(dir: &std::path::Path) -> TestServer {
     let source = source(dir);
     let config = source.load().unwrap();
     let mut settings: Settings = config.settings.clone();
@@ -32,7 +32,7 @@ fn start(dir: &std::path::Path) -> TestServer {
     server
 }
 
-fn with_key(server: &TestServer, key: &str) -> Client {
+pub fn with_key(server: &TestServer, key: &str) -> Client {
     server.stranger().with("x-api-key", key)
 }
 

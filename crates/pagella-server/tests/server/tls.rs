@@ -187,6 +187,44 @@ fn giant_and_slow_http2() {
 }
 
 #[test]
+fn resets_are_bounded_by_the_second() {
+    let mut few = over_tls(files("first"));
+    few.limits.http2_resets = 3;
+    let server = TestServer::start(few, keys(), Some(demo(8)));
+    let long = json!({"prompt": "The", "max_tokens": 7000, "ban_eos_token": true, "stream": true});
+    run(async {
+        let socket = connect(&server, "first", &["h2"]).await.unwrap();
+        let (mut sender, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
+        let connection = tokio::spawn(connection);
+        // Streams that were answered in part and then given up. However slow the machine is, the
+        // connection ends before a client that does nothing else has given up a thousand.
+        let mut given_up = 0;
+        while !connection.is_finished() && given_up < 1000 {
+            let asked = sender.send_request(request(&server, "POST", "/v1/completions", &long));
+            let Ok(response) = asked.await else { break };
+            let mut body = response.into_body();
+            let first = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+            if first.is_none_or(|first| first.is_err()) {
+                break;
+            }
+            given_up += 1;
+        }
+        assert!((3..1000).contains(&given_up), "{given_up}");
+        // Everyone else is served.
+        let socket = connect(&server, "first", &["h2"]).await.unwrap();
+        let (mut sender, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
+        tokio::spawn(connection);
+        let short = json!({"prompt": "The", "max_tokens": 2});
+        let answer =
+            sender.send_request(request(&server, "POST", "/v1/completions", &short)).await.unwrap();
+        assert_eq!(read(answer).await.0, 200);
+    });
+    server.wait_idle();
+}
+
+#[test]
 fn certificates_are_read_again_when_they_change() {
     let dir = tempfile::tempdir().unwrap();
     let own = Tls { cert: dir.path().join("cert.pem"), key: dir.path().join("key.pem") };

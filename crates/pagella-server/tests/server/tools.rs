@@ -25,7 +25,7 @@ const FORMATS: &[&str] = &[
     "generic",
 ];
 
-fn tool(name: &str) -> Value {
+pub fn tool(name: &str) -> Value {
     let parameters = json!({
         "type": "object",
         "properties": {

@@ -1,31 +1,56 @@
 //! The limits of one rendering, and the account of what it has used.
 //! A limit that is hit is remembered, so that the error can name it whatever the template does.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
-/// Longest template source in bytes; the longest published ones have about 30 kB.
-pub(super) const SOURCE_BYTES_MAX: usize = 256 << 10;
 /// Most tokens between two braces; bounds how deep an expression can nest.
 pub(super) const EXPRESSION_TOKENS_MAX: usize = 4096;
-/// Most steps of the template machine; a long conversation needs some hundred thousand.
-pub(super) const STEPS_MAX: u64 = 10_000_000;
-/// Longest string a template may build, and longest output, in bytes.
-pub(super) const STRING_BYTES_MAX: usize = 32 << 20;
 /// Bytes that may be built or looked at altogether.
 const WORK_BYTES_MAX: u64 = 1 << 30;
-/// Longest time one rendering may take.
-const TIME_MAX: Duration = Duration::from_secs(2);
 /// Longest list a template may build.
 pub(super) const LIST_ITEMS_MAX: usize = 1 << 20;
 /// Most items that are counted when a value is weighed.
 const WEIGHED_ITEMS_MAX: usize = 1 << 20;
 /// Deepest nesting of values a template may build, print or serialise.
 pub(super) const DEPTH_MAX: usize = 64;
+
+/// How much a template may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TemplateLimits {
+    /// Longest source in bytes; the longest published ones have about 30 kB.
+    pub source_bytes_max: usize,
+    /// Most steps of the template machine in one rendering; a long conversation needs some hundred
+    /// thousand.
+    pub steps_max: u64,
+    /// Longest output in bytes, and longest string that may be built on the way.
+    pub output_bytes_max: usize,
+    /// Deepest nesting of macro calls, at most [`TemplateLimits::RECURSION_MAX`].
+    pub recursion_max: usize,
+    /// Longest time one rendering may take.
+    pub time_max: Duration,
+}
+
+impl TemplateLimits {
+    /// Deepest nesting of macro calls that the stack of a rendering has room for.
+    pub const RECURSION_MAX: usize = 80;
+}
+
+impl Default for TemplateLimits {
+    fn default() -> Self {
+        TemplateLimits {
+            source_bytes_max: 1 << 20,
+            steps_max: 2_000_000,
+            output_bytes_max: 16 << 20,
+            recursion_max: 64,
+            time_max: Duration::from_secs(2),
+        }
+    }
+}
 
 /// A limit that was hit, with its value in its own unit.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +61,9 @@ pub(super) struct Tripped {
 
 /// What one rendering may still use.
 pub(super) struct Budget {
+    limits: TemplateLimits,
+    /// What the pass that runs may still write, to the output or to what captures it.
+    output_left: AtomicUsize,
     work_left: AtomicU64,
     deadline: Instant,
     tripped: Mutex<Option<Tripped>>,
@@ -43,10 +71,12 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub fn new() -> Self {
+    pub fn new(limits: TemplateLimits) -> Self {
         Self {
+            limits,
+            output_left: AtomicUsize::new(limits.output_bytes_max),
             work_left: AtomicU64::new(WORK_BYTES_MAX),
-            deadline: Instant::now() + TIME_MAX,
+            deadline: Instant::now() + limits.time_max,
             tripped: Mutex::new(None),
             refusal: Mutex::new(None),
         }
@@ -67,10 +97,30 @@ impl Budget {
 
     /// Pays for a string of `len` bytes that is about to be built.
     pub fn build(&self, len: usize) -> Result<(), Error> {
-        if len > STRING_BYTES_MAX {
-            return Err(self.trip("string size", STRING_BYTES_MAX as u64));
+        let most = self.limits.output_bytes_max;
+        if len > most {
+            return Err(self.trip("string size", most as u64));
         }
         self.charge(len)
+    }
+
+    /// A pass begins that may write so much.
+    pub fn begin_output(&self, bytes: usize) {
+        self.output_left.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Pays for `len` bytes that are about to be written.
+    pub fn write(&self, len: usize) -> Result<(), Error> {
+        let left = &self.output_left;
+        let paid = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(len));
+        match paid {
+            Ok(_) => self.charge(len),
+            Err(_) => Err(self.trip("output", self.limits.output_bytes_max as u64)),
+        }
+    }
+
+    pub fn limits(&self) -> &TemplateLimits {
+        &self.limits
     }
 
     /// Pays for a list of `items` that is about to be built.
@@ -92,7 +142,9 @@ impl Budget {
     /// Ends the rendering when its time is over.
     pub fn tick(&self) -> Result<(), Error> {
         if Instant::now() > self.deadline {
-            return Err(self.trip("time (in milliseconds)", TIME_MAX.as_millis() as u64));
+            return Err(
+                self.trip("time (in milliseconds)", self.limits.time_max.as_millis() as u64)
+            );
         }
         Ok(())
     }

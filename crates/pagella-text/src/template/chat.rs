@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{builtin, program, render};
+use super::{TemplateLimits, builtin, program, render};
 use crate::error::TextError;
 use crate::file::{self, CONFIG_BYTES_MAX};
 
@@ -25,7 +25,12 @@ pub struct ChatTemplate {
 impl ChatTemplate {
     /// A template from its Jinja source.
     pub fn from_source(source: &str) -> Result<Self, TextError> {
-        Self::named("template", source, &[])
+        Self::from_source_within(source, &TemplateLimits::default())
+    }
+
+    /// A template from its Jinja source, if that is not too long.
+    pub fn from_source_within(source: &str, limits: &TemplateLimits) -> Result<Self, TextError> {
+        Self::named_within("template", source, &[], limits)
     }
 
     /// A built-in template; see [`ChatTemplate::builtin_names`].
@@ -97,11 +102,20 @@ impl ChatTemplate {
         }
     }
 
-    /// Prepares and compiles once, so that a broken template is found when it is loaded.
     fn named(name: &str, source: &str, variants: &[(String, String)]) -> Result<Self, TextError> {
+        Self::named_within(name, source, variants, &TemplateLimits::default())
+    }
+
+    /// Prepares and compiles once, so that a broken template is found when it is loaded.
+    fn named_within(
+        name: &str,
+        source: &str,
+        variants: &[(String, String)],
+        limits: &TemplateLimits,
+    ) -> Result<Self, TextError> {
         let prepare = |name: &str, source: &str| -> Result<Arc<str>, TextError> {
             let prepared = render::on_own_stack(name, || {
-                let prepared = program::prepare(source)
+                let prepared = program::prepare(source, limits.source_bytes_max)
                     .and_then(|p| program::compile(name, &p).map(|_| ()).map(|()| p));
                 prepared.map_err(|e| TextError::Template {
                     name: name.into(),

@@ -7,13 +7,15 @@ use std::time::SystemTime;
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, Output, State, Value, filters};
 
-use super::budget::{Budget, DEPTH_MAX, STEPS_MAX, size, weight};
+use super::budget::{Budget, DEPTH_MAX, TemplateLimits, size, weight};
 use super::program::{GUARD_ADD, GUARD_CONCAT, GUARD_MUL, GUARD_NEST, GUARD_TICK, ONE};
 use super::twin::SharedTwins;
 use super::{clock, compare, method, python};
 
-/// Deepest nesting of macro calls and loops.
-const RECURSION_MAX: usize = 200;
+/// What a call of a macro costs of the engine's own limit, which counts frames; a loop costs one.
+const CALL_COST: usize = 6;
+/// What there is before the first call.
+const FIRST_COST: usize = 5;
 
 /// Filters that would build more than they are given, or that print MiniJinja's own notation.
 const REMOVED: [&str; 9] =
@@ -37,8 +39,10 @@ pub(super) fn environment(
     now: SystemTime,
 ) -> Environment<'static> {
     let mut env = Environment::new();
-    env.set_fuel(Some(STEPS_MAX));
-    env.set_recursion_limit(RECURSION_MAX);
+    let limits = budget.limits();
+    env.set_fuel(Some(limits.steps_max));
+    let calls = limits.recursion_max.min(TemplateLimits::RECURSION_MAX);
+    env.set_recursion_limit(calls * CALL_COST + FIRST_COST);
     for name in REMOVED {
         env.remove_filter(name);
     }
@@ -70,10 +74,14 @@ pub(super) fn environment(
     env.set_formatter(move |out: &mut Output<'_>, _: &mut State<'_, '_>, value: &Value| {
         let written = match value.as_str() {
             Some(text) => {
-                b.build(text.len())?;
+                b.write(text.len())?;
                 out.write_str(text)
             }
-            None => out.write_str(&python::to_str(&b, value)?),
+            None => {
+                let text = python::to_str(&b, value)?;
+                b.write(text.len())?;
+                out.write_str(&text)
+            }
         };
         written.map_err(Error::from)
     });

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::TemplateLimits;
 use crate::span::Span;
 
 /// One message of a conversation.
@@ -80,6 +81,8 @@ pub struct RenderOptions {
     pub variables: Map<String, Value>,
     /// The time `strftime_now` reports; the current time if absent.
     pub now: Option<SystemTime>,
+    /// How much it may use. That of the source is looked at before, when it is compiled.
+    pub limits: TemplateLimits,
 }
 
 /// How reliably message content was told apart from template text.

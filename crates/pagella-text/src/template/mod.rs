@@ -19,5 +19,6 @@ mod python;
 mod render;
 mod twin;
 
+pub use budget::TemplateLimits;
 pub use chat::ChatTemplate;
 pub use message::{ContentTracking, Message, RenderOptions, Rendered, TemplateTokens};

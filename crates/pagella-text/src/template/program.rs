@@ -10,7 +10,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
 use minijinja::{Error, ErrorKind};
 
-use super::budget::{EXPRESSION_TOKENS_MAX, SOURCE_BYTES_MAX};
+use super::budget::EXPRESSION_TOKENS_MAX;
 
 /// Names of the guards; no template can spell them.
 pub(super) const GUARD_CONCAT: &str = "\0concat";
@@ -31,10 +31,10 @@ fn syntax() -> Result<SyntaxConfig, Error> {
 
 /// Rewrites the source before compiling: products are kept for run time, and the tags
 /// `{% generation %}` and `{% endgeneration %}`, which only matter for training, become plain blocks.
-pub(super) fn prepare(source: &str) -> Result<String, Error> {
+pub(super) fn prepare(source: &str, bytes_max: usize) -> Result<String, Error> {
     let too_large = |what| Err(Error::new(ErrorKind::SyntaxError, what));
-    if source.len() > SOURCE_BYTES_MAX {
-        return too_large(format!("the source exceeds {SOURCE_BYTES_MAX} bytes"));
+    if source.len() > bytes_max {
+        return too_large(format!("the source exceeds {bytes_max} bytes"));
     }
     let mut out = String::with_capacity(source.len() + 64);
     let mut copied = 0;

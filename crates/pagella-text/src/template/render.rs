@@ -14,7 +14,7 @@ use minijinja::machinery::{Instructions, eval, make_string_output};
 use minijinja::{AutoEscape, Environment, ErrorKind};
 use serde_json::{Map, Value};
 
-use super::budget::{Budget, STEPS_MAX};
+use super::budget::Budget;
 use super::environment::environment;
 use super::mark::{Marker, Strategy};
 use super::program::{self, ONE};
@@ -25,6 +25,8 @@ use crate::span::{Span, spans_to_string};
 
 /// Stack of the rendering thread; deep expressions in a hostile template need much of it.
 const STACK_BYTES: usize = 128 << 20;
+/// Text may be written this often on its way to the output: macros and `set` blocks capture it first.
+const CAPTURES: usize = 4;
 /// Most messages of one conversation.
 const MESSAGES_MAX: usize = 65_536;
 /// Longest role name in bytes.
@@ -123,7 +125,7 @@ struct Job<'a> {
 
 impl<'a> Job<'a> {
     fn new(name: &'a str, source: &'a str, options: &'a RenderOptions) -> Self {
-        let budget = Arc::new(Budget::new());
+        let budget = Arc::new(Budget::new(options.limits));
         let twins = SharedTwins::default();
         let env = environment(&budget, &twins, options.now.unwrap_or_else(SystemTime::now));
         Self { name, source, options, budget, twins, env }
@@ -190,6 +192,10 @@ impl<'a> Job<'a> {
         messages: &Value,
         mark: Option<(&mut Marker, Strategy)>,
     ) -> Result<String, TextError> {
+        // Marks are no output: once the plain text fits, the others do.
+        let is_plain = mark.is_none();
+        let most = self.options.limits.output_bytes_max;
+        self.budget.begin_output(if is_plain { most.saturating_mul(CAPTURES) } else { usize::MAX });
         let (context, twins) = self.context(messages, mark);
         *self.twins.write().unwrap_or_else(PoisonError::into_inner) = twins;
         let mut out = String::new();
@@ -203,6 +209,10 @@ impl<'a> Job<'a> {
             AutoEscape::None,
         );
         match result {
+            Ok(_) if is_plain && out.len() > most => {
+                let name = self.name.to_owned();
+                Err(TextError::TemplateLimit { name, what: "output", limit: most as u64 })
+            }
             Ok(_) => Ok(out),
             Err(e) => Err(self.error(&e)),
         }
@@ -253,10 +263,16 @@ impl<'a> Job<'a> {
         if let Some(tripped) = self.budget.tripped() {
             return TextError::TemplateLimit { name, what: tripped.what, limit: tripped.limit };
         }
+        let limits = self.options.limits;
         if error.kind() == ErrorKind::OutOfFuel {
-            return TextError::TemplateLimit { name, what: "step", limit: STEPS_MAX };
+            return TextError::TemplateLimit { name, what: "step", limit: limits.steps_max };
         }
-        TextError::Template { name, problem: describe(error) }
+        let problem = describe(error);
+        if problem.contains("recursion limit") {
+            let limit = limits.recursion_max as u64;
+            return TextError::TemplateLimit { name, what: "recursion", limit };
+        }
+        TextError::Template { name, problem }
     }
 }
 

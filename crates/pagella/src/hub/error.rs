@@ -64,6 +64,19 @@ pub enum HubError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The disk has too little room; nothing was fetched.
+    #[error(
+        "{} needs {needed} more bytes and has {free}: free some space or choose another place",
+        dir.display()
+    )]
+    NoSpace {
+        /// Where the files would go.
+        dir: PathBuf,
+        /// Bytes that are missing of them.
+        needed: u64,
+        /// Bytes that there is room for.
+        free: u64,
+    },
     /// Whoever watched did not want to go on.
     #[error("the download was stopped: what is there of it is kept")]
     Stopped,

@@ -11,6 +11,7 @@ use super::download::Download;
 use super::id::is_part;
 use super::place::Place;
 use super::pull::{check_list, is_wanted};
+use super::space;
 use super::{HubError, HubId, PullOptions};
 
 /// Where from, and what of it.
@@ -66,6 +67,15 @@ pub fn fetch(
     }
     let bytes_total = located.iter().map(|(_, found)| found.bytes).fold(0, u64::saturating_add);
     let place = Place::beside(target)?;
+    let missing = located.iter().map(|(_, found)| place.missing_bytes(found));
+    let missing = missing.fold(0, u64::saturating_add);
+    if let Err(error) = space::check(&place.blobs, missing, pull.free_bytes) {
+        // What is there of an earlier attempt is kept.
+        if options.cleanup || missing == bytes_total {
+            place.remove();
+        }
+        return Err(error);
+    }
     let mut before = 0;
     for (files_done, (file, found)) in located.iter().enumerate() {
         let mut report = |bytes: u64| {

@@ -11,9 +11,11 @@ mod fetch;
 mod id;
 mod place;
 mod pull;
+mod space;
 
 pub use cache::HubCache;
 pub use error::HubError;
 pub use fetch::{FetchOptions, Fetching, fetch};
 pub use id::HubId;
 pub use pull::{PullOptions, PullProgress, Pulled, pull};
+pub use space::free_bytes;

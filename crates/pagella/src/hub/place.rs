@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::client::Located;
 use super::{HubCache, HubError, HubId};
 
 /// The folders of one repository at one commit.
@@ -62,6 +63,19 @@ impl Place {
         std::fs::rename(&self.snapshot, target).map_err(|e| cache_error(target, e))?;
         self.remove();
         Ok(())
+    }
+
+    /// Bytes of a file that are not here yet.
+    pub fn missing_bytes(&self, located: &Located) -> u64 {
+        let bytes = |name: &str| std::fs::metadata(self.blobs.join(name)).map_or(0, |m| m.len());
+        match bytes(&located.etag) == located.bytes {
+            true => 0,
+            // One that is too long begins anew.
+            false => match bytes(&format!("{}.part", located.etag)) {
+                there if there <= located.bytes => located.bytes - there,
+                _ => located.bytes,
+            },
+        }
     }
 
     /// Removes a folder that is not complete.

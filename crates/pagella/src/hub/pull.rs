@@ -4,14 +4,15 @@
 //! model.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::cache::hub_home;
-use super::client::Client;
+use super::client::{Client, Located};
 use super::download::Download;
 use super::id::is_part;
 use super::place::Place;
+use super::space::{self, free_bytes};
 use super::{HubCache, HubError, HubId};
 
 /// Where from and how patiently.
@@ -25,6 +26,8 @@ pub struct PullOptions {
     pub attempts: usize,
     /// Wait after the first failure; doubles with every further one.
     pub retry_wait: Duration,
+    /// Says how much room there is; see [`free_bytes`].
+    pub free_bytes: fn(&Path) -> Option<u64>,
 }
 
 impl PullOptions {
@@ -39,6 +42,7 @@ impl PullOptions {
             token: token.filter(|t| !t.is_empty()),
             attempts: 5,
             retry_wait: Duration::from_millis(500),
+            free_bytes,
         }
     }
 }
@@ -97,14 +101,19 @@ pub fn pull(
         bytes_total: 0,
         bytes_fetched: 0,
     };
-    for (file_idx, &file) in files.iter().enumerate() {
-        let located = client.locate(id, &listing.sha, file)?;
+    // All sizes are known before the first byte is fetched.
+    let locate = |file: &&str| client.locate(id, &listing.sha, file);
+    let all: Vec<Located> = files.iter().map(locate).collect::<Result<_, _>>()?;
+    let missing = all.iter().map(|located| place.missing_bytes(located));
+    let missing = missing.fold(0, u64::saturating_add);
+    space::check(&place.blobs, missing, options.free_bytes)?;
+    for (file_idx, (&file, located)) in files.iter().zip(&all).enumerate() {
         let mut report = |bytes_done| {
             let (n_files, bytes_total) = (files.len(), located.bytes);
             progress(&PullProgress { file, file_idx, n_files, bytes_done, bytes_total });
             ControlFlow::Continue(())
         };
-        let download = Download { client: &client, located: &located, file, options };
+        let download = Download { client: &client, located, file, options };
         pulled.bytes_fetched += download.run(&place, &mut report)?;
         pulled.bytes_total += located.bytes;
     }

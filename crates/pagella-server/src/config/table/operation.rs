@@ -86,7 +86,7 @@ pub(super) const ROWS: &[Entry] = &[
         ("shutdown", "drain_timeout"),
         Kind::Seconds,
         "30",
-        "How long running requests may go on after the server was told to end",
+        "How long running requests may go on when the server ends, or their model makes room",
         |s, v| s.shutdown.drain_timeout = v.seconds(),
     ),
     entry(

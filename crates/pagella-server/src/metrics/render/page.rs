@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use pagella_engine::Distribution;
+
 use crate::app::App;
 use crate::metrics::histogram::Histogram;
 use crate::settings::MetricNames;
@@ -18,6 +20,17 @@ pub struct Page {
 /// A label's value as the format wants it.
 pub fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// `(bound, values up to it)`, the last bound being infinite.
+fn cumulative(counted: &Distribution) -> Vec<(f64, u64)> {
+    let bounds = counted.bounds.iter().copied().chain([f64::INFINITY]);
+    let mut all = 0;
+    let mut add = |count: &u64| {
+        all += count;
+        all
+    };
+    bounds.zip(&counted.counts).map(|(bound, count)| (bound, add(count))).collect()
 }
 
 impl Page {
@@ -102,27 +115,25 @@ impl Page {
         let _ = writeln!(self.text, "{name}_sum{braces} {sum}\n{name}_count{braces} {all}");
     }
 
-    /// A histogram that the engine keeps: bounds, counts of each, and the sum.
-    pub fn counted(&mut self, name: &str, bounds: &[f64], counts: &[u64], sum: f64) {
-        let mut all = 0;
-        let all_bounds = bounds.iter().copied().chain([f64::INFINITY]);
-        let cumulative: Vec<(f64, u64)> = all_bounds
-            .zip(counts)
-            .map(|(bound, count)| {
-                all += count;
-                (bound, all)
-            })
-            .collect();
-        for (prefix, names) in [("pagella_", MetricNames::Native), ("vllm:", MetricNames::Vllm)] {
-            if self.tells(names) {
-                let labels = match names {
-                    MetricNames::Vllm => format!("{},", self.labels),
-                    _ => String::new(),
-                };
-                let name = format!("{prefix}{name}");
-                let _ = writeln!(self.text, "# TYPE {name} histogram");
-                self.buckets(&name, &labels, &cumulative, sum);
-            }
+    /// A histogram that the engine keeps, under our name alone.
+    pub fn own_counted(&mut self, name: &str, counted: &Distribution) {
+        if self.tells(MetricNames::Native) {
+            let name = format!("pagella_{name}");
+            let _ = writeln!(self.text, "# TYPE {name} histogram");
+            self.buckets(&name, "", &cumulative(counted), counted.sum);
+        }
+    }
+
+    /// A histogram that the engine keeps, under both names. `ours` bounds at its beginning are not
+    /// vLLM's.
+    pub fn counted(&mut self, name: &str, counted: &Distribution, ours: usize) {
+        self.own_counted(name, counted);
+        if self.tells(MetricNames::Vllm) {
+            let name = format!("vllm:{name}");
+            let labels = format!("{},", self.labels);
+            let cumulative = cumulative(counted);
+            let _ = writeln!(self.text, "# TYPE {name} histogram");
+            self.buckets(&name, &labels, cumulative.get(ours..).unwrap_or_default(), counted.sum);
         }
     }
 }

@@ -13,6 +13,8 @@ use crate::requests::Progress;
 use crate::settings::MetricNames;
 use crate::wire::error::{Code, Retry};
 
+/// What this build of the server can do.
+const FEATURES: &str = "openai,anthropic,tls,http2,ui";
 /// Bounds of vLLM's histogram of seconds per token that are only ours.
 const OUR_TOKEN_BOUNDS: usize = 3;
 
@@ -81,7 +83,15 @@ fn counters(metrics: &Metrics, page: &mut Page, stats: Option<&Stats>) {
     }
     let position = [("position=\"0\"", 0.0)];
     page.both("spec_decode_num_accepted_tokens_per_pos_total", "counter", &position);
-    let mut reasons = [("stop", 0.0), ("length", 0.0), ("abort", 0.0), ("error", 0.0)];
+    let called = value(&metrics.called);
+    // The engine does not know of calls: for it, an answer that ends with one just stops.
+    let mut reasons = [
+        ("stop", -called),
+        ("length", 0.0),
+        ("tool_calls", called),
+        ("abort", 0.0),
+        ("error", 0.0),
+    ];
     for (reason, count) in EosReason::ALL.iter().zip(&metrics.finished) {
         let word = match reason {
             EosReason::MaxNewTokens | EosReason::LengthLimit => "length",
@@ -92,7 +102,7 @@ fn counters(metrics: &Metrics, page: &mut Page, stats: Option<&Stats>) {
         let entry = reasons.iter_mut().find(|(name, _)| *name == word);
         entry.into_iter().for_each(|(_, sum)| *sum += value(count));
     }
-    let labels = reasons.map(|(word, n)| (format!("finished_reason=\"{word}\""), n));
+    let labels = reasons.map(|(word, n)| (format!("finished_reason=\"{word}\""), n.max(0.0)));
     let samples: Vec<(&str, f64)> = labels.iter().map(|(l, n)| (l.as_str(), *n)).collect();
     page.both("request_success_total", "counter", &samples);
 }
@@ -100,7 +110,6 @@ fn counters(metrics: &Metrics, page: &mut Page, stats: Option<&Stats>) {
 fn histograms(metrics: &Metrics, page: &mut Page, stats: Option<&Stats>) {
     for (name, histogram, ours) in [
         ("time_to_first_token_seconds", &metrics.time_to_first_token, 0),
-        ("inter_token_latency_seconds", &metrics.time_per_token, OUR_TOKEN_BOUNDS),
         ("request_time_per_output_token_seconds", &metrics.time_per_token, OUR_TOKEN_BOUNDS),
         ("time_per_output_token_seconds", &metrics.time_per_token, OUR_TOKEN_BOUNDS),
         ("e2e_request_latency_seconds", &metrics.request_time, 0),
@@ -117,8 +126,10 @@ fn histograms(metrics: &Metrics, page: &mut Page, stats: Option<&Stats>) {
         page.histogram(name, histogram, ours);
     }
     let Some(stats) = stats else { return };
-    let tokens = &stats.step_tokens;
-    page.counted("iteration_tokens_total", tokens.bounds, &tokens.counts, tokens.sum);
+    page.counted("inter_token_latency_seconds", &stats.token_seconds, OUR_TOKEN_BOUNDS);
+    page.counted("iteration_tokens_total", &stats.step_tokens, 0);
+    page.own_counted("iteration_seconds", &stats.step_seconds);
+    page.own_counted("constraint_mask_seconds", &stats.mask_seconds);
 }
 
 fn native(app: &App, page: &mut Page, stats: Option<&Stats>) {
@@ -137,13 +148,19 @@ fn native(app: &App, page: &mut Page, stats: Option<&Stats>) {
     let bytes = model.as_ref().and_then(|model| model.parts.facts.weight_bytes).unwrap_or(0);
     let memory = format!("device=\"{device}\",kind=\"weights\"");
     page.own("device_memory_bytes", "gauge", &[(memory.as_str(), bytes as f64)]);
-    let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
-    page.own("build_info", "gauge", &[(version.as_str(), 1.0)]);
+    let build = format!(
+        "version=\"{}\",commit=\"{}\",features=\"{FEATURES}\"",
+        env!("CARGO_PKG_VERSION"),
+        env!("PAGELLA_COMMIT")
+    );
+    page.own("build_info", "gauge", &[(build.as_str(), 1.0)]);
+    // Pages that are evicted are gone: the host keeps none.
+    page.own("host_cache_bytes", "gauge", &[("", 0.0)]);
     for (name, value) in [
         ("panics_total", value(&metrics.panics)),
         ("restarts_total", value(&metrics.restarts)),
         ("stream_stalls_total", value(&metrics.stalls)),
-        ("tool_parse_failures_total", value(&metrics.tool_parse_failures)),
+        ("numeric_errors_total", stats.map_or(0.0, |stats| stats.numeric_errors as f64)),
         ("ban_rewinds_total", stats.map_or(0.0, |stats| stats.rewinds as f64)),
         ("kv_page_evictions_total", stats.map_or(0.0, |stats| stats.evictions as f64)),
     ] {
@@ -153,9 +170,14 @@ fn native(app: &App, page: &mut Page, stats: Option<&Stats>) {
         return;
     }
     refusals(metrics, page);
+    let formats = metrics.tool_parse_failures.iter();
+    let formats: Vec<(String, f64)> =
+        formats.map(|(name, count)| (format!("format=\"{name}\""), value(count))).collect();
+    let samples: Vec<(&str, f64)> = formats.iter().map(|(l, n)| (l.as_str(), *n)).collect();
+    page.own("tool_parse_failures_total", "counter", &samples);
     for (name, histogram) in [
-        ("pagella_template_render_seconds", &metrics.template_time),
-        ("pagella_constraint_compile_seconds", &metrics.constraint_time),
+        ("pagella_template_render_seconds", &*metrics.template_time),
+        ("pagella_constraint_compile_seconds", &*metrics.constraint_time),
         ("pagella_model_load_seconds", &metrics.load_time),
     ] {
         page.distributions(name, std::iter::once((String::new(), histogram)));
@@ -222,6 +244,9 @@ fn llama_cpp(app: &App, page: &mut Page, stats: Option<&Stats>) {
         ("n_tokens_max", "counter", value(&metrics.sequence_tokens_max)),
         ("n_decode_total", "counter", steps),
         ("n_busy_slots_per_decode", "gauge", stats.map_or(0.0, |stats| stats.batch_occupancy)),
+        ("spec_decode_num_drafts_total", "counter", 0.0),
+        ("spec_decode_num_draft_tokens_total", "counter", 0.0),
+        ("spec_decode_num_accepted_tokens_total", "counter", 0.0),
     ] {
         page.plain(&format!("llamacpp:{name}"), kind, &[("", value)]);
     }

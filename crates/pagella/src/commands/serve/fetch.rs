@@ -63,7 +63,10 @@ fn told(error: &HubError, bytes: u64) -> FetchError {
         | HubError::Names { .. }
         | HubError::Host { .. } => FetchError::Refused(error.to_string()),
         HubError::Cache { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
-            FetchError::NoSpace { bytes }
+            FetchError::NoSpace { bytes, free: None }
+        }
+        HubError::NoSpace { needed, free, .. } => {
+            FetchError::NoSpace { bytes: *needed, free: Some(*free) }
         }
         HubError::Cache { .. } => unwritable(),
         other => FetchError::Failed(other.to_string()),

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use pagella::hub::{FetchOptions, HubError, PullOptions, fetch};
+use pagella::hub::{FetchOptions, HubError, PullOptions, fetch, free_bytes};
 
 use super::hub::Quirk;
 use super::{FILES, Place, demo_bytes, demo_dir};
@@ -15,6 +15,7 @@ fn options(place: &Place, hosts: &[&str]) -> FetchOptions {
         token: None,
         attempts: 2,
         retry_wait: Duration::from_millis(1),
+        free_bytes,
     };
     let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
     FetchOptions { pull, include: Vec::new(), exclude: Vec::new(), hosts, cleanup: false }
@@ -103,4 +104,25 @@ fn only_hosts_of_the_list_are_asked() {
     assert!(matches!(refused, Err(HubError::Host { host }) if host == "localhost"));
     assert!(!place.hub.requests().iter().any(|request| request.contains("elsewhere")));
     fetched(&place, &target, &options(&place, &["127.0.0.1", "localhost"]), u64::MAX).1.unwrap();
+}
+
+#[test]
+fn nothing_is_fetched_where_there_is_too_little_room() {
+    let place = Place::new(Quirk::None);
+    let target = place.home.path().join("demo");
+    let mut tight = options(&place, &["127.0.0.1"]);
+    tight.pull.free_bytes = |_| Some(1000);
+    let (done, refused) = fetched(&place, &target, &tight, u64::MAX);
+    let Err(HubError::NoSpace { needed, free, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!((done, needed, free), (0, demo_bytes(), 1000));
+    let bodies = place.hub.requests();
+    assert!(!bodies.iter().any(|r| r.starts_with("GET") && r.contains("/resolve/")), "{bodies:?}");
+    assert_eq!(std::fs::read_dir(place.home.path()).unwrap().count(), 0, "nothing is left over");
+    // What is there already needs no room.
+    let roomy = options(&place, &["127.0.0.1"]);
+    assert!(fetched(&place, &target, &roomy, demo_bytes() / 2).1.is_err());
+    let (_, refused) = fetched(&place, &target, &tight, u64::MAX);
+    let Err(HubError::NoSpace { needed, .. }) = refused else { panic!("{refused:?}") };
+    assert!(needed < demo_bytes(), "{needed}");
+    fetched(&place, &target, &roomy, u64::MAX).1.unwrap();
 }
