@@ -35,6 +35,7 @@ mod events;
 mod exchange;
 mod fields;
 mod generate;
+mod kobold;
 mod log;
 mod messages;
 mod metrics;
@@ -52,6 +53,7 @@ pub mod settings;
 mod templates;
 mod tools;
 mod ui;
+mod ui_store;
 mod wire;
 
 pub use app::App;
@@ -61,9 +63,9 @@ pub use auth::{
 };
 pub use downloads::{FetchError, FetchProgress, Fetcher, Order, Secret};
 pub use model::{
-    ActiveTemplate, DevicePlan, EmbeddingFacts, KnownModel, LoadAsk, LoadOptions, LoadStep,
-    MemoryPlan, ModelFacts, ModelFile, ModelOpener, ModelParts, Models, OpenError, Origin,
-    ServedModel, Slot, begin_load, load_at_start,
+    ActiveTemplate, ConversationOptions, DevicePlan, EmbeddingFacts, KnownModel, LoadAsk,
+    LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile, ModelOpener, ModelParts, Models,
+    OpenError, Origin, ServedModel, Slot, begin_load, load_at_start,
 };
 pub use net::{Server, ServerError, Shutdown};
 pub use openapi::text as openapi_text;

@@ -60,6 +60,7 @@ pub use span::{AddBos, Span, SpecialTokens, spans_to_string};
 pub use stop::{StopMatch, StopMatcher, StopStep};
 pub use template::{
     ChatTemplate, ContentTracking, Message, RenderOptions, Rendered, TemplateTokens,
+    is_reserved_variable,
 };
 pub use tokenizer::Tokenizer;
 pub use vocab::TokenFlags;

@@ -329,3 +329,46 @@ def two_tabs(page):
     other.wait_for_selector("html[data-ready]")
     other.wait_for_selector(".lock-bar", state="visible")
     other.close()
+
+
+def keep_copies(page):
+    """Switches the copy on the server on, in the settings."""
+    page.page.get_by_role("button", name="Settings").click()
+    page.page.get_by_label("Keep a copy of conversations on the server, for this key").check()
+    page.page.keyboard.press("Escape")
+    page.page.wait_for_selector("dialog", state="detached")
+
+
+def open_copied(page, words):
+    """Opens the conversation of this title as soon as it is there."""
+    page.page.locator(".list-row a", has_text=words).first.click()
+    page.page.wait_for_selector(f".message.user:has-text('{words}')")
+
+
+def put_copy(page):
+    """Does something and waits until the server has it."""
+    return page.page.expect_response(lambda answer: "/v1/ui/store/" in answer.url and answer.request.method == "PUT" and answer.ok)
+
+
+def server_copy(page):
+    """A conversation reaches another device and comes back; what both change is kept twice."""
+    keep_copies(page)
+    page.page.keyboard.press("Control+Shift+o")
+    with put_copy(page):
+        page.send("Name one copied sea.")
+        page.wait_idle()
+    other = page.other_device()
+    keep_copies(other)
+    open_copied(other, "Name one copied sea.")
+    with put_copy(other):
+        other.send("And one ocean, from elsewhere.")
+        other.wait_idle()
+    # This device has not looked yet, and changes the same conversation.
+    page.send("And one lake, from here.")
+    page.page.wait_for_selector(".list-row:has-text('(this device)')")
+    page.page.wait_for_selector(".message.user:has-text('from elsewhere.')")
+    assert page.page.locator(".message.user:has-text('from here.')").count() == 0
+    page.page.locator(".list-row a", has_text="(this device)").click()
+    page.page.wait_for_selector(".message.user:has-text('from here.')")
+    other.check_clean()
+    other.context.close()

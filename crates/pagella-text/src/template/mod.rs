@@ -21,3 +21,4 @@ mod twin;
 
 pub use chat::ChatTemplate;
 pub use message::{ContentTracking, Message, RenderOptions, Rendered, TemplateTokens};
+pub use render::is_reserved_variable;
