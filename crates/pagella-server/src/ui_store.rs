@@ -90,7 +90,11 @@ impl UiStore {
     }
 
     /// The documents of a key, by id.
-    pub fn list(&self, key: &str) -> io::Result<BTreeMap<String, Entry>> {
+    pub fn list(&self, key: &str) -> Result<BTreeMap<String, Entry>, ApiError> {
+        self.entries(key).map_err(|error| failed(&error))
+    }
+
+    fn entries(&self, key: &str) -> io::Result<BTreeMap<String, Entry>> {
         let mut found: BTreeMap<String, Entry> = BTreeMap::new();
         let files = match fs::read_dir(self.folder(key)) {
             Ok(files) => files,
@@ -116,8 +120,8 @@ impl UiStore {
     pub fn read(&self, key: &str, id: &str) -> Result<(Vec<u8>, u64), ApiError> {
         check_id(id)?;
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = self.list(key).map_err(|_| failed())?.remove(id).ok_or_else(absent)?;
-        let text = fs::read(&entry.path).map_err(|_| failed())?;
+        let entry = self.list(key)?.remove(id).ok_or_else(absent)?;
+        let text = fs::read(&entry.path).map_err(|error| failed(&error))?;
         Ok((text, entry.version))
     }
 
@@ -131,14 +135,14 @@ impl UiStore {
     ) -> Result<u64, ApiError> {
         check_id(id)?;
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all = self.list(key).map_err(|_| failed())?;
+        let mut all = self.list(key)?;
         let old = all.remove(id);
         check_expected(old.as_ref(), expected)?;
         self.check_room(&all, text.len() as u64)?;
         let version = next_version(old.as_ref());
         let folder = self.folder(key);
         let name = format!("{id}.{version}.json");
-        write_whole(&folder, &name, text).map_err(|_| failed())?;
+        write_whole(&folder, &name, text).map_err(|error| failed(&error))?;
         if let Some(old) = old {
             // If this fails, the older file is there and counts for nothing.
             let _ = fs::remove_file(old.path);
@@ -150,11 +154,11 @@ impl UiStore {
     pub fn delete(&self, key: &str, id: &str, expected: Option<Expected>) -> Result<(), ApiError> {
         check_id(id)?;
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = self.list(key).map_err(|_| failed())?.remove(id).ok_or_else(absent)?;
+        let entry = self.list(key)?.remove(id).ok_or_else(absent)?;
         if let Some(expected) = expected {
             check_expected(Some(&entry), expected)?;
         }
-        fs::remove_file(&entry.path).map_err(|_| failed())
+        fs::remove_file(&entry.path).map_err(|error| failed(&error))
     }
 
     fn check_room(&self, others: &BTreeMap<String, Entry>, bytes: u64) -> Result<(), ApiError> {
@@ -170,8 +174,10 @@ impl UiStore {
     }
 }
 
-fn failed() -> ApiError {
-    ApiError::new(Code::InternalError, "documents cannot be kept: see ui.store_dir")
+/// What the system says names no path.
+fn failed(error: &io::Error) -> ApiError {
+    let message = format!("documents cannot be kept ({error}): see ui.store_dir");
+    ApiError::new(Code::InternalError, message)
 }
 
 fn check_expected(now: Option<&Entry>, expected: Expected) -> Result<(), ApiError> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Call, Reply};
 use crate::net::ReplyBody;
-use crate::ui_store::Expected;
+use crate::ui_store::{Entry, Expected};
 use crate::wire::error::{ApiError, Code};
 
 fn check_enabled(call: &Call) -> Result<(), ApiError> {

@@ -140,6 +140,18 @@ fn of_two_writers_one_is_told() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_used_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"x").unwrap();
+    let server = chosen(&dir, |settings| settings.ui.store_dir = file.join("store"));
+    let refused = put(&server.client(API), "a", &json!({}), None);
+    assert_eq!(refused.refusal().1, "internal_error");
+    let text = refused.text();
+    assert!(text.contains("ui.store_dir") && !text.contains("file/store"), "{text}");
+}
+
+#[test]
 fn nothing_is_kept_unless_the_operator_wants_it() {
     let dir = tempfile::tempdir().unwrap();
     let server = chosen(&dir, |settings| settings.ui.server_store = false);
