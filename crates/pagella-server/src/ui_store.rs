@@ -233,9 +233,12 @@ mod tests {
     use super::*;
 
     fn store(dir: &Path, entries: usize, bytes: u64) -> UiStore {
-        let mut settings = Ui::default();
-        settings.store_dir = dir.join("store");
-        (settings.store_max_entries, settings.store_max_bytes) = (entries, bytes);
+        let settings = Ui {
+            store_dir: dir.join("store"),
+            store_max_entries: entries,
+            store_max_bytes: bytes,
+            ..Ui::default()
+        };
         UiStore::new(&settings)
     }
 

@@ -49,9 +49,11 @@ pub async fn list(call: Call) -> Result<Reply, ApiError> {
     check_enabled(&call)?;
     let (_, key) = names(&call);
     let app = call.app.clone();
-    let list = move || app.ui_store.list(&key).map_err(|_| ApiError::internal());
-    let all = call.app.blocking.run(list).await?;
-    let one = |(id, entry): (&String, &crate::ui_store::Entry)| json!({ "id": id, "version": entry.version.to_string(), "bytes": entry.bytes });
+    let all = call.app.blocking.run(move || app.ui_store.list(&key)).await?;
+    let one = |(id, entry): (&String, &Entry)| {
+        let version = entry.version.to_string();
+        json!({ "id": id, "version": version, "bytes": entry.bytes })
+    };
     let data: Vec<Value> = all.iter().map(one).collect();
     Reply::json(&json!({ "object": "list", "data": data }))
 }

@@ -345,26 +345,32 @@ def open_copied(page, words):
     page.page.wait_for_selector(f".message.user:has-text('{words}')")
 
 
-def put_copy(page):
-    """Does something and waits until the server has it."""
-    return page.page.expect_response(lambda answer: "/v1/ui/store/" in answer.url and answer.request.method == "PUT" and answer.ok)
+def put_copy(page, words):
+    """Waits until the server has a conversation with these words."""
+
+    def is_it(answer):
+        request = answer.request
+        return request.method == "PUT" and "/v1/ui/store/" in request.url and words in (request.post_data or "") and answer.ok
+
+    return page.page.expect_response(is_it, timeout=120000)
 
 
 def server_copy(page):
     """A conversation reaches another device and comes back; what both change is kept twice."""
     keep_copies(page)
     page.page.keyboard.press("Control+Shift+o")
-    with put_copy(page):
+    with put_copy(page, "Name one copied sea."):
         page.send("Name one copied sea.")
         page.wait_idle()
     other = page.other_device()
     keep_copies(other)
     open_copied(other, "Name one copied sea.")
-    with put_copy(other):
+    with put_copy(other, "from elsewhere."):
         other.send("And one ocean, from elsewhere.")
         other.wait_idle()
     # This device has not looked yet, and changes the same conversation.
     page.send("And one lake, from here.")
+    page.wait_idle()
     page.page.wait_for_selector(".list-row:has-text('(this device)')")
     page.page.wait_for_selector(".message.user:has-text('from elsewhere.')")
     assert page.page.locator(".message.user:has-text('from here.')").count() == 0

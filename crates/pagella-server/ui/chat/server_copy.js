@@ -58,7 +58,8 @@ async function pullCopy(id, version) {
   // Written to meanwhile: look again before anything is replaced.
   if (unsure.has(id)) syncSoon();
   if (!found || unsure.has(id)) return;
-  const record = { ...found.record, id };
+  // The same object, where there is one: whoever shows the conversation holds it.
+  const record = Object.assign(conversationById(id) ?? {}, found.record, { id });
   await replaceConversation(record, found.nodes.map((node) => ({ ...node, conversation: id })));
   await remember(record, { version, stamp: textStamp(await documentText(record)) });
 }

@@ -39,6 +39,9 @@ async function refreshFromTab(message) {
 /** Set to a conversation's id for a moment when another tab changed its messages. */
 export const treeChangedElsewhere = new Cell(null);
 
+/** Set to a conversation's id for a moment when this tab put other messages in place of its own. */
+export const conversationReplaced = new Cell(null);
+
 /** Called with the id of each conversation that this tab saved. */
 const saveListeners = new Set();
 
@@ -134,8 +137,8 @@ export async function replaceConversation(record, nodes) {
   openTrees.delete(record.id);
   await saveNodes(...nodes);
   await saveConversation(record, { touch: false });
-  treeChangedElsewhere.value = record.id;
-  treeChangedElsewhere.value = null;
+  conversationReplaced.value = record.id;
+  conversationReplaced.value = null;
 }
 
 /** Copies a conversation: the whole tree, or the path to one message. */
