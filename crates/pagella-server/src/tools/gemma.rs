@@ -82,18 +82,7 @@ impl GemmaReader {
                 Flow::Taken
             }
             At::Text(there) => {
-                if QUOTE[*there..].starts_with(c) {
-                    *there += 1;
-                } else {
-                    // What looked like the mark is text; a new mark may begin here.
-                    let held = std::mem::take(there);
-                    escaped(&QUOTE[..held], sink);
-                    match QUOTE.starts_with(c) {
-                        true => *there = 1,
-                        false => escaped(c.encode_utf8(&mut [0; 4]), sink),
-                    }
-                }
-                if *there == QUOTE.len() {
+                if within(c, there, sink) {
                     sink.text("\"");
                     self.at = At::Behind;
                 }
@@ -185,6 +174,21 @@ impl GemmaReader {
             false => Flow::Taken,
         }
     }
+}
+
+/// Takes a character of a text, of whose closing mark so much is there; true if the mark is whole.
+fn within(c: char, there: &mut usize, sink: &mut CallSink) -> bool {
+    if QUOTE[*there..].starts_with(c) {
+        *there += 1;
+        return *there == QUOTE.len();
+    }
+    // What looked like the mark is text; a new one may begin here.
+    escaped(&QUOTE[..std::mem::take(there)], sink);
+    match QUOTE.starts_with(c) {
+        true => *there = 1,
+        false => escaped(c.encode_utf8(&mut [0; 4]), sink),
+    }
+    false
 }
 
 /// Text within the quotes of JSON.

@@ -4,6 +4,7 @@ Each function takes an open `Page`; together they are the list of flows in `run.
 """
 
 import json
+import random
 import re
 
 # An answer that is still being written when something is done to it.
@@ -331,6 +332,12 @@ def two_tabs(page):
     other.close()
 
 
+def new_chat(page):
+    """Begins a conversation and waits until the last one is out of sight."""
+    page.page.keyboard.press("Control+Shift+o")
+    page.page.wait_for_selector(".message", state="detached")
+
+
 def keep_copies(page):
     """Switches the copy on the server on, in the settings."""
     page.page.get_by_role("button", name="Settings").click()
@@ -357,24 +364,28 @@ def put_copy(page, words):
 
 def server_copy(page):
     """A conversation reaches another device and comes back; what both change is kept twice."""
+    # The server remembers what other runs kept.
+    words = f"Name one copied sea, {page.name} {random.randrange(10**9)}."
+    forked = page.page.locator(".list-row a", has_text=f"{words} (this device)")
     keep_copies(page)
-    page.page.keyboard.press("Control+Shift+o")
-    with put_copy(page, "Name one copied sea."):
-        page.send("Name one copied sea.")
+    new_chat(page)
+    with put_copy(page, words):
+        page.send(words)
         page.wait_idle()
     other = page.other_device()
     keep_copies(other)
-    open_copied(other, "Name one copied sea.")
+    open_copied(other, words)
     with put_copy(other, "from elsewhere."):
         other.send("And one ocean, from elsewhere.")
         other.wait_idle()
     # This device has not looked yet, and changes the same conversation.
     page.send("And one lake, from here.")
     page.wait_idle()
-    page.page.wait_for_selector(".list-row:has-text('(this device)')")
+    forked.wait_for()
     page.page.wait_for_selector(".message.user:has-text('from elsewhere.')")
     assert page.page.locator(".message.user:has-text('from here.')").count() == 0
-    page.page.locator(".list-row a", has_text="(this device)").click()
+    forked.click()
     page.page.wait_for_selector(".message.user:has-text('from here.')")
     other.check_clean()
     other.context.close()
+    new_chat(page)
