@@ -17,6 +17,7 @@ use crate::detached::Detached;
 use crate::downloads::Downloads;
 use crate::events::Events;
 use crate::exchange::Exchange;
+use crate::kobold::Genkeys;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::model::{LoadOptions, ModelParts, Models, ServedModel, place};
@@ -26,6 +27,7 @@ use crate::responses::Store;
 use crate::router::{Access, Route};
 use crate::routes::docs::Described;
 use crate::settings::{CacheIsolation, DocsAuth, LiveSettings, MetricsAuth, Settings};
+use crate::ui_store::UiStore;
 use crate::wakes::Wakes;
 use crate::wire::error::{ApiError, Code};
 
@@ -60,6 +62,8 @@ pub struct App {
     pub metrics: Metrics,
     /// Requests that live.
     pub requests: Requests,
+    /// Answers of Kobold's clients, by the names they gave them.
+    pub genkeys: Genkeys,
     /// What is put below and above the fields of requests.
     pub presets: Presets,
     /// Streams that go on without their connection.
@@ -72,6 +76,8 @@ pub struct App {
     pub described: Described,
     /// Responses that are kept.
     pub responses: Store,
+    /// What the page keeps here.
+    pub ui_store: UiStore,
     /// How engines wake streams.
     pub(crate) wakes: Wakes,
     /// Where the server listens.
@@ -96,12 +102,14 @@ impl App {
             blocking: Blocking::new(&settings.limits),
             metrics: Metrics::default(),
             requests: Requests::default(),
+            genkeys: Genkeys::default(),
             presets: Presets::default(),
             detached: Detached::default(),
             downloads: Downloads::default(),
             exchange: Exchange::default(),
             described: Described::default(),
             responses: Store::new(&settings.responses),
+            ui_store: UiStore::new(&settings.ui),
             wakes: Wakes::default(),
             bound,
             started: Instant::now(),
@@ -196,6 +204,19 @@ impl App {
         }
     }
 
+    /// Refuses a route whose family the operator did not choose.
+    pub fn check_served(&self, route: &Route) -> Result<(), ApiError> {
+        match route.family() {
+            Some(family) if !self.settings.network.api_servers.contains(&family) => {
+                let name = family.name();
+                let message =
+                    format!("this interface is switched off: add {name:?} to network.api_servers");
+                Err(ApiError::new(Code::FeatureDisabled, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Who asks; counts failures of the peer.
     pub fn identify(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Caller, ApiError> {
         if self.settings.network.disable_auth {
@@ -230,7 +251,9 @@ impl App {
 
     /// Lets an open model answer, as the current one.
     pub fn serve(self: &Arc<Self>, parts: ModelParts) -> io::Result<()> {
-        place(self, Arc::new(ServedModel::new(parts)?), LoadOptions::default())
+        let options = LoadOptions::default();
+        let model = ServedModel::new(parts, options.conversation.clone())?;
+        place(self, Arc::new(model), options)
     }
 
     /// Tells that something happened to a model.

@@ -36,6 +36,7 @@ mod events;
 mod exchange;
 mod fields;
 mod generate;
+mod kobold;
 mod log;
 mod messages;
 mod metrics;
@@ -53,6 +54,7 @@ pub mod settings;
 mod templates;
 mod tools;
 mod ui;
+mod ui_store;
 mod wakes;
 mod wire;
 
@@ -63,9 +65,10 @@ pub use auth::{
 };
 pub use downloads::{FetchError, FetchProgress, Fetcher, Order, Secret};
 pub use model::{
-    ActiveTemplate, DevicePlan, EmbeddingFacts, KnownModel, Legacy, LegacyModel, LoadAsk,
-    LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile, ModelOpener, ModelParts, Models,
-    OpenError, Origin, Replace, ServedModel, Slot, begin_load, load_at_start, succeed,
+    ActiveTemplate, ConversationOptions, DevicePlan, EmbeddingFacts, KnownModel, Legacy,
+    LegacyModel, LoadAsk, LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile, ModelOpener,
+    ModelParts, Models, OpenError, Origin, Replace, ServedModel, Slot, begin_load, load_at_start,
+    succeed,
 };
 pub use net::{Server, ServerError, Shutdown};
 pub use openapi::text as openapi_text;

@@ -13,6 +13,7 @@
 
 mod change;
 mod constraints;
+mod conversation;
 mod file;
 mod idle;
 mod load;
@@ -29,11 +30,12 @@ mod successor;
 
 pub use change::{LoadAsk, Unload, UnloadMode, begin_load, load_at_start, place, preview, unload};
 pub use constraints::refusal as constraint_refusal;
+pub use conversation::{CONVERSATION, ConversationOptions, describe as describe_conversation};
 pub use file::effective_options;
 pub use idle::watch as watch_idle;
 pub use load::{Followed, Follower, Origin};
 pub use open::{KnownModel, LoadStep, ModelFile, ModelOpener, OpenError};
-pub use options::{CONVERSATION, FOREIGN, LoadOptions, OPTIONS};
+pub use options::{FOREIGN, LoadOptions, OPTIONS};
 pub use plan::{DevicePlan, MemoryPlan};
 pub use registry::{Models, Slot};
 pub use resolve::resolve;

@@ -99,7 +99,8 @@ impl Live {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    fn cancel(&self) {
+    /// Ends it with what was written.
+    pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.iter().for_each(Canceller::cancel);

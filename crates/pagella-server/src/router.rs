@@ -5,10 +5,11 @@ use std::pin::Pin;
 
 use crate::call::{Call, Reply};
 use crate::routes::{
-    chat, completions, control, docs, download, embeddings, events, health, list, load, lora,
-    messages, metrics, model, pages, permission, requests, responses, sampling_override,
-    service_info, stats, stream, template, token, ui, unload,
+    chat, completions, control, docs, download, embeddings, events, health, kobold, kobold_info,
+    list, load, lora, messages, metrics, model, pages, permission, requests, responses,
+    sampling_override, service_info, slots, stats, stream, template, token, ui, ui_store, unload,
 };
+use crate::settings::ApiServer;
 use crate::wire::error::{ApiError, Dialect};
 
 /// Who may ask.
@@ -68,6 +69,27 @@ pub struct Route {
     pub handler: Handler,
 }
 
+impl Route {
+    /// The family of routes that it belongs to, if it is one that the operator chooses.
+    pub fn family(&self) -> Option<ApiServer> {
+        const OPENAI: [&str; 4] =
+            ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings"];
+        let under = |base: &str| {
+            let rest = self.path.strip_prefix(base);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if OPENAI.into_iter().any(under) {
+            Some(ApiServer::OpenAi)
+        } else if under("/v1/messages") {
+            Some(ApiServer::Anthropic)
+        } else if under("/api") {
+            Some(ApiServer::Kobold)
+        } else {
+            None
+        }
+    }
+}
+
 macro_rules! routes {
     ($($method:ident $path:literal $access:ident $body:ident $dialect:ident $handler:path;)+) => {
         /// Every route.
@@ -120,6 +142,7 @@ routes! {
     GET "/v1/stats" Api None OpenAi stats::show;
     GET "/v1/cache/pages" Admin None OpenAi pages::show;
     POST "/v1/cache/clear" Admin None OpenAi pages::clear;
+    GET "/slots" Admin None OpenAi slots::show;
     GET "/v1/stream" Api None OpenAi stream::read;
     DELETE "/v1/stream" Api None OpenAi stream::stop;
     POST "/v1/streams/lookup" Api Small OpenAi stream::lookup;
@@ -139,6 +162,27 @@ routes! {
     POST "/v1/download" Admin Small Tabby download::create;
     GET "/v1/download/{id}" Admin None Tabby download::show;
     DELETE "/v1/download/{id}" Admin None Tabby download::stop;
+    POST "/api/v1/generate" Api Generation OpenAi kobold::generate;
+    GET "/api/v1/model" Api None OpenAi kobold_info::model;
+    GET "/api/v1/config/max_length" Api None OpenAi kobold_info::max_length;
+    GET "/api/v1/config/max_context_length" Api None OpenAi kobold_info::max_context_length;
+    GET "/api/v1/config/soft_prompt" Public None OpenAi kobold_info::soft_prompt;
+    GET "/api/v1/config/soft_prompts_list" Public None OpenAi kobold_info::soft_prompts;
+    GET "/api/v1/info/version" Public None OpenAi kobold_info::version;
+    POST "/api/latest/generate" Api Generation OpenAi kobold::generate;
+    GET "/api/latest/model" Api None OpenAi kobold_info::model;
+    GET "/api/latest/config/max_length" Api None OpenAi kobold_info::max_length;
+    GET "/api/latest/config/max_context_length" Api None OpenAi kobold_info::max_context_length;
+    GET "/api/latest/config/soft_prompt" Public None OpenAi kobold_info::soft_prompt;
+    GET "/api/latest/config/soft_prompts_list" Public None OpenAi kobold_info::soft_prompts;
+    GET "/api/latest/info/version" Public None OpenAi kobold_info::version;
+    POST "/api/extra/generate/stream" Api Generation OpenAi kobold::stream;
+    GET "/api/extra/generate/check" Api None OpenAi kobold::check_unnamed;
+    POST "/api/extra/generate/check" Api Small OpenAi kobold::check;
+    POST "/api/extra/abort" Api Small OpenAi kobold::abort;
+    POST "/api/extra/tokencount" Api Generation OpenAi kobold_info::tokencount;
+    GET "/api/extra/true_max_context_length" Api None OpenAi kobold_info::max_context_length;
+    GET "/api/extra/version" Public None OpenAi kobold_info::extra_version;
     GET "/health" Public None OpenAi health::health;
     GET "/v1/health" Public None OpenAi health::health;
     GET "/health/live" Public None OpenAi health::live;
@@ -149,6 +193,10 @@ routes! {
     GET "/docs" Docs None OpenAi docs::page;
     GET "/" Public None OpenAi ui::index;
     GET "/ui/{name}" Public None OpenAi ui::asset;
+    GET "/v1/ui/store" Api None OpenAi ui_store::list;
+    GET "/v1/ui/store/{id}" Api None OpenAi ui_store::read;
+    PUT "/v1/ui/store/{id}" Api Generation OpenAi ui_store::write;
+    DELETE "/v1/ui/store/{id}" Api None OpenAi ui_store::delete;
     POST "/ui/exchange" Public Small OpenAi ui::exchange;
 }
 
@@ -273,6 +321,13 @@ mod tests {
         let public = ROUTES.iter().filter(|route| route.access == Access::Public);
         let paths: Vec<&str> = public.map(|route| route.path).collect();
         let expected = [
+            "/api/v1/config/soft_prompt",
+            "/api/v1/config/soft_prompts_list",
+            "/api/v1/info/version",
+            "/api/latest/config/soft_prompt",
+            "/api/latest/config/soft_prompts_list",
+            "/api/latest/info/version",
+            "/api/extra/version",
             "/health",
             "/v1/health",
             "/health/live",
@@ -283,6 +338,15 @@ mod tests {
             "/ui/exchange",
         ];
         assert_eq!(paths, expected);
+    }
+
+    #[test]
+    fn families_are_told_by_paths() {
+        let of = |family| ROUTES.iter().filter(|route| route.family() == Some(family)).count();
+        assert_eq!(ApiServer::ALL.map(of), [11, 2, 21]);
+        assert!(ROUTES.iter().all(|route| {
+            (route.family() == Some(ApiServer::Anthropic)) == (route.dialect == Dialect::Anthropic)
+        }));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use auth::{Auth, CacheIsolation};
 pub use limits::Limits;
 pub use live::LiveSettings;
 pub use logging::{LogLevel, Logging, PeerName};
-pub use model::{ModelSettings, ReasoningSettings, Toggle};
+pub use model::{ConversationSettings, ModelSettings, ReasoningSettings, Toggle};
 pub use network::{ApiServer, DocsAuth, Network, Tls, UnknownFields};
 pub use operation::{Downloads, Health, MetricNames, MetricSettings, MetricsAuth, Shutdown, Ui};
 

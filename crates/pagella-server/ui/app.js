@@ -15,6 +15,7 @@ import { refreshSamplerSources } from './sampler/sampler_panel.js';
 import { chatView } from './chat/chat_view.js';
 import { setModelComing } from './chat/chat.js';
 import { exportAll, importFiles } from './chat/conversation_list.js';
+import { startServerCopy } from './chat/server_copy.js';
 import { notebookView } from './notebook/notebook_view.js';
 import { engineView } from './engine/engine_view.js';
 import { modelLoading, unloadModel } from './models/model_load.js';
@@ -134,6 +135,7 @@ async function startPage() {
   document.addEventListener('click', askBeforeLeaving);
   addEventListener('hashchange', followAddress);
   watchStates();
+  startServerCopy();
   const connected = startConnection();
   const fresh = location.hash === '' || location.hash.startsWith('#c=');
   await followAddress();

@@ -59,7 +59,8 @@ pub use healing::HealingPoint;
 pub use span::{AddBos, Span, SpecialTokens, spans_to_string};
 pub use stop::{StopMatch, StopMatcher, StopStep};
 pub use template::{
-    ChatTemplate, ContentTracking, Message, RenderOptions, Rendered, TemplateLimits, TemplateTokens,
+    ChatTemplate, ContentTracking, Message, RenderOptions, Rendered, TemplateLimits,
+    TemplateTokens, is_reserved_variable,
 };
 pub use tokenizer::Tokenizer;
 pub use vocab::TokenFlags;

@@ -65,6 +65,7 @@ impl Conversation {
         let traits = Traits::of(template.source());
         let value = fields.value("messages").ok_or_else(|| missing("messages"))?;
         let settings = &call.app.settings;
+        let of_model = model.conversation(&settings.model.conversation);
         let mut messages = messages(value, settings.limits.messages, traits)?;
         refuse(fields)?;
         if settings.developer.prompt_normalizers.iter().any(|name| name == "claude-billing") {
@@ -81,7 +82,7 @@ impl Conversation {
         }
         let mut set = ToolSet::read(fields, settings.limits.tools)?;
         set.tools.iter_mut().for_each(|tool| tool.strict |= settings.tools.enforce_always);
-        let tools = ToolPlan::of(fields, set, &template, &settings.model.tool_format)?;
+        let tools = ToolPlan::of(fields, set, &template, &of_model.tool_format)?;
         let explained = tools.as_ref().filter(|plan| plan.explains());
         if explained.is_some() || traits.knows_no_tools {
             messages = tools::plain(messages, explained.map(|plan| &*plan.set));
@@ -101,7 +102,7 @@ impl Conversation {
             continue_final_message: continues,
             tools: rendered.map_or(Value::Null, |plan| plan.set.for_template()),
             documents,
-            variables: variables(fields, &settings.model)?,
+            variables: variables(fields, &of_model)?,
             limits: settings.limits.template,
             ..RenderOptions::default()
         };

@@ -1,5 +1,7 @@
 //! Messages on the wire become messages for a template: checked, flattened, in order.
 
+use std::collections::BTreeMap;
+
 use pagella_text::Message;
 use serde_json::{Map, Value, json};
 
@@ -18,6 +20,8 @@ pub struct Traits {
     pub wants_parts: bool,
     /// It does not read calls of tools.
     pub knows_no_tools: bool,
+    /// It writes ids of calls into the prompt, and they are names with the number of the call.
+    pub numbers_calls: bool,
 }
 
 impl Traits {
@@ -29,6 +33,7 @@ impl Traits {
             names_developer: source.contains("developer"),
             wants_parts: over_parts && !source.contains("is string"),
             knows_no_tools: !source.contains("tool_calls"),
+            numbers_calls: source.contains("<|tool_calls_section_begin|>"),
         }
     }
 }
@@ -44,6 +49,9 @@ pub fn messages(value: &Value, most: usize, traits: Traits) -> Result<Vec<Messag
     let read = |(idx, item): (usize, &Value)| message(&format!("messages[{idx}]"), item, traits);
     let mut messages = list.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
     order_tool_answers(&mut messages);
+    if traits.numbers_calls {
+        number_calls(&mut messages);
+    }
     Ok(messages)
 }
 
@@ -160,6 +168,30 @@ fn order_tool_answers(messages: &mut [Message]) {
     }
 }
 
+/// Gives calls ids such as `functions.search:0`, counted over the whole conversation as the model
+/// counts them, and their answers the same. An answer belongs to the latest call of its id.
+fn number_calls(messages: &mut [Message]) {
+    let mut ids: BTreeMap<String, String> = BTreeMap::new();
+    let mut n_calls = 0;
+    for message in messages {
+        let calls = message.extra.get_mut("tool_calls").and_then(Value::as_array_mut);
+        for call in calls.into_iter().flatten() {
+            let name = call["function"]["name"].as_str().unwrap_or_default();
+            let numbered = format!("functions.{name}:{n_calls}");
+            n_calls += 1;
+            if let Some(id) = call["id"].as_str() {
+                ids.insert(id.to_owned(), numbered.clone());
+            }
+            call["id"] = numbered.into();
+        }
+        let answered = message.extra.get_mut("tool_call_id");
+        let known = answered.and_then(|id| Some((ids.get(id.as_str()?)?.clone(), id)));
+        if let Some((numbered, id)) = known {
+            *id = numbered.into();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +213,28 @@ mod tests {
             (&list[2].content, &list[2].extra["reasoning_content"]),
             (&json!("no"), &json!("hm"))
         );
+    }
+
+    #[test]
+    fn calls_are_numbered_for_templates_that_show_their_ids() {
+        let call = |id, name| json!({"id": id, "function": {"name": name, "arguments": "{}"}});
+        let answer = |id| json!({"role": "tool", "tool_call_id": id, "content": id});
+        let list = json!([
+            {"role": "assistant", "tool_calls": [call("a", "f"), call("b", "g")]},
+            answer("b"), answer("a"),
+            {"role": "assistant", "tool_calls": [call("a", "f")]}, answer("a"), answer("z"),
+        ]);
+        let traits = Traits { numbers_calls: true, ..Traits::default() };
+        let list = messages(&list, 100, traits).unwrap();
+        let ids = |message: &Message| -> Vec<String> {
+            let calls = message.extra["tool_calls"].as_array().unwrap().iter();
+            calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(ids(&list[0]), ["functions.f:0", "functions.g:1"]);
+        assert_eq!(ids(&list[3]), ["functions.f:2"]);
+        let answered: Vec<&Value> =
+            [1, 2, 4, 5].map(|at: usize| &list[at].extra["tool_call_id"]).into();
+        assert_eq!(answered, ["functions.f:0", "functions.g:1", "functions.f:2", "z"]);
     }
 
     #[test]

@@ -8,3 +8,4 @@ mod variables;
 
 pub use conversation::{CONVERSATION, Conversation, Encoded};
 pub use talk::{Answer, ChatRequest, Said, Talk};
+pub use variables::check_variables;

@@ -42,7 +42,8 @@ impl ChatRequest {
     pub fn read(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
         let ask = Ask::read(call, fields, model, ZeroTopP::One)?;
         let logprobs = LogprobAsk::of_chat(fields, call.app.settings.limits.top_logprobs)?;
-        let reasoning = ReasoningAsk::read(fields, &call.app.settings.model.reasoning)?;
+        let settings = model.conversation(&call.app.settings.model.conversation);
+        let reasoning = ReasoningAsk::read(fields, &settings.reasoning)?;
         let conversation = Conversation::read(call, fields, model)?;
         Ok(ChatRequest { conversation, ask, reasoning, logprobs, prompt_field: "messages" })
     }
@@ -61,7 +62,7 @@ impl ChatRequest {
             ask.job.shown_ids.extend(tools.specials(tokenizer));
             ask.constraint = tools.constraint(ask.constraint.take(), tokenizer);
         }
-        let settings = &call.app.settings.model;
+        let settings = model.conversation(&call.app.settings.model.conversation);
         let source = conversation.source();
         let speaks = channels::are_spoken(settings.reasoning.harmony, source, tokenizer);
         let tags = Tags::chosen(&settings.reasoning, source, tokenizer).filter(|_| !speaks);

@@ -1,10 +1,11 @@
 //! What templates may read besides messages.
 
+use pagella_text::is_reserved_variable;
 use serde_json::{Map, Value};
 
 use crate::fields::{Fields, out_of_range, wrong_type};
-use crate::settings::ModelSettings;
-use crate::wire::error::ApiError;
+use crate::settings::ConversationSettings;
+use crate::wire::error::{ApiError, Code};
 
 /// Variables of a template, at most.
 const VARIABLES_MAX: usize = 64;
@@ -14,7 +15,7 @@ const VARIABLES_BYTES_MAX: usize = 64 << 10;
 /// What the template may read besides messages, from the least to the most particular.
 pub fn variables(
     fields: &Fields,
-    settings: &ModelSettings,
+    settings: &ConversationSettings,
 ) -> Result<Map<String, Value>, ApiError> {
     let mut variables = settings.template_vars_default.clone();
     match fields.value("reasoning") {
@@ -39,16 +40,33 @@ pub fn variables(
     match fields.value("template_vars") {
         None => {}
         Some(Value::Object(own)) => {
-            let bytes = serde_json::to_string(own).map_or(usize::MAX, |text| text.len());
-            if own.len() > VARIABLES_MAX || bytes > VARIABLES_BYTES_MAX {
-                let allowed =
-                    format!("at most {VARIABLES_MAX} entries, {VARIABLES_BYTES_MAX} bytes");
-                return Err(out_of_range("template_vars", &allowed));
-            }
+            check_size("template_vars", own)?;
             variables.extend(own.clone());
         }
         Some(_) => return Err(wrong_type("template_vars", "an object")),
     }
     variables.extend(settings.template_vars_force.clone());
     Ok(variables)
+}
+
+/// Refuses variables that are too many or too large, or that templates have anyway.
+pub fn check_variables(path: &str, own: &Map<String, Value>) -> Result<(), ApiError> {
+    check_size(path, own)?;
+    match own.keys().find(|name| is_reserved_variable(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let shown: String = name.chars().take(64).collect();
+            let message = format!("{path}: every template has its own {shown:?}, rename it");
+            Err(ApiError::field(Code::ReservedTemplateVariable, path, message))
+        }
+    }
+}
+
+fn check_size(path: &str, own: &Map<String, Value>) -> Result<(), ApiError> {
+    let bytes = serde_json::to_string(own).map_or(usize::MAX, |text| text.len());
+    if own.len() > VARIABLES_MAX || bytes > VARIABLES_BYTES_MAX {
+        let allowed = format!("at most {VARIABLES_MAX} entries, {VARIABLES_BYTES_MAX} bytes");
+        return Err(out_of_range(path, &allowed));
+    }
+    Ok(())
 }

@@ -209,7 +209,7 @@ developer:
             ("Q4", Some(2048))
         );
         assert_eq!(settings.model.max_seq_len, None);
-        assert_eq!(settings.model.template_vars_force["enable_thinking"], false);
+        assert_eq!(settings.model.conversation.template_vars_force["enable_thinking"], false);
         assert!(settings.logging.log_prompt);
     }
 

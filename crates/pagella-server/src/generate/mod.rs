@@ -4,7 +4,8 @@
 //! - `params`: the fields; `sampling`, `shape`, `ask`: what they mean;
 //! - `submit`: jobs in the engine, held by guards; `choices`: their records, whichever comes next;
 //! - `parts`: what records of a chat consist of; `token_split`: the same for their tokens;
-//! - `fill`: prompts with a gap; `ending`, `usage`, `logprobs`, `timing`: what clients read of them.
+//! - `prompt`: text as ids; `fill`: prompts with a gap;
+//! - `ending`, `usage`, `logprobs`: what clients read of them.
 
 pub mod ask;
 pub mod choices;
@@ -15,6 +16,7 @@ pub mod journal;
 pub mod logprobs;
 pub mod params;
 pub mod parts;
+pub mod prompt;
 pub mod sampling;
 pub mod shape;
 pub mod submit;

@@ -302,8 +302,17 @@ impl Running {
 
     /// Reads all records to the end, joined by choice.
     pub async fn finish(&mut self) -> Result<Vec<Record>, ApiError> {
+        self.finish_and_tell(|_, _| ()).await
+    }
+
+    /// The same, and tells whose record came as it comes.
+    pub async fn finish_and_tell(
+        &mut self,
+        mut tell: impl FnMut(usize, &Record) + Send,
+    ) -> Result<Vec<Record>, ApiError> {
         let mut all: Vec<Option<Record>> = (0..self.n_choices()).map(|_| None).collect();
         while let Some((idx, record)) = self.next().await? {
+            tell(idx, &record);
             match &mut all[idx] {
                 Some(earlier) => earlier.merge(record),
                 empty => *empty = Some(record),

@@ -318,8 +318,8 @@ fn adopt(
         if let Some(sampling) = options.sampling(&parts.sampling) {
             parts.sampling = sampling;
         }
-        let model =
-            ServedModel::new(parts).map_err(|error| OpenError::Failed(error.to_string()))?;
+        let model = ServedModel::new(parts, options.conversation.clone())
+            .map_err(|error| OpenError::Failed(error.to_string()))?;
         if let Some(name) = &options.prompt_template {
             let active = template(app, name).map_err(|error| OpenError::Refused {
                 option: Some("prompt_template"),

@@ -7,8 +7,9 @@
 use pagella_engine::SampleOptions;
 use serde_json::{Map, Value};
 
+use super::conversation::CONVERSATION;
 use super::open::ModelFile;
-use super::options::{CONVERSATION, FOREIGN, LoadOptions, OPTIONS};
+use super::options::{FOREIGN, LoadOptions, OPTIONS};
 use super::served::ActiveTemplate;
 use crate::app::App;
 use crate::fields::{Fields, Param};

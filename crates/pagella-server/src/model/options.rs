@@ -6,6 +6,7 @@ use pagella_engine::SampleOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::conversation::ConversationOptions;
 use crate::fields::{
     Fields, Param, any, boolean, integer, number, one_of, out_of_range, text, unsupported,
     wrong_type,
@@ -45,22 +46,6 @@ pub const FOREIGN: &[Param] = &[
     any("loras"),
 ];
 
-/// Fields about conversations, which the configuration decides for all models alike.
-pub const CONVERSATION: &[Param] = &[
-    any("reasoning"),
-    text("reasoning_start_token", 255),
-    text("reasoning_end_token", 255),
-    any("start_in_reasoning"),
-    boolean("tool_calls_in_reasoning"),
-    integer("reasoning_budget_tokens", 0, TOKENS_MAX),
-    text("reasoning_budget_message", 4096),
-    text("tool_format", 64),
-    any("harmony"),
-    any("muse_glimmer"),
-    any("template_vars_default"),
-    any("template_vars_force"),
-];
-
 const DRAFT: &[Param] = &[
     one_of("draft_mode", &["model", "ngram", "mtp", "disabled"]),
     text("draft_model_name", 255),
@@ -93,6 +78,9 @@ pub struct LoadOptions {
     pub max_batch_size: Option<usize>,
     /// The template in place of the model's own.
     pub prompt_template: Option<String>,
+    /// What is said about conversations.
+    #[serde(default)]
+    pub conversation: ConversationOptions,
     /// Sampling in place of what the model recommends, field by field.
     pub sampling: Map<String, Value>,
 }
@@ -101,7 +89,6 @@ impl LoadOptions {
     /// Reads checked fields; refuses what this engine cannot do.
     pub fn read(fields: &Fields) -> Result<Self, ApiError> {
         refuse_foreign(fields)?;
-        refuse_conversation(fields)?;
         let count = |name: &str| fields.int(name).and_then(|n| usize::try_from(n).ok());
         let cache_size = count("cache_size");
         if cache_size.is_some_and(|tokens| tokens % PAGE_TOKENS as usize != 0) {
@@ -125,6 +112,7 @@ impl LoadOptions {
                 .text("prompt_template")
                 .filter(|name| !name.is_empty())
                 .map(str::to_owned),
+            conversation: ConversationOptions::read(fields)?,
             sampling: Map::new(),
         })
     }
@@ -260,29 +248,10 @@ fn refuse_draft(draft: Map<String, Value>) -> Result<(), ApiError> {
     }
 }
 
-/// Refuses what only the configuration can say, unless it says nothing.
-fn refuse_conversation(fields: &Fields) -> Result<(), ApiError> {
-    let neutral = |name: &str, value: &Value| match name {
-        "reasoning" | "start_in_reasoning" | "harmony" | "muse_glimmer" | "tool_format" => {
-            value == "auto"
-        }
-        "reasoning_start_token" => value == "<think>",
-        "reasoning_end_token" => value == "</think>",
-        "tool_calls_in_reasoning" => value == true,
-        _ => is_nothing(value) || value == "",
-    };
-    for param in CONVERSATION {
-        if fields.value(param.name).is_some_and(|value| !neutral(param.name, value)) {
-            let instead = "set it in the server's configuration, where it holds for all models";
-            return Err(unsupported(param.name, instead));
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::CONVERSATION;
     use serde_json::json;
 
     fn read(body: Value) -> Result<LoadOptions, ApiError> {
@@ -305,6 +274,7 @@ mod tests {
             chunk_size: Some(64),
             max_batch_size: Some(4),
             prompt_template: None,
+            conversation: ConversationOptions::default(),
             sampling: Map::new(),
         };
         assert_eq!(options.unwrap(), expected);
@@ -321,8 +291,7 @@ mod tests {
             "max_seq_len": -1, "rope_scale": 1.0, "rope_alpha": "auto", "backend": "exllamav3",
             "tensor_parallel": false, "tensor_parallel_backend": "native", "gpu_split_auto": true,
             "gpu_split": [], "autosplit_reserve": [96], "vision": false, "loras": [],
-            "output_chunking": true, "reasoning": "auto", "tool_format": "auto",
-            "prompt_template": "", "template_vars_default": {}, "tool_calls_in_reasoning": true,
+            "output_chunking": true, "prompt_template": "",
             "draft_model": {"draft_mode": "disabled", "draft_model_name": "x"},
         });
         assert_eq!(read(body).unwrap(), LoadOptions::default());
@@ -339,8 +308,6 @@ mod tests {
             ("loras", json!([{"name": "x"}])),
             ("draft_model", json!({"draft_mode": "ngram"})),
             ("draft_model", json!({"draft_model_name": "small"})),
-            ("tool_format", json!("hermes")),
-            ("template_vars_force", json!({"a": 1})),
             ("cpu_moe_offload_layers", json!(1)),
         ] {
             let error = read(json!({ field: value })).unwrap_err();

@@ -29,7 +29,7 @@ enum Chosen {
     /// Nothing, before this load is over.
     Wait(Follower),
     /// This model, as it was opened before; it has to be opened again.
-    Back(String, LoadOptions),
+    Back(String, Box<LoadOptions>),
     /// A model of that name, if there is one; it has to be opened.
     Open(String),
     /// Nothing.
@@ -47,7 +47,7 @@ pub async fn resolve(
             Chosen::Model(model) => return Ok(model),
             Chosen::Refused(error) => return Err(error),
             Chosen::Wait(follower) => Begun::Ours(follower),
-            Chosen::Back(id, options) => load(&call.app, id, Some(options)).await?,
+            Chosen::Back(id, options) => load(&call.app, id, Some(*options)).await?,
             Chosen::Open(id) => load(&call.app, id, None).await?,
         };
         let _waiting = call.waits.begin(streams);
@@ -160,7 +160,7 @@ fn absent(state: &State, name: &str) -> Option<Chosen> {
         return Some(Chosen::Wait(load.follow(true)));
     }
     let remembered = state.idle.iter().rev().find(|model| is_called(&model.id))?;
-    Some(Chosen::Back(remembered.id.clone(), remembered.options.clone()))
+    Some(Chosen::Back(remembered.id.clone(), Box::new(remembered.options.clone())))
 }
 
 /// The model for requests without a name.
@@ -180,7 +180,7 @@ fn current(state: &mut State, key: &Key) -> Chosen {
     }
     match state.idle.iter().rev().find(|model| key.sees(&model.id)) {
         Some(model) if state.load.is_none() => {
-            Chosen::Back(model.id.clone(), model.options.clone())
+            Chosen::Back(model.id.clone(), Box::new(model.options.clone()))
         }
         _ => Chosen::Refused(none(state)),
     }

@@ -9,9 +9,11 @@ use pagella_text::{ChatTemplate, Tokenizer};
 use tokio::sync::watch;
 
 use super::constraints::Constraints;
+use super::conversation::ConversationOptions;
 use super::plan::MemoryPlan;
 use super::pulse::{Counts, Pulse};
 use crate::generate::ending::engine_error;
+use crate::settings::ConversationSettings;
 use crate::wire::error::{ApiError, Code};
 
 /// An open model, taken apart.
@@ -119,6 +121,8 @@ pub struct ServedModel {
     pub parts: ModelParts,
     /// Compiled constraints.
     pub constraints: Constraints,
+    /// What was said about conversations when it was opened.
+    conversation: ConversationOptions,
     /// What makes prompts of conversations now.
     template: RwLock<Option<Arc<ActiveTemplate>>>,
     pulse: Pulse,
@@ -127,13 +131,19 @@ pub struct ServedModel {
 
 impl ServedModel {
     /// Begins to watch the engine's thread.
-    pub fn new(parts: ModelParts) -> std::io::Result<Self> {
+    pub fn new(parts: ModelParts, conversation: ConversationOptions) -> std::io::Result<Self> {
         let pulse = Pulse::start(parts.worker.clone())?;
         let constraints = Constraints::new(parts.tokenizer.clone(), parts.vocab);
         let own = parts.template.clone();
         let own = own.map(|template| ActiveTemplate { name: template.name().to_owned(), template });
         let template = RwLock::new(own.map(Arc::new));
-        Ok(ServedModel { parts, constraints, template, pulse, closing: watch::Sender::new(None) })
+        let closing = watch::Sender::new(None);
+        Ok(ServedModel { parts, constraints, conversation, template, pulse, closing })
+    }
+
+    /// What holds for conversations, where the configuration says `usual`.
+    pub fn conversation(&self, usual: &ConversationSettings) -> ConversationSettings {
+        self.conversation.over(usual)
     }
 
     /// What makes prompts of conversations, if anything does.

@@ -141,6 +141,7 @@ fn admit(
                 let message = "this route needs an administrator's key";
                 return Err(ApiError::new(Code::AdminKeyRequired, message));
             }
+            app.check_served(route)?;
             Ok((route, segment, caller))
         }
         Found::OtherMethods(methods) => {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::errors;
 use super::operation::{Answer, Body, Operation};
 use super::parameters::{Notes, properties};
-use super::table::{OPERATIONS, SHARED, TAGS};
+use super::table::{SHARED, TAGS, operations};
 use crate::fields::Param;
 use crate::router::{Access, BodyRule, ROUTES, Route};
 
@@ -28,7 +28,7 @@ pub fn document(base: &str) -> Value {
         schemas.insert((*name).to_owned(), json!({ "type": "object", "properties": properties }));
     }
     let mut paths = Map::new();
-    for operation in OPERATIONS {
+    for operation in operations() {
         let Some(route) = row(operation) else { continue };
         if let Some(body) = &operation.body {
             schemas.insert(body.name.to_owned(), body_schema(&notes, body));

@@ -1,5 +1,7 @@
 //! What is said about each route. A route without a row here fails a test.
 
+mod kobold;
+
 use super::operation::{Operation, Query, op};
 use crate::chat::CONVERSATION;
 use crate::fields::Param;
@@ -37,6 +39,7 @@ pub const TAGS: &[(&str, &str)] = &[
     ("tokens", "Text to token ids and back"),
     ("models", "Which model answers, loading others, fetching them"),
     ("settings", "Templates, presets of sampling, adapters"),
+    ("kobold", "The forms of KoboldAI and KoboldCpp, where the operator chose them"),
     ("operation", "What the server is doing"),
     ("page", "The built-in page"),
 ];
@@ -55,6 +58,12 @@ const STREAM: &[Query] = &[
         required: false,
     },
 ];
+const SLOTS: &[Query] = &[Query {
+    name: "fail_on_no_slot",
+    about: "1: an error when no slot is free",
+    schema: r#"{"type": "string", "enum": ["0", "1"]}"#,
+    required: false,
+}];
 const DEEP: &[Query] = &[Query {
     name: "deep",
     about: "1: every model writes a token; needs an administrator's key",
@@ -116,7 +125,11 @@ const MODEL: &[u16] = &[404, 503];
 const GENERATE: &[u16] = &[404, 503, 504];
 
 /// Every operation.
-pub const OPERATIONS: &[Operation] = &[
+pub fn operations() -> impl Iterator<Item = &'static Operation> {
+    [OPERATIONS, kobold::OPERATIONS].into_iter().flatten()
+}
+
+const OPERATIONS: &[Operation] = &[
     op(
         ("POST", "/v1/chat/completions"),
         ("generation", "createChatCompletion"),
@@ -451,6 +464,14 @@ pub const OPERATIONS: &[Operation] = &[
         "Cleared",
     )
     .also(MODEL),
+    op(
+        ("GET", "/slots"),
+        ("operation", "getSlots"),
+        "What is computed at once, as llama.cpp has it, where the operator chose it",
+        "SlotList",
+    )
+    .query(SLOTS)
+    .also(&[501, 503]),
     op(("GET", "/v1/events"), ("operation", "getEvents"), "What happens, as it happens", "")
         .kinds(&[])
         .events("Event"),
@@ -508,6 +529,35 @@ pub const OPERATIONS: &[Operation] = &[
         .also(&[501]),
     op(("GET", "/ui/{name}"), ("page", "getPageFile"), "A file of the page", "")
         .kinds(&["text/javascript", "text/css"]),
+    op(
+        ("GET", "/v1/ui/store"),
+        ("page", "listDocuments"),
+        "What the page keeps on the server for the key, where the operator chose it",
+        "DocumentList",
+    )
+    .also(&[501]),
+    op(
+        ("GET", "/v1/ui/store/{id}"),
+        ("page", "getDocument"),
+        "A document; its ETag is its version",
+        "StoredDocument",
+    )
+    .also(&[400, 501]),
+    op(
+        ("PUT", "/v1/ui/store/{id}"),
+        ("page", "putDocument"),
+        "Keep a document: a new one, or with the header If-Match another text of that version",
+        "DocumentVersion",
+    )
+    .body("StoredDocument", UNREAD, &[])
+    .also(&[409, 501]),
+    op(
+        ("DELETE", "/v1/ui/store/{id}"),
+        ("page", "deleteDocument"),
+        "Forget a document; with the header If-Match only that version",
+        "DocumentDeleted",
+    )
+    .also(&[400, 409, 501]),
     op(
         ("POST", "/ui/exchange"),
         ("page", "exchangeCode"),

@@ -51,21 +51,14 @@ impl Tools {
         let name = tool.get("name").ok_or_else(|| missing(&name_path))?;
         let name = name.as_str().ok_or_else(|| wrong_type(name_path, "a string"))?;
         let description = tool.get("description").and_then(Value::as_str).unwrap_or_default();
-        let mut description = description.to_owned();
+        let pattern = match tool.get("format") {
+            None | Some(Value::Null) => None,
+            Some(format) => pattern(&format!("{path}.format"), format)?,
+        };
+        let strict = pattern.is_some();
         let mut input = json!({ "type": "string" });
-        let mut strict = false;
-        if let Some(format) = tool.get("format").filter(|format| format["type"] == "grammar") {
-            let definition = format["definition"].as_str();
-            let path = format!("{path}.format.definition");
-            let definition = definition.ok_or_else(|| wrong_type(path, "a string"))?;
-            if format["syntax"] == "regex" {
-                input["pattern"] = format!("^(?:{definition})$").into();
-                strict = true;
-            } else {
-                // Inside an argument it cannot be enforced; the model is told, and so is the client.
-                description.push_str(&format!("\n\nThe input follows this grammar:\n{definition}"));
-                self.dropped.push(format!("tools.{name}.format"));
-            }
+        if let Some(pattern) = pattern {
+            input["pattern"] = format!("^(?:{pattern})$").into();
         }
         let parameters = json!({
             "type": "object",
@@ -80,6 +73,28 @@ impl Tools {
         self.customs.push(name.to_owned());
         Ok(())
     }
+}
+
+/// What the input of a custom tool must look like, if something is said. Only what can be enforced
+/// within an argument is let through.
+fn pattern(path: &str, format: &Value) -> Result<Option<String>, ApiError> {
+    match format.get("type").and_then(Value::as_str) {
+        Some("text") => return Ok(None),
+        Some("grammar") => {}
+        _ => return Err(unsupported(format!("{path}.type"), "it is text or grammar")),
+    }
+    match format.get("syntax").and_then(Value::as_str) {
+        Some("regex") => {}
+        Some("lark") => {
+            let instead = "inside an argument only a regular expression can be enforced, write \
+                           the grammar as one or describe it to the model";
+            return Err(unsupported(format!("{path}.syntax"), instead));
+        }
+        _ => return Err(unsupported(format!("{path}.syntax"), "it is regex")),
+    }
+    let path = format!("{path}.definition");
+    let definition = format.get("definition").and_then(Value::as_str);
+    definition.map(|text| Some(text.to_owned())).ok_or_else(|| wrong_type(path, "a string"))
 }
 
 /// A function whose fields lie beside its type.
@@ -146,23 +161,34 @@ mod tests {
             {"type": "custom", "name": "sh", "format": {"type": "text"}},
             {"type": "custom", "name": "num",
              "format": {"type": "grammar", "syntax": "regex", "definition": "[0-9]+|x"}},
-            {"type": "custom", "name": "patch",
-             "format": {"type": "grammar", "syntax": "lark", "definition": "start: \"a\""}},
             {"type": "web_search"},
         ]);
         let tools = Tools::read(&list, HostedTools::Drop).unwrap();
-        assert_eq!(tools.customs, ["sh", "num", "patch"]);
-        assert_eq!(tools.dropped, ["tools.patch.format", "tools.web_search"]);
+        assert_eq!(tools.customs, ["sh", "num"]);
+        assert_eq!(tools.dropped, ["tools.web_search"]);
         let function = json!({"name": "get", "parameters": {"type": "object"}});
         assert_eq!(tools.functions[0], json!({"type": "function", "function": function}));
         assert_eq!(tools.functions[1], list[1]);
         let number = &tools.functions[3]["function"];
         assert_eq!(number["parameters"]["properties"]["input"]["pattern"], "^(?:[0-9]+|x)$");
         assert_eq!(number["strict"], true);
-        let patch = tools.functions[4]["function"]["description"].as_str().unwrap();
-        assert!(patch.contains("start: \"a\""));
         let refused = Tools::read(&list, HostedTools::Reject).err().unwrap();
-        assert_eq!(refused.param.as_deref(), Some("tools[5].type"));
+        assert_eq!(refused.param.as_deref(), Some("tools[4].type"));
+    }
+
+    #[test]
+    fn a_grammar_that_cannot_be_enforced_is_refused() {
+        for (format, field) in [
+            (json!({"type": "grammar", "syntax": "lark", "definition": "start: \"a\""}), "syntax"),
+            (json!({"type": "grammar", "definition": "a"}), "syntax"),
+            (json!({"type": "grammar", "syntax": "regex"}), "definition"),
+            (json!({"type": "json"}), "type"),
+            (json!("grammar"), "type"),
+        ] {
+            let list = json!([{"type": "custom", "name": "patch", "format": format}]);
+            let refused = Tools::read(&list, HostedTools::Drop).err().unwrap();
+            assert_eq!(refused.param, Some(format!("tools[0].format.{field}")));
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::auth::Role;
-use crate::model::{KnownModel, ServedModel};
+use crate::model::{KnownModel, ServedModel, describe_conversation};
+use crate::settings::ConversationSettings;
 
 /// What models here can do, by what is known of them.
 fn capabilities(talks: bool) -> Vec<&'static str> {
@@ -76,7 +77,7 @@ pub fn alias(name: &str, card: &Value) -> Value {
 }
 
 /// How a model that answers was opened.
-pub fn parameters(model: &ServedModel, role: Role) -> Value {
+pub fn parameters(model: &ServedModel, usual: &ConversationSettings, role: Role) -> Value {
     let facts = &model.parts.facts;
     let template = model.template();
     let template = template.as_deref();
@@ -93,6 +94,14 @@ pub fn parameters(model: &ServedModel, role: Role) -> Value {
         "draft": null,
         "device": facts.device,
     });
+    let mut conversation = describe_conversation(&model.conversation(usual));
+    if role != Role::Admin {
+        // What an operator gives templates is not for everyone.
+        conversation.retain(|name, _| !name.starts_with("template_vars"));
+    }
+    for (name, value) in conversation {
+        parameters[name] = value;
+    }
     if role == Role::Admin {
         parameters["prompt_template_content"] =
             template.map(|active| active.template.source()).into();

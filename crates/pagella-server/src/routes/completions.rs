@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pagella_engine::{Record, Stage};
-use pagella_text::{AddBos, Span, SpecialTokens};
+use pagella_text::{AddBos, SpecialTokens};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -21,6 +21,7 @@ use crate::generate::ending::{finish_reason, text_error};
 use crate::generate::fill;
 use crate::generate::logprobs::{self, LogprobAsk};
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
+use crate::generate::prompt::prompt_ids;
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, Running, enter};
 use crate::generate::usage::Usage;
@@ -197,12 +198,7 @@ async fn encode(
     let suffix = fields.text("suffix").filter(|suffix| !suffix.is_empty()).map(str::to_owned);
     let encode = move || {
         let tokenizer = &model.parts.tokenizer;
-        let encode = |text: String| -> Result<Vec<u32>, ApiError> {
-            let ids = tokenizer.encode(&[Span::Special(text)], add_bos);
-            let ids = ids.map_err(|error| text_error(&error))?;
-            // Nothing but the beginning of a text is a prompt too.
-            Ok(if ids.is_empty() { tokenizer.bos_id().into_iter().collect() } else { ids })
-        };
+        let encode = |text: String| prompt_ids(tokenizer, text, add_bos);
         let negative = negative.map(encode).transpose()?;
         let prompt = |given| -> Result<Prompt, ApiError> {
             let ids = match (given, &suffix) {

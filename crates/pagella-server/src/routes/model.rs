@@ -10,7 +10,7 @@ use crate::model::ServedModel;
 use crate::wire::error::{ApiError, Code};
 
 /// The current model, if the caller sees it. Asking about a model does not bring it back.
-fn current(call: &Call) -> Result<Arc<ServedModel>, ApiError> {
+pub(super) fn current(call: &Call) -> Result<Arc<ServedModel>, ApiError> {
     let model = call.app.model.need()?;
     match call.caller.key.sees(&model.parts.id) {
         true => Ok(model),
@@ -25,7 +25,8 @@ fn current(call: &Call) -> Result<Arc<ServedModel>, ApiError> {
 pub async fn show(call: Call) -> Result<Reply, ApiError> {
     let model = current(&call)?;
     let mut card = card::served(&model);
-    card["parameters"] = card::parameters(&model, call.caller.role());
+    let usual = &call.app.settings.model.conversation;
+    card["parameters"] = card::parameters(&model, usual, call.caller.role());
     card["memory"] = model.parts.facts.memory.taken_json();
     Reply::json(&card)
 }

@@ -46,7 +46,7 @@ pub async fn clear(call: Call) -> Result<Reply, ApiError> {
 }
 
 /// Lets the engine's thread answer between two steps, without holding a thread meanwhile.
-async fn ask<T: Send + 'static>(
+pub(super) async fn ask<T: Send + 'static>(
     model: &ServedModel,
     question: impl FnOnce(&mut Generator) -> T + Send + 'static,
 ) -> Result<T, ApiError> {

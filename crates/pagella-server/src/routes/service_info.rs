@@ -1,13 +1,30 @@
 //! What this server is and where its interfaces are.
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::call::{Call, Reply};
+use crate::settings::ApiServer;
 use crate::wire::error::ApiError;
 
 /// `/.well-known/serviceinfo`.
 pub async fn show(call: Call) -> Result<Reply, ApiError> {
-    let base = &call.app.settings.network.base_path;
+    let network = &call.app.settings.network;
+    let base = &network.base_path;
+    let interface = |server: ApiServer| {
+        let (id, name, path) = match server {
+            ApiServer::OpenAi => ("openai", "OpenAI API", "/v1"),
+            ApiServer::Anthropic => ("anthropic", "Anthropic API", "/v1"),
+            ApiServer::Kobold => ("koboldai", "KoboldAI API", "/api"),
+        };
+        let described = json!({
+            "name": name,
+            "relative_url": format!("{base}{path}"),
+            "documentation": env!("CARGO_PKG_REPOSITORY"),
+            "version": 1,
+        });
+        (id.to_owned(), described)
+    };
+    let api: Map<String, Value> = network.api_servers.iter().copied().map(interface).collect();
     Reply::json(&json!({
         "version": 0.1,
         "software": {
@@ -16,13 +33,6 @@ pub async fn show(call: Call) -> Result<Reply, ApiError> {
             "repository": env!("CARGO_PKG_REPOSITORY"),
             "homepage": env!("CARGO_PKG_REPOSITORY"),
         },
-        "api": {
-            "openai": {
-                "name": "OpenAI API",
-                "relative_url": format!("{base}/v1"),
-                "documentation": env!("CARGO_PKG_REPOSITORY"),
-                "version": 1,
-            },
-        },
+        "api": api,
     }))
 }

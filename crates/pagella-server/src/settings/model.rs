@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::auth::Role;
@@ -48,16 +49,8 @@ pub struct ModelSettings {
     pub prompt_template: Option<String>,
     /// The folder of templates.
     pub template_dir: PathBuf,
-    /// Variables of templates, unless a request says otherwise.
-    pub template_vars_default: Map<String, Value>,
-    /// Variables of templates, whatever a request says.
-    pub template_vars_force: Map<String, Value>,
-    /// How answers think aloud.
-    pub reasoning: ReasoningSettings,
-    /// How answers call tools; `auto` asks the template.
-    pub tool_format: String,
-    /// Tool calls within reasoning count.
-    pub tool_calls_in_reasoning: bool,
+    /// Conversations with models that were opened without saying otherwise.
+    pub conversation: ConversationSettings,
     /// Idle time after which the model is given up; zero is never.
     pub idle_unload: Duration,
     /// Refuse names that are not the model's, instead of answering with the model there is.
@@ -72,8 +65,23 @@ pub struct ModelSettings {
     pub follow_symlinks: bool,
 }
 
+/// How conversations are rendered and their answers read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConversationSettings {
+    /// Variables of templates, unless a request says otherwise.
+    pub template_vars_default: Map<String, Value>,
+    /// Variables of templates, whatever a request says.
+    pub template_vars_force: Map<String, Value>,
+    /// How answers think aloud.
+    pub reasoning: ReasoningSettings,
+    /// How answers call tools; `auto` asks the template.
+    pub tool_format: String,
+    /// Tool calls within reasoning count.
+    pub tool_calls_in_reasoning: bool,
+}
+
 /// How answers think aloud.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ReasoningSettings {
     /// Reasoning is told apart from the answer.
     pub reasoning: Toggle,
@@ -89,12 +97,11 @@ pub struct ReasoningSettings {
     pub budget_message: Option<String>,
     /// Channels as gpt-oss has them.
     pub harmony: Toggle,
-    /// Messages with recipients as Glimmer has them.
-    pub muse_glimmer: Toggle,
 }
 
 /// Yes, no, or as the model's template says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Toggle {
     /// As the template says.
     #[default]
@@ -126,17 +133,25 @@ impl Default for ModelSettings {
             max_batch_size: None,
             prompt_template: None,
             template_dir: PathBuf::from("templates"),
-            template_vars_default: Map::new(),
-            template_vars_force: Map::new(),
-            reasoning: ReasoningSettings::default(),
-            tool_format: "auto".to_owned(),
-            tool_calls_in_reasoning: true,
+            conversation: ConversationSettings::default(),
             idle_unload: Duration::ZERO,
             reject_unknown: false,
             aliases: BTreeMap::new(),
             max_models: 1,
             memory_budget: 0,
             follow_symlinks: true,
+        }
+    }
+}
+
+impl Default for ConversationSettings {
+    fn default() -> Self {
+        ConversationSettings {
+            template_vars_default: Map::new(),
+            template_vars_force: Map::new(),
+            reasoning: ReasoningSettings::default(),
+            tool_format: "auto".to_owned(),
+            tool_calls_in_reasoning: true,
         }
     }
 }
@@ -151,7 +166,6 @@ impl Default for ReasoningSettings {
             budget_tokens: None,
             budget_message: None,
             harmony: Toggle::Auto,
-            muse_glimmer: Toggle::Auto,
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct Network {
     pub tls: Option<Tls>,
     /// Who may read the description of the routes.
     pub docs_auth: DocsAuth,
+    /// Jobs can be read as llama.cpp's slots.
+    pub slots: bool,
 }
 
 /// A family of routes.
@@ -45,6 +47,22 @@ pub enum ApiServer {
     OpenAi,
     /// Anthropic's.
     Anthropic,
+    /// KoboldAI's, with KoboldCpp's additions.
+    Kobold,
+}
+
+impl ApiServer {
+    /// Every one.
+    pub const ALL: [ApiServer; 3] = [ApiServer::OpenAi, ApiServer::Anthropic, ApiServer::Kobold];
+
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            ApiServer::OpenAi => "oai",
+            ApiServer::Anthropic => "anthropic",
+            ApiServer::Kobold => "kobold",
+        }
+    }
 }
 
 /// Files of TLS, in PEM.
@@ -96,6 +114,7 @@ impl Default for Network {
             unknown_fields: UnknownFields::Warn,
             tls: None,
             docs_auth: DocsAuth::None,
+            slots: false,
         }
     }
 }

@@ -106,10 +106,24 @@ impl Default for Health {
 pub struct Ui {
     /// Whether it is served.
     pub enabled: bool,
+    /// It may keep conversations here.
+    pub server_store: bool,
+    /// In this folder.
+    pub store_dir: PathBuf,
+    /// Most documents of a key.
+    pub store_max_entries: usize,
+    /// Most bytes of a key.
+    pub store_max_bytes: u64,
 }
 
 impl Default for Ui {
     fn default() -> Self {
-        Ui { enabled: true }
+        Ui {
+            enabled: true,
+            server_store: false,
+            store_dir: PathBuf::from("ui_store"),
+            store_max_entries: 1000,
+            store_max_bytes: 256 << 20,
+        }
     }
 }

@@ -9,6 +9,7 @@ use pagella_text::Tokenizer;
 use serde_json::{Value, json};
 
 use super::definition::{Tool, ToolSet};
+use super::gemma::QUOTE;
 use super::syntax::{Piece, Syntax, TagStyle};
 use super::tags::is_text;
 use crate::wire::error::{ApiError, Code};
@@ -98,6 +99,7 @@ impl Grammar<'_> {
                 }
                 (Piece::Tags(style), Some((tool, idx))) => self.tags(style, tool, idx, rules),
                 (Piece::Python, Some((tool, idx))) => self.python(tool, idx, rules),
+                (Piece::Gemma, Some((tool, idx))) => self.gemma(tool, idx, rules),
                 (_, None) => String::new(),
             };
             parts.push(part);
@@ -185,22 +187,87 @@ impl Grammar<'_> {
             let one = format!("{} {value}", self.text(&format!("{key}=")));
             if is_required { required.push(one) } else { optional.push(one) }
         }
-        let others: String = optional.iter().map(|one| format!(" (\", \" {one})?")).collect();
-        let list = match (required.is_empty(), optional.is_empty()) {
-            (false, _) => format!("{}{others}", required.join(" \", \" ")),
-            (true, true) => String::new(),
-            (true, false) => {
-                // Without a first one that is always there, each may be it.
-                let first = |n: usize| -> String {
-                    let later = optional[n + 1..].iter().map(|one| format!(" (\", \" {one})?"));
-                    format!("{}{}", optional[n], later.collect::<String>())
-                };
-                let options: Vec<String> = (0..optional.len()).map(first).collect();
-                add(rules, &format!("python_{idx}: {}\n", options.join(" | ")));
-                format!("python_{idx}?")
+        let list = listed(&required, &optional, "\", \"", &format!("python_{idx}"), rules);
+        format!("{list} \")\"")
+    }
+
+    /// Arguments as Gemma writes them: those that are required, then others or not.
+    fn gemma(&mut self, tool: &Tool, idx: usize, rules: &mut String) -> String {
+        let (mut required, mut optional) = (Vec::new(), Vec::new());
+        for (key, schema, is_required) in arguments(tool) {
+            let value = match options(&schema) {
+                Some(options) => {
+                    let quoted = |text: &String| self.text(&format!("{QUOTE}{text}{QUOTE}"));
+                    format!("({})", options.iter().map(quoted).collect::<Vec<_>>().join(" | "))
+                }
+                None if is_text(Some(&schema)) => self.gemma_rules("gemma_text", rules),
+                None if is_scalar(&schema) => self.json(schema),
+                None => self.gemma_rules("gemma_value", rules),
+            };
+            let one = format!("{} {value}", self.text(&format!("{key}:")));
+            if is_required { required.push(one) } else { optional.push(one) }
+        }
+        let list = listed(&required, &optional, "\",\"", &format!("gemma_{idx}"), rules);
+        format!("\"{{\" {list} \"}}\"")
+    }
+
+    /// One of the rules of Gemma's notation, with the others that it needs.
+    fn gemma_rules(&mut self, name: &str, rules: &mut String) -> String {
+        let quote = self.text(QUOTE);
+        let scalar = self.json(json!({ "type": ["number", "boolean", "null"] }));
+        // A mark that is a token of its own is never part of a text; other marks end it.
+        let text = match self.tokenizer.id_of(QUOTE) {
+            Some(_) => format!("gemma_text: {quote} /(?s:.+)/? {quote}\n"),
+            None => {
+                format!("gemma_text: {quote} gemma_rest\ngemma_rest[suffix={quote}]: /(?s:.*)/\n")
             }
         };
-        format!("{list} \")\"")
+        add(rules, &text);
+        if name == "gemma_value" {
+            add(
+                rules,
+                &format!("gemma_value: gemma_text | {scalar} | gemma_object | gemma_list\n"),
+            );
+            add(rules, "gemma_object: \"{\" (gemma_pair (\",\" gemma_pair)*)? \"}\"\n");
+            add(rules, "gemma_pair: /[A-Za-z_][A-Za-z0-9_.-]*/ \":\" gemma_value\n");
+            add(rules, "gemma_list: \"[\" (gemma_value (\",\" gemma_value)*)? \"]\"\n");
+        }
+        name.to_owned()
+    }
+}
+
+/// Arguments with commas between: those that are required, then others or not.
+fn listed(
+    required: &[String],
+    optional: &[String],
+    comma: &str,
+    rule: &str,
+    rules: &mut String,
+) -> String {
+    let others = |list: &[String]| -> String {
+        list.iter().map(|one| format!(" ({comma} {one})?")).collect()
+    };
+    match (required.is_empty(), optional.is_empty()) {
+        (false, _) => format!("{}{}", required.join(&format!(" {comma} ")), others(optional)),
+        (true, true) => String::new(),
+        (true, false) => {
+            // Without a first one that is always there, each may be it.
+            let first = |n: usize| format!("{}{}", optional[n], others(&optional[n + 1..]));
+            let options: Vec<String> = (0..optional.len()).map(first).collect();
+            add(rules, &format!("{rule}: {}\n", options.join(" | ")));
+            format!("{rule}?")
+        }
+    }
+}
+
+/// Whether a schema allows only what is written the same in JSON and everywhere.
+fn is_scalar(schema: &Value) -> bool {
+    let scalar =
+        |kind: &Value| matches!(kind.as_str(), Some("number" | "integer" | "boolean" | "null"));
+    match schema.get("type") {
+        Some(Value::Array(kinds)) => !kinds.is_empty() && kinds.iter().all(scalar),
+        Some(kind) => scalar(kind),
+        None => false,
     }
 }
 
@@ -219,20 +286,27 @@ const BEYOND_TAGS: [&str; 4] = ["pattern", "format", "minLength", "maxLength"];
 
 /// Whether everything that was asked for can be enforced in a format.
 pub fn check(syntax: &Syntax, tools: &ToolSet) -> Result<(), ApiError> {
-    if !syntax.call.iter().any(|piece| matches!(piece, Piece::Tags(_))) {
+    let is_gemma = syntax.call.iter().any(|piece| matches!(piece, Piece::Gemma));
+    if !is_gemma && !syntax.call.iter().any(|piece| matches!(piece, Piece::Tags(_))) {
         return Ok(());
     }
     for tool in tools.callable().filter(|tool| tool.strict) {
         for (key, schema, _) in arguments(tool) {
-            let beyond = BEYOND_TAGS.iter().find(|word| schema.get(**word).is_some());
-            if let (true, Some(word)) = (is_text(Some(&schema)), beyond) {
-                let message = format!(
-                    "{word} of {key} in {} cannot be enforced for calls in the format {}: leave \
-                     it or strict out",
-                    tool.name, syntax.name
-                );
-                return Err(ApiError::field(Code::InvalidSchema, "tools", message));
-            }
+            let is_text = is_text(Some(&schema));
+            let beyond = BEYOND_TAGS.iter().find(|word| is_text && schema.get(**word).is_some());
+            // In a notation of its own, what is within lists and objects is not JSON.
+            let plain = is_text || is_scalar(&schema) || options(&schema).is_some();
+            let word = match beyond {
+                Some(word) => *word,
+                None if is_gemma && !plain => "the type",
+                None => continue,
+            };
+            let message = format!(
+                "{word} of {key} in {} cannot be enforced for calls in the format {}: leave it or \
+                 strict out",
+                tool.name, syntax.name
+            );
+            return Err(ApiError::field(Code::InvalidSchema, "tools", message));
         }
     }
     Ok(())

@@ -7,6 +7,7 @@
 
 mod definition;
 mod formats;
+mod gemma;
 pub mod grammar;
 mod json_walk;
 mod object;
@@ -24,6 +25,6 @@ pub use definition::{Mode, TOOLS, ToolSet};
 pub use formats::names as format_names;
 pub use json_walk::{JsonWalk, Step};
 pub use parser::CallParser;
-pub use plan::ToolPlan;
+pub use plan::{ToolPlan, check_format};
 pub use prompt::plain;
 pub use sink::CallSink;

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::definition::ToolSet;
+use super::gemma::GemmaReader;
 use super::json_walk::{JsonWalk, Step};
 use super::object::ObjectReader;
 use super::python::PythonReader;
@@ -49,6 +50,7 @@ enum Reader {
     Object(ObjectReader),
     Tags(Box<TagReader>),
     Python(Box<PythonReader>),
+    Gemma(Box<GemmaReader>),
 }
 
 impl Reader {
@@ -62,6 +64,7 @@ impl Reader {
             Piece::Object { .. } => Reader::Object(ObjectReader::default()),
             Piece::Tags(style) => Reader::Tags(Box::new(TagReader::new(style))),
             Piece::Python => Reader::Python(Box::default()),
+            Piece::Gemma => Reader::Gemma(Box::default()),
         }
     }
 
@@ -91,6 +94,7 @@ impl Reader {
             Reader::Object(reader) => return reader.feed(c, sink),
             Reader::Tags(reader) => return reader.feed(c, sink),
             Reader::Python(reader) => return reader.feed(c, sink),
+            Reader::Gemma(reader) => return reader.feed(c, sink),
         }
         Flow::Taken
     }
@@ -191,7 +195,7 @@ impl CallParser {
     fn is_behind_arguments(&self, phase: Phase, idx: usize) -> bool {
         let has_arguments = |piece: &Piece| {
             use Piece as P;
-            matches!(piece, P::Json | P::Object { .. } | P::Tags(_) | P::Python)
+            matches!(piece, P::Json | P::Object { .. } | P::Tags(_) | P::Python | P::Gemma)
         };
         let arguments = self.syntax.call.iter().position(has_arguments);
         phase == Phase::Close || (phase == Phase::Call && arguments.is_some_and(|at| idx > at))

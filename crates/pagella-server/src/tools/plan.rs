@@ -8,6 +8,7 @@ use pagella_text::{BanRule, ChatTemplate, Tokenizer};
 
 use super::definition::{Mode, ToolSet};
 use super::formats::{self, Found, GENERIC, HARMONY};
+use super::gemma::QUOTE;
 use super::grammar::{self, From};
 use super::parser::CallParser;
 use super::syntax::{Piece, Syntax};
@@ -32,6 +33,20 @@ fn unread(name: &str) -> ApiError {
     ApiError::field(Code::UnsupportedParameter, "tool_format", message)
 }
 
+/// Names that leave the format to the template.
+fn is_open(name: &str) -> bool {
+    matches!(name, "auto" | "none" | "")
+}
+
+/// Refuses the name of a format that there is not.
+pub fn check_format(name: &str) -> Result<(), ApiError> {
+    match formats::named(name) {
+        _ if is_open(name) => Ok(()),
+        Found::Format(_) => Ok(()),
+        Found::Unread(_) | Found::Nothing => Err(unread(name)),
+    }
+}
+
 impl ToolPlan {
     /// The plan of a request; `None` without tools. The format is the one that is named, or `usual`,
     /// or what the template asks for; a template that knows none gets one that the prompt explains.
@@ -45,7 +60,7 @@ impl ToolPlan {
             return Ok(None);
         }
         let name = fields.text("tool_format").unwrap_or(usual);
-        let name = Some(name).filter(|name| !matches!(*name, "auto" | "none" | ""));
+        let name = Some(name).filter(|name| !is_open(name));
         let found = match name {
             Some(name) => formats::named(name),
             None => match template.variant("tool_use") {
@@ -100,6 +115,7 @@ impl ToolPlan {
         let texts: Vec<&str> = pieces
             .filter_map(|piece| match piece {
                 Piece::Text(text) => Some(*text),
+                Piece::Gemma => Some(QUOTE),
                 _ => None,
             })
             .collect();

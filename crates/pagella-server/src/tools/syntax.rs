@@ -27,6 +27,8 @@ pub enum Piece {
     Tags(&'static TagStyle),
     /// The arguments as in Python, up to the closing bracket.
     Python,
+    /// The arguments as Gemma 4 writes them, brackets included.
+    Gemma,
 }
 
 /// Arguments in tags, such as `<parameter=city>Paris</parameter>`.

@@ -115,6 +115,18 @@ const ANSWERS: &[(&str, &str)] = &[
          <｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     ),
     (
+        "kimi-k2",
+        "Let me look.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0\
+         <|tool_call_argument_begin|>{\"city\": \"Paris\", \"days\": 2}<|tool_call_end|>\
+         <|tool_call_begin|>functions.get_time:1<|tool_call_argument_begin|>{}<|tool_call_end|>\
+         <|tool_calls_section_end|>",
+    ),
+    (
+        "gemma-4",
+        "Let me look.<|tool_call>call:get_weather{city:<|\"|>Paris<|\"|>,days:2}<tool_call|>\
+         <|tool_call>call:get_time{}<tool_call|>",
+    ),
+    (
         "command-r",
         "Let me look.<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \
          \"parameters\": {\"city\": \"Paris\", \"days\": 2}},\n    {\"tool_call_id\": \"1\", \
@@ -191,6 +203,9 @@ fn what_is_no_call_is_content() {
         ("llama-3", "{\"name\": \"unknown\", \"parameters\": {}}"),
         ("llama-3", "  Hello {\"name\": \"get_time\"}"),
         ("pythonic", "[1, 2, 3]"),
+        ("kimi-k2", "<|tool_calls_section_begin|><|tool_call_begin|>get_time:0"),
+        ("gemma-4", "<|tool_call>call:get_time["),
+        ("gemma-4", "<|tool_call>get_time{}"),
         ("pythonic", "[see](http://example.org)"),
         ("generic", "{\"tool_calls\": []}"),
         ("generic", "{\"answer\": 42}"),
@@ -235,6 +250,13 @@ fn arguments_are_read_however_they_are_written() {
     assert_eq!(coder("\n{\"a\": [1]}\n", "options"), json!({"a": [1]}));
     assert_eq!(coder("\nnot json\n", "options"), json!("not json"));
     assert_eq!(coder("12", "unknown"), json!("12"));
+    let gemma = |text: &str| arguments("gemma-4", &format!("<|tool_call>call:f{text}<tool_call|>"));
+    let text = "{a:<|\"|>x\"\\\n<|\"<|\"|>, b : [1,-2.5,[],{}], c:{d:true,e:null},f:bare word}";
+    let expected = json!({"a": "x\"\\\n<|\"", "b": [1, -2.5, [], {}],
+        "c": {"d": true, "e": null}, "f": "bare word"});
+    assert_eq!(gemma(text), expected);
+    assert_eq!(gemma("{ }"), json!({}));
+    assert_eq!(gemma("{a:[<|\"|><|\"|>,<|\"|>é<<|\"|>]}"), json!({"a": ["", "é<"]}));
     let text = "[get_weather(city='it\\'s', options={'a': [True, None]}, days = -3)]";
     let expected = json!({"city": "it's", "options": {"a": [true, null]}, "days": -3});
     assert_eq!(arguments("pythonic", text), expected);

@@ -97,6 +97,7 @@ codes! {
     TemplateNotFound = 404, "not_found_error", "template_not_found", Unsaid;
     PresetNotFound = 404, "not_found_error", "preset_not_found", Unsaid;
     ResponseNotFound = 404, "not_found_error", "response_not_found", Unsaid;
+    DocumentNotFound = 404, "not_found_error", "document_not_found", Unsaid;
     RequestNotFound = 404, "not_found_error", "request_not_found", Unsaid;
     MethodNotAllowed = 405, "invalid_request_error", "method_not_allowed", Unsaid;
     BodyTimeout = 408, "invalid_request_error", "body_timeout", Never;
@@ -104,6 +105,7 @@ codes! {
     Cancelled = 409, "conflict_error", "cancelled", Never;
     LengthRequired = 411, "invalid_request_error", "length_required", Unsaid;
     AlreadyExists = 409, "conflict_error", "already_exists", Never;
+    VersionConflict = 409, "conflict_error", "version_conflict", Never;
     NotResumable = 409, "conflict_error", "not_resumable", Never;
     RequestTooLarge = 413, "invalid_request_error", "request_too_large", Unsaid;
     UriTooLong = 414, "invalid_request_error", "uri_too_long", Unsaid;

@@ -3,13 +3,21 @@
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, SystemTime};
 
-use pagella_server::{Access, Key, Keys, ROUTES, Role};
+use pagella_server::settings::ApiServer;
+use pagella_server::{Access, Key, Keys, ROUTES, Role, Settings};
 use serde_json::json;
 
 use crate::support::{ADMIN, API, Client, TestServer, demo, keys, settings};
 
 fn concrete(path: &str) -> String {
     path.replace("{id}", "some-id").replace("{name}", "some-name")
+}
+
+/// With every family of routes.
+fn all_families() -> Settings {
+    let mut settings = settings();
+    settings.network.api_servers = ApiServer::ALL.to_vec();
+    settings
 }
 
 fn ask(client: &Client, method: &str, path: &str) -> u16 {
@@ -22,7 +30,7 @@ fn ask(client: &Client, method: &str, path: &str) -> u16 {
 
 #[test]
 fn every_route_needs_a_key() {
-    let server = TestServer::start(settings(), keys(), None);
+    let server = TestServer::start(all_families(), keys(), None);
     for route in ROUTES {
         let path = concrete(route.path);
         let variants = [
@@ -64,7 +72,7 @@ fn role_matrix() {
     let mut all = keys();
     let past = SystemTime::now() - Duration::from_secs(1);
     all.add("expired-secret", Key { expires: Some(past), ..Key::new("old", Role::Admin) });
-    let server = TestServer::start(settings(), all, None);
+    let server = TestServer::start(all_families(), all, None);
     for route in ROUTES {
         let path = concrete(route.path);
         let status = |client: Client| ask(&client, route.method, &path);
@@ -83,6 +91,24 @@ fn role_matrix() {
             if route.access.here(true) != Access::Public {
                 let expired = status(form("expired-secret"));
                 assert!([401, 429].contains(&expired), "{} {expired}", route.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn families_that_were_not_chosen_are_switched_off() {
+    for chosen in ApiServer::ALL {
+        let mut one = settings();
+        one.network.api_servers = vec![chosen];
+        let server = TestServer::start(one, keys(), None);
+        for route in ROUTES.iter().filter(|route| route.family().is_some()) {
+            let path = concrete(route.path);
+            let off = route.family() != Some(chosen);
+            assert_eq!(ask(&server.client(API), route.method, &path) == 501, off, "{path}");
+            if off && route.access != Access::Public {
+                let status = ask(&server.stranger(), route.method, &path);
+                assert!([401, 429].contains(&status), "{path}: {status}");
             }
         }
     }

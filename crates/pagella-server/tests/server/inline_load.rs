@@ -150,6 +150,7 @@ fn an_idle_model_is_given_up_and_comes_back() {
     assert_eq!(answers(&api, None), "a");
     assert_eq!(api.get("/v1/model").good()["parameters"]["cache_size"], 1024, "as it was");
     wait_for("the model to be given up", || folder.alive() == 0);
+    wait_for("the list to follow", || ids(&api) == [("a".to_owned(), "unloaded".to_owned())]);
     // An administrator who unloads it means it.
     admin.post(UNLOAD, &json!({})).good();
     assert_eq!(api.post(COMPLETIONS, &json!({"prompt": "x"})).refusal().1, "no_model_loaded");

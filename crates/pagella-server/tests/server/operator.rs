@@ -33,7 +33,7 @@ fn prompt(server: &TestServer, extra: Value) -> String {
 fn reasoning_has_the_names_tags_and_budget_of_the_operator() {
     let server = server(|settings| {
         settings.chat.reasoning_field = ReasoningField::Both;
-        let reasoning = &mut settings.model.reasoning;
+        let reasoning = &mut settings.model.conversation.reasoning;
         (reasoning.start_token, reasoning.end_token) = ("<a>".into(), "</a>".into());
         (reasoning.budget_tokens, reasoning.budget_message) = (Some(3), Some(" Enough.".into()));
         reasoning.start_in_reasoning = Toggle::On;
@@ -61,7 +61,7 @@ fn reasoning_has_the_names_tags_and_budget_of_the_operator() {
 
 #[test]
 fn reasoning_can_be_left_in_the_answer() {
-    let server = server(|settings| settings.model.reasoning.reasoning = Toggle::Off);
+    let server = server(|settings| settings.model.conversation.reasoning.reasoning = Toggle::Off);
     let asked = json!({"prompt_template": "qwq", "reasoning_budget_tokens": 0});
     let value = server.client(API).post(PATH, &body(asked)).good();
     assert_eq!(value["choices"][0]["message"].get("reasoning_content"), None);
@@ -73,8 +73,8 @@ fn templates_and_their_variables_are_the_operators() {
     let server = server(|settings| {
         settings.chat.allow_request_template = true;
         let own = json!({"x": "default", "y": "default"});
-        settings.model.template_vars_default = own.as_object().unwrap().clone();
-        settings.model.template_vars_force.insert("y".into(), "forced".into());
+        settings.model.conversation.template_vars_default = own.as_object().unwrap().clone();
+        settings.model.conversation.template_vars_force.insert("y".into(), "forced".into());
     });
     let template = "{{ x }} {{ y }}";
     assert_eq!(prompt(&server, json!({"chat_template": template})), "default forced");
@@ -112,7 +112,7 @@ fn a_stamp_does_not_change_the_prompt() {
 fn tools_follow_their_schema_always() {
     let server = server(|settings| {
         settings.tools.enforce_always = true;
-        settings.model.tool_format = "hermes".into();
+        settings.model.conversation.tool_format = "hermes".into();
     });
     let tool = json!({"type": "function", "function": {"name": "f", "parameters": {
         "type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"],
@@ -157,7 +157,7 @@ fn counts_come_with_the_last_choice_and_streams_as_one_body() {
 fn answers_in_channels_are_taken_apart() {
     let server = server(|settings| {
         settings.chat.allow_request_template = true;
-        settings.model.reasoning.harmony = Toggle::On;
+        settings.model.conversation.reasoning.harmony = Toggle::On;
     });
     let template = |channel: &str| {
         let begun = format!("<|start|>assistant<|channel|>{channel}<|message|>");

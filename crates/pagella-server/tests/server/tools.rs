@@ -318,7 +318,7 @@ fn what_cannot_be_called_is_refused() {
     );
     let channels = json!({"tool_format": "harmony", "tool_choice": "required"});
     assert_eq!(refused(channels), is(400, "unsupported_parameter", "tool_choice"));
-    for format in ["gemma-4", "no-such"] {
+    for format in ["functionary-v3.2", "no-such"] {
         assert_eq!(
             refused(json!({"tool_format": format})),
             is(400, "unsupported_parameter", "tool_format")
@@ -335,6 +335,30 @@ fn what_cannot_be_called_is_refused() {
         {"type": "object", "properties": {"a": {"type": "string", "pattern": "[a-z]+"}}}}});
     let tags = json!({"tools": [text], "tool_format": "qwen3-coder"});
     assert_eq!(refused(tags), is(400, "invalid_schema", "tools"));
+    let list = json!({"type": "function", "function": {"name": "f", "strict": true, "parameters":
+        {"type": "object", "properties": {"a": {"type": "array"}}}}});
+    let notation = json!({"tools": [list], "tool_format": "gemma-4"});
+    assert_eq!(refused(notation), is(400, "invalid_schema", "tools"));
     let lax = json!({"tools": [odd(false)], "tool_choice": "required", "max_tokens": 4});
     server.client(API).post(PATH, &body(lax)).good();
+}
+
+#[test]
+fn notations_of_their_own_are_enforced_and_read() {
+    let server = TestServer::demo();
+    let tool = json!({"type": "function", "function": {"name": "f", "strict": true, "parameters": {
+        "type": "object", "required": ["a", "b"], "additionalProperties": false, "properties": {
+            "a": {"type": "string", "enum": ["x", "y z"]}, "b": {"type": "integer", "enum": [1, 2]}}}}});
+    for format in ["gemma-4", "kimi-k2"] {
+        let asked = json!({"tools": [tool], "tool_format": format, "tool_choice": "required",
+            "parallel_tool_calls": false, "max_tokens": 200});
+        let value = server.client(API).post(PATH, &body(asked)).good();
+        let choice = &value["choices"][0];
+        assert_eq!(choice["finish_reason"], "tool_calls", "{format}: {value}");
+        let call = &choice["message"]["tool_calls"][0]["function"];
+        let arguments: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
+        let expected = [json!("x"), json!("y z")];
+        assert!(call["name"] == "f" && expected.contains(&arguments["a"]), "{format}: {value}");
+        assert!([json!(1), json!(2)].contains(&arguments["b"]), "{format}: {value}");
+    }
 }

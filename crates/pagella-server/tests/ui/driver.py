@@ -23,18 +23,22 @@ document.addEventListener('securitypolicyviolation', (event) => {
 EXPECTED_CONSOLE = ("Failed to load resource: the server responded with a status of",)
 
 
+def launch(playwright):
+    path = next((shutil.which(name) for name in CHROMIUM_NAMES if shutil.which(name)), None)
+    return playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+
+
 class Page:
     """One page in its own browser profile."""
 
-    def __init__(self, playwright, base, shots, *, dark=False, width=1280, height=800, phone=False):
-        path = next((shutil.which(name) for name in CHROMIUM_NAMES if shutil.which(name)), None)
+    def __init__(self, playwright, base, shots, *, dark=False, width=1280, height=800, phone=False, browser=None):
         self.base = base.rstrip("/") + "/"
         self.shots = Path(shots)
         self.shots.mkdir(parents=True, exist_ok=True)
         self.name = f"{'dark' if dark else 'light'}-{width}"
         self.faults = []
         self.foreign = []
-        self.browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        self.browser = browser or launch(playwright)
         self.context = self.browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
@@ -48,6 +52,12 @@ class Page:
         self.page.set_default_timeout(15000)
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.faults.append(f"exception: {error}"))
+
+    def other_device(self):
+        """The page in a profile of its own: nothing of this one is known there but the key."""
+        other = Page(None, self.base, self.shots, browser=self.browser)
+        other.open(key=self.key)
+        return other
 
     def _route(self, route):
         url = route.request.url

@@ -4,6 +4,7 @@ Each function takes an open `Page`; together they are the list of flows in `run.
 """
 
 import json
+import random
 import re
 
 # An answer that is still being written when something is done to it.
@@ -329,3 +330,62 @@ def two_tabs(page):
     other.wait_for_selector("html[data-ready]")
     other.wait_for_selector(".lock-bar", state="visible")
     other.close()
+
+
+def new_chat(page):
+    """Begins a conversation and waits until the last one is out of sight."""
+    page.page.keyboard.press("Control+Shift+o")
+    page.page.wait_for_selector(".message", state="detached")
+
+
+def keep_copies(page):
+    """Switches the copy on the server on, in the settings."""
+    page.page.get_by_role("button", name="Settings").click()
+    page.page.get_by_label("Keep a copy of conversations on the server, for this key").check()
+    page.page.keyboard.press("Escape")
+    page.page.wait_for_selector("dialog", state="detached")
+
+
+def open_copied(page, words):
+    """Opens the conversation of this title as soon as it is there."""
+    page.page.locator(".list-row a", has_text=words).first.click()
+    page.page.wait_for_selector(f".message.user:has-text('{words}')")
+
+
+def put_copy(page, words):
+    """Waits until the server has a conversation with these words."""
+
+    def is_it(answer):
+        request = answer.request
+        return request.method == "PUT" and "/v1/ui/store/" in request.url and words in (request.post_data or "") and answer.ok
+
+    return page.page.expect_response(is_it, timeout=120000)
+
+
+def server_copy(page):
+    """A conversation reaches another device and comes back; what both change is kept twice."""
+    # The server remembers what other runs kept.
+    words = f"Name one copied sea, {page.name} {random.randrange(10**9)}."
+    forked = page.page.locator(".list-row a", has_text=f"{words} (this device)")
+    keep_copies(page)
+    new_chat(page)
+    with put_copy(page, words):
+        page.send(words)
+        page.wait_idle()
+    other = page.other_device()
+    keep_copies(other)
+    open_copied(other, words)
+    with put_copy(other, "from elsewhere."):
+        other.send("And one ocean, from elsewhere.")
+        other.wait_idle()
+    # This device has not looked yet, and changes the same conversation.
+    page.send("And one lake, from here.")
+    page.wait_idle()
+    forked.wait_for()
+    page.page.wait_for_selector(".message.user:has-text('from elsewhere.')")
+    assert page.page.locator(".message.user:has-text('from here.')").count() == 0
+    forked.click()
+    page.page.wait_for_selector(".message.user:has-text('from here.')")
+    other.check_clean()
+    other.context.close()
+    new_chat(page)

@@ -39,7 +39,7 @@ def flow_list(options):
     desktop = [
         ("chat", flows.chat), ("stop", flows.stop), ("regenerate", flows.regenerate), ("edit", flows.edit), ("edit_answer", flows.edit_answer),
         ("continue", flows.continue_answer), ("delete_and_undo", flows.delete_and_undo), ("branch", flows.branch), ("queued_send", flows.queued_send),
-        ("draft_survives", flows.draft_survives), ("two_tabs", flows.two_tabs), ("follow_rule", flows.follow_rule), ("resume", flows.resume), ("samplers", flows.samplers), ("link_cannot_send", flows.link_cannot_send), ("keyboard", flows.keyboard),
+        ("draft_survives", flows.draft_survives), ("two_tabs", flows.two_tabs), ("server_copy", flows.server_copy), ("follow_rule", flows.follow_rule), ("resume", flows.resume), ("samplers", flows.samplers), ("link_cannot_send", flows.link_cannot_send), ("keyboard", flows.keyboard),
         ("notebook", flows.notebook), ("page_map", lambda page: flows.page_map(page, lambda: background_load(options.base, options.key))),
     ]
     if options.models:

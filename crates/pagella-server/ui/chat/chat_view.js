@@ -5,7 +5,7 @@ import { button } from '../page/controls.js';
 import { formatCompact } from '../page/format.js';
 import { say } from '../page/words.js';
 import { connection, contextTokens, currentModel } from '../net/connection.js';
-import { conversationById, conversations, newConversation, treeChangedElsewhere } from '../data/conversation_store.js';
+import { conversationById, conversationReplaced, conversations, newConversation, treeChangedElsewhere } from '../data/conversation_store.js';
 import { activePath, showNode } from '../data/tree.js';
 import { SamplerPanel } from '../sampler/sampler_panel.js';
 import { runOf } from './answer_run.js';
@@ -114,6 +114,7 @@ export function chatView({ go }) {
   currentModel.watch(() => { drawEmpty(); chat.sendQueued(); });
   connection.watch(({ state }) => { if (state === 'ok') chat.resumeBroken(); }, { now: false });
   conversations.watch(() => { const mine = conversationById(chat.record.id); if (mine?.deleted) go('chat'); }, { now: false });
+  conversationReplaced.watch((id) => { if (id === chat.record.id) chat.reread(); }, { now: false });
   treeChangedElsewhere.watch((id) => { if (id === chat.record.id && chat.readOnly) chat.reread(); }, { now: false });
 
   async function startNew() {

@@ -39,6 +39,19 @@ async function refreshFromTab(message) {
 /** Set to a conversation's id for a moment when another tab changed its messages. */
 export const treeChangedElsewhere = new Cell(null);
 
+/** Set to a conversation's id for a moment when this tab put other messages in place of its own. */
+export const conversationReplaced = new Cell(null);
+
+/** Called with the id of each conversation that this tab saved. */
+const saveListeners = new Set();
+
+export const hearSaves = (listener) => saveListeners.add(listener);
+
+function tellSaved(id) {
+  tellTabs({ conversations: id });
+  for (const listener of saveListeners) listener(id);
+}
+
 export const conversationById = (id) => conversations.value.find((record) => record.id === id) ?? null;
 
 /** A new record; it is stored with its first message. */
@@ -63,14 +76,14 @@ export async function saveConversation(record, { touch = true } = {}) {
   const others = conversations.value.filter((r) => r.id !== record.id);
   conversations.value = [record, ...others].sort(byNewest);
   await dbPut('conversations', structuredClone(record));
-  tellTabs({ conversations: record.id });
+  tellSaved(record.id);
 }
 
 /** Saves messages only. During an answer this is called often; other tabs hear of it each time. */
 export async function saveNodes(...nodes) {
   askPersistence();
   await dbPut('nodes', ...nodes.map((node) => structuredClone(node)));
-  if (nodes.length) tellTabs({ conversations: nodes[0].conversation });
+  if (nodes.length) tellSaved(nodes[0].conversation);
 }
 
 export async function dropNodes(nodes) {
@@ -116,6 +129,16 @@ export async function destroyConversation(id) {
   await dbDelete('conversations', id);
   openTrees.delete(id);
   conversations.value = conversations.value.filter((record) => record.id !== id);
+}
+
+/** Puts other messages in place of a conversation's; whoever shows it reads it again. */
+export async function replaceConversation(record, nodes) {
+  await dropNodes(await dbNodesOf(record.id));
+  openTrees.delete(record.id);
+  await saveNodes(...nodes);
+  await saveConversation(record, { touch: false });
+  conversationReplaced.value = record.id;
+  conversationReplaced.value = null;
 }
 
 /** Copies a conversation: the whole tree, or the path to one message. */

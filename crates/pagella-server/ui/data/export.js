@@ -7,11 +7,23 @@ const NODE_FIELDS = ['id', 'parent', 'role', 'content', 'attachments', 'reasonin
 const RECORD_FIELDS = ['id', 'title', 'created', 'updated', 'pinned', 'tags', 'system', 'samplers', 'prefix', 'active'];
 const pick = (fields, from) => Object.fromEntries(fields.map((name) => [name, from[name] ?? null]));
 
+/** Storage gives messages in any order; whoever reads a file needs a parent before its children. */
+function parentsFirst(nodes) {
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  const ordered = new Set();
+  for (const node of nodes) {
+    const chain = new Set();
+    for (let at = node; at && !ordered.has(at) && !chain.has(at); at = byId.get(at.parent)) chain.add(at);
+    for (const one of [...chain].reverse()) ordered.add(one);
+  }
+  return [...ordered];
+}
+
 /** `items`: `{record, nodes}` each. */
 export function exportJson(items, { notebooks = [], presets = [] } = {}) {
   return JSON.stringify({
     format: 'pagella', version: EXPORT_VERSION,
-    conversations: items.map(({ record, nodes }) => ({ ...pick(RECORD_FIELDS, record), nodes: nodes.map((node) => pick(NODE_FIELDS, node)) })),
+    conversations: items.map(({ record, nodes }) => ({ ...pick(RECORD_FIELDS, record), nodes: parentsFirst(nodes).map((node) => pick(NODE_FIELDS, node)) })),
     notebooks: notebooks.map((n) => pick(['id', 'title', 'text', 'created', 'updated', 'samplers'], n)),
     presets: presets.map((p) => pick(['id', 'name', 'kind', 'values', 'text'], p)),
   }, null, 1);

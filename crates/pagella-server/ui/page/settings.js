@@ -7,7 +7,7 @@ const SETTINGS_KEY = 'pagella.settings';
 
 export const SETTINGS_DEFAULT = {
   theme: 'system', textSize: 16, measure: 46, enterSends: true, openReasoning: false, announce: true, announceText: true, palette: 1,
-  listOpen: true, sideOpen: false, listWidth: 272, sideWidth: 332, modelTitles: false, shortcuts: {}, loadOptions: {}, samplersForNew: {}, raw: false,
+  listOpen: true, sideOpen: false, listWidth: 272, sideWidth: 332, modelTitles: false, shortcuts: {}, loadOptions: {}, samplersForNew: {}, raw: false, serverCopy: false,
 };
 
 function readSettings() {

@@ -26,7 +26,7 @@ export function openSettings() {
     return el('div.settings', null,
       field(say('settings.theme'), select([['system', say('theme.system')], ['light', say('theme.light')], ['dark', say('theme.dark')]], now.theme, (theme) => settings.patch({ theme }))),
       range('textSize', 13, 24, 1, 'px'), range('measure', 30, 80, 2, 'rem'),
-      flag('enterSends'), flag('openReasoning'), flag('modelTitles'), flag('announce'), flag('announceText'), usage);
+      flag('enterSends'), flag('openReasoning'), flag('modelTitles'), flag('announce'), flag('announceText'), flag('serverCopy'), usage);
   });
 }
 

@@ -34,6 +34,14 @@ test('lists of messages in other shapes are read', () => {
   assert.equal(contents(activePath(newTree(other.conversations[0].nodes))), 'q|b');
 });
 
+test('messages that are stored in any order keep their links', () => {
+  const chain = Array.from({ length: 50 }, (_, i) => node(`n${i}`, i ? `n${i - 1}` : null, i % 2 ? 'assistant' : 'user', `${i}`));
+  for (const order of [[...chain].reverse(), [...chain.slice(20), ...chain.slice(0, 20)], chain.toSorted((a, b) => (a.id < b.id ? -1 : 1))]) {
+    const [{ nodes: copies }] = readImport(exportJson([{ record: { ...record, active: {} }, nodes: order }]), makeId).conversations;
+    assert.equal(contents(activePath(newTree(copies))), contents(chain));
+  }
+});
+
 test('damaged files say what was skipped, and never throw halfway', () => {
   for (const text of ['', '{', '[]', '{}', '"x"', 'null', '[1]', '{"messages": 3}']) assert.throws(() => readImport(text, makeId), /file/);
   const { conversations, skipped } = readImport(JSON.stringify({ format: 'pagella', conversations: [1, { nodes: [{ role: 'root' }, null, { id: 'x', parent: 'y', role: 'user', content: 5 }, { id: 'y', parent: 'x', role: 'user', content: 'k' }, { id: 'z', parent: 'z', role: 'user', content: 'l' }] }] }), makeId);

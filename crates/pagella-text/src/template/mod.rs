@@ -22,3 +22,4 @@ mod twin;
 pub use budget::TemplateLimits;
 pub use chat::ChatTemplate;
 pub use message::{ContentTracking, Message, RenderOptions, Rendered, TemplateTokens};
+pub use render::is_reserved_variable;

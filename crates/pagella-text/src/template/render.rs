@@ -305,11 +305,16 @@ fn check(messages: &[Message], options: &RenderOptions) -> Result<(), TextError>
         }
     }
     for name in options.variables.keys() {
-        if RESERVED.contains(&name.as_str()) || name.ends_with("_token") {
+        if is_reserved_variable(name) {
             return Err(TextError::ReservedVariable { name: name.clone() });
         }
     }
     Ok(())
+}
+
+/// Whether every template has a variable or function of this name, so that no other may be given.
+pub fn is_reserved_variable(name: &str) -> bool {
+    RESERVED.contains(&name) || name.ends_with("_token")
 }
 
 fn not_continuable() -> TextError {

@@ -114,7 +114,7 @@ pub(super) const ROWS: &[Entry] = &[
         Kind::Table,
         "{}",
         "Variables of templates, unless a request says otherwise",
-        |s, v| s.model.template_vars_default = v.table(),
+        |s, v| s.model.conversation.template_vars_default = v.table(),
     )
     .live(),
     entry(
@@ -122,51 +122,49 @@ pub(super) const ROWS: &[Entry] = &[
         Kind::Table,
         "{}",
         "Variables of templates, whatever a request says",
-        |s, v| s.model.template_vars_force = v.table(),
+        |s, v| s.model.conversation.template_vars_force = v.table(),
     )
     .live(),
     entry((M, "reasoning"), Kind::Toggle, "auto", "Tell reasoning from answers", |s, v| {
-        s.model.reasoning.reasoning = v.toggle();
+        s.model.conversation.reasoning.reasoning = v.toggle();
     }),
     entry((M, "reasoning_start_token"), Kind::Text, "<think>", "What begins it", |s, v| {
-        s.model.reasoning.start_token = v.text();
+        s.model.conversation.reasoning.start_token = v.text();
     }),
     entry((M, "reasoning_end_token"), Kind::Text, "</think>", "What ends it", |s, v| {
-        s.model.reasoning.end_token = v.text();
+        s.model.conversation.reasoning.end_token = v.text();
     }),
     entry((M, "start_in_reasoning"), Kind::Toggle, "auto", "Answers begin with it", |s, v| {
-        s.model.reasoning.start_in_reasoning = v.toggle();
+        s.model.conversation.reasoning.start_in_reasoning = v.toggle();
     }),
     entry(
         (M, "tool_calls_in_reasoning"),
         Kind::Bool,
         "true",
         "Tool calls within reasoning count",
-        |s, v| s.model.tool_calls_in_reasoning = v.bool(),
+        |s, v| s.model.conversation.tool_calls_in_reasoning = v.bool(),
     ),
     entry(
         (M, "reasoning_budget_tokens"),
         Kind::Int { min: 0, max: u32::MAX as i64 },
         "",
         "Most tokens of reasoning",
-        |s, v| s.model.reasoning.budget_tokens = v.maybe_count(),
+        |s, v| s.model.conversation.reasoning.budget_tokens = v.maybe_count(),
     ),
     entry(
         (M, "reasoning_budget_message"),
         Kind::Text,
         "",
         "What the model is made to say when they are used up",
-        |s, v| s.model.reasoning.budget_message = v.maybe_text(),
+        |s, v| s.model.conversation.reasoning.budget_message = v.maybe_text(),
     ),
     entry((M, "tool_format"), Kind::Text, "auto", "How answers call tools", |s, v| {
-        s.model.tool_format = v.text();
+        s.model.conversation.tool_format = v.text();
     }),
     entry((M, "harmony"), Kind::Toggle, "auto", "Channels as gpt-oss has them", |s, v| {
-        s.model.reasoning.harmony = v.toggle();
+        s.model.conversation.reasoning.harmony = v.toggle();
     }),
-    entry((M, "muse_glimmer"), Kind::Toggle, "auto", "Messages with recipients", |s, v| {
-        s.model.reasoning.muse_glimmer = v.toggle();
-    }),
+    unbuilt(M, "muse_glimmer", &["auto", "false"], "Messages with recipients"),
     entry(
         (M, "idle_unload"),
         Kind::Seconds,

@@ -56,11 +56,15 @@ pub(super) const ROWS: &[Entry] = &[
         "[\"oai\", \"anthropic\"]",
         "Which families of routes there are",
         |s, v| {
-            let one = |name: &String| match name.to_ascii_lowercase().as_str() {
-                "oai" | "openai" => Ok(ApiServer::OpenAi),
-                "anthropic" => Ok(ApiServer::Anthropic),
-                "kobold" | "ws" => Err(format!("some of oai and anthropic: {name} is not built")),
-                _ => Err(format!("some of oai and anthropic, not {name:?}")),
+            let names = ApiServer::ALL.map(ApiServer::name).join(", ");
+            let one = |name: &String| {
+                let lower = name.to_ascii_lowercase();
+                let lower = if lower == "openai" { "oai" } else { lower.as_str() };
+                let known = ApiServer::ALL.into_iter().find(|server| server.name() == lower);
+                known.ok_or_else(|| match lower {
+                    "ws" => format!("some of {names}: ws is not built"),
+                    _ => format!("some of {names}, not {name:?}"),
+                })
             };
             s.network.api_servers = v.texts().iter().map(one).collect::<Result<_, _>>()?;
             Ok(())
@@ -135,6 +139,10 @@ pub(super) const ROWS: &[Entry] = &[
             };
         },
     ),
+    entry((N, "slots"), Kind::Bool, "false", "Show jobs at /slots, as llama.cpp has it", |s, v| {
+        s.network.slots = v.bool();
+    })
+    .live(),
     entry((A, "keys_file"), Kind::Text, "keys.toml", "File of keys", |s, v| {
         s.auth.keys_file = v.path();
     })

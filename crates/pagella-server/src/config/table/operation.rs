@@ -1,7 +1,9 @@
 //! How the server is run.
 
-use crate::config::entry::{Entry, Kind, checked, entry, unbuilt};
+use crate::config::entry::{Entry, Kind, checked, entry};
 use crate::settings::{MetricNames, MetricsAuth};
+
+const SOME: Kind = Kind::Int { min: 1, max: i64::MAX };
 
 pub(super) const ROWS: &[Entry] = &[
     entry(("downloads", "enabled"), Kind::Bool, "true", "Models may be fetched", |s, v| {
@@ -99,5 +101,20 @@ pub(super) const ROWS: &[Entry] = &[
     entry(("ui", "enabled"), Kind::Bool, "true", "Serve the built-in page", |s, v| {
         s.ui.enabled = v.bool();
     }),
-    unbuilt("ui", "server_store", &["false"], "Keep conversations on the server"),
+    entry(
+        ("ui", "server_store"),
+        Kind::Bool,
+        "false",
+        "The page may keep conversations on the server",
+        |s, v| s.ui.server_store = v.bool(),
+    ),
+    entry(("ui", "store_dir"), Kind::Text, "ui_store", "Folder for them", |s, v| {
+        s.ui.store_dir = v.path();
+    }),
+    entry(("ui", "store_max_entries"), SOME, "1000", "Most of them, per key", |s, v| {
+        s.ui.store_max_entries = v.count();
+    }),
+    entry(("ui", "store_max_bytes"), SOME, "268435456", "Bytes of them, per key", |s, v| {
+        s.ui.store_max_bytes = v.count() as u64;
+    }),
 ];

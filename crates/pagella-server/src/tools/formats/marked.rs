@@ -1,6 +1,6 @@
 //! Calls whose name stands before their arguments, each behind marks of its own.
 
-use super::super::syntax::Piece::{Json, Name, Space, Text, Word};
+use super::super::syntax::Piece::{Gemma, Json, Name, Space, Text, Word};
 use super::super::syntax::Syntax;
 
 /// Mistral since 2025: name and arguments, without quotes around the name.
@@ -78,5 +78,40 @@ pub const FUNCTIONARY_V31: Syntax = Syntax {
     aliases: &["functionary"],
     signs: &[&["<function="]],
     call: &[Text("<function="), Name, Text(">"), Space(""), Json, Text("</function>")],
+    ..Syntax::PLAIN
+};
+
+/// Kimi K2: a name space before the name, the number of the call behind it. Its template wants calls
+/// of earlier turns numbered the same way (`chat/message.rs`).
+pub const KIMI_K2: Syntax = Syntax {
+    name: "kimi-k2",
+    aliases: &["kimi_k2"],
+    signs: &[&["<|tool_calls_section_begin|>"]],
+    open: &[Text("<|tool_calls_section_begin|>")],
+    call: &[
+        Space(""),
+        Text("<|tool_call_begin|>"),
+        Space(""),
+        Text("functions."),
+        Name,
+        Text(":"),
+        Word("[0-9]{1,4}"),
+        Space(""),
+        Text("<|tool_call_argument_begin|>"),
+        Space(""),
+        Json,
+        Space(""),
+        Text("<|tool_call_end|>"),
+    ],
+    close: &[Space(""), Text("<|tool_calls_section_end|>")],
+    ..Syntax::PLAIN
+};
+
+/// Gemma 4: arguments in a notation of its own.
+pub const GEMMA_4: Syntax = Syntax {
+    name: "gemma-4",
+    aliases: &["gemma4"],
+    signs: &[&["<|tool_call>"]],
+    call: &[Text("<|tool_call>"), Space(""), Text("call:"), Name, Gemma, Text("<tool_call|>")],
     ..Syntax::PLAIN
 };

@@ -19,6 +19,8 @@ const ALL: &[&Syntax] = &[
     &json::MISTRAL,
     &marked::DEEPSEEK_V3,
     &marked::DEEPSEEK_V31,
+    &marked::KIMI_K2,
+    &marked::GEMMA_4,
     &json::COMMAND_R,
     &json::PHI_4,
     &json::GRANITE,
@@ -35,11 +37,7 @@ pub const HARMONY: Syntax =
     Syntax { name: "harmony", signs: &[&["<|channel|>", "<|message|>"]], ..Syntax::PLAIN };
 
 /// Formats that are known and cannot be read yet: name and signs in a template.
-const UNREAD: &[(&str, &[&str])] = &[
-    ("gemma-4", &["<|tool_call>"]),
-    ("functionary-v3.2", &[">>>", "recipient"]),
-    ("kimi-k2", &["<|tool_calls_section_begin|>"]),
-];
+const UNREAD: &[(&str, &[&str])] = &[("functionary-v3.2", &[">>>", "recipient"])];
 
 /// What a name or a template stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -104,6 +102,9 @@ mod tests {
             ("[func_name1(params_name1=params_value1)]", "pythonic"),
             ("<|START_ACTION|>", "command-r"),
             ("<minimax:tool_call>", "minimax-m2"),
+            ("<|tool_calls_section_begin|><|tool_call_begin|>", "kimi-k2"),
+            ("'<|tool_call>call:' + function['name'] + '{'", "gemma-4"),
+            ("message.recipient … >>>all", "functionary-v3.2"),
             ("<function=example>{…}</function>", "functionary-v3.1"),
             ("<|start|>assistant<|channel|>final<|message|>", "harmony"),
             ("{{ bos_token }}{% for message in messages %}", "nothing"),

@@ -1,0 +1,211 @@
+//! A request in Kobold's words: its own fields, and those of completions under its spellings.
+
+use std::sync::Arc;
+
+use pagella_text::{AddBos, Tokenizer};
+use serde_json::{Map, Value};
+
+use super::order;
+use crate::call::Call;
+use crate::fields::{
+    Fields, Param, any, boolean, integer, number, out_of_range, text, unsupported,
+};
+use crate::generate::ask::Ask;
+use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
+use crate::generate::prompt::{prompt_ids, text_ids};
+use crate::generate::sampling::ZeroTopP;
+use crate::generate::submit::Prompt;
+use crate::model::ServedModel;
+use crate::wire::error::{ApiError, Code};
+
+/// Longest name that a client gives an answer, in bytes.
+const GENKEY_BYTES_MAX: usize = 256;
+/// Longest prompt as text, in bytes; the body is limited before.
+const PROMPT_BYTES_MAX: usize = 32 << 20;
+/// How placeholders of turns begin.
+const PLACEHOLDER: &str = "{{[";
+
+/// What only Kobold's routes have, or spell in their own way.
+const KOBOLD: &[Param] = &[
+    text("prompt", PROMPT_BYTES_MAX),
+    text("memory", PROMPT_BYTES_MAX),
+    text("genkey", GENKEY_BYTES_MAX),
+    integer("max_context_length", 1, i64::MAX),
+    integer("seed", i64::MIN, i64::MAX).or(&["sampler_seed"]),
+    boolean("ban_eos_token").or(&["ignore_eos", "use_default_badwordsids"]),
+    number("rep_pen_slope", 0.0, 10.0),
+    boolean("trim_stop"),
+    boolean("singleline"),
+    boolean("replace_instruct_placeholders"),
+    any("sampler_order").or(&["samplers"]),
+];
+
+/// What nothing here can do: accepted where it asks for nothing.
+const UNBUILT: &[Param] = &[
+    any("bypass_eos").or(&["bypass_eos_token"]),
+    any("grammar_retain_state"),
+    any("images"),
+    any("logprobs"),
+    any("render_special"),
+    any("soft_prompt"),
+    any("frmtadsnsp"),
+    any("frmtrmblln"),
+    any("frmtrmspch"),
+    any("frmttriminc"),
+    any("use_authors_note"),
+    any("use_memory"),
+    any("use_story"),
+    any("use_userscripts"),
+    any("use_world_info"),
+];
+
+/// Known and without effect: nothing is printed or formatted that they could switch off.
+const SILENT: &[Param] =
+    &[any("quiet"), any("disable_input_formatting"), any("disable_output_formatting")];
+
+/// Every field of the routes that generate text. Earlier tables count where a name stands twice.
+pub const FIELDS: &[&[Param]] = &[KOBOLD, UNBUILT, SILENT, GENERATION, SAMPLING, SHAPE, INERT];
+/// Fields of the routes that look for an answer by its name.
+pub const GENKEY: &[&[Param]] = &[&[text("genkey", GENKEY_BYTES_MAX)]];
+/// Fields of the route that counts tokens.
+pub const TOKENCOUNT: &[&[Param]] = &[&[text("prompt", PROMPT_BYTES_MAX), boolean("special")]];
+
+/// The name of an answer; without one, it is the empty name.
+pub fn genkey(fields: &Fields) -> &str {
+    fields.text("genkey").unwrap_or_default()
+}
+
+/// Reads the fields of a route that streams, or of one that does not.
+pub fn read(call: &Call, body: Map<String, Value>, stream: bool) -> Result<Fields, ApiError> {
+    let mut fields = Fields::read(body, FIELDS)?;
+    fields.need("prompt")?;
+    if fields.bool("stream").is_some_and(|asked| asked != stream) {
+        let message = "stream says otherwise than the path: /api/v1/generate answers at once, \
+                       /api/extra/generate/stream piece by piece";
+        return Err(ApiError::field(Code::ConflictingParameters, "stream", message));
+    }
+    fields.set("stream", stream.into());
+    for param in UNBUILT {
+        if fields.value(param.name).is_some_and(|value| !asks_for_nothing(value)) {
+            return Err(unsupported(param.name, "leave it out"));
+        }
+    }
+    let prompt = fields.text("prompt").unwrap_or_default();
+    if fields.is("replace_instruct_placeholders") && prompt.contains(PLACEHOLDER) {
+        let instead = "write the turns as the model knows them, or use /v1/chat/completions";
+        return Err(unsupported("replace_instruct_placeholders", instead));
+    }
+    if fields.bool("trim_stop") == Some(false) {
+        fields.set("include_stop_str_in_output", true.into());
+    }
+    if let Some(order) = fields.value("sampler_order").map(order::named).transpose()? {
+        fields.set("sampler_order", order);
+    }
+    if stream && fields.int("n").is_some_and(|n| n > 1) && streams(call) {
+        let message = "several answers cannot be streamed here: ask for one";
+        return Err(ApiError::field(Code::ConflictingParameters, "n", message));
+    }
+    Ok(fields)
+}
+
+/// What a request asks for.
+pub struct Asked {
+    /// The job and how to answer, as everywhere.
+    pub ask: Ask,
+    prompt: String,
+    memory: String,
+    add_bos: AddBos,
+    /// Most tokens of prompt and answer together.
+    context: Option<usize>,
+}
+
+impl Asked {
+    /// What these fields ask of a model.
+    pub fn new(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
+        let mut ask = Ask::read(call, fields, model, ZeroTopP::Off)?;
+        let slope = fields.number("rep_pen_slope").unwrap_or(0.0);
+        if slope != 0.0 && slope != 1.0 && ask.job.sampling.repetition_penalty != 1.0 {
+            return Err(unsupported("rep_pen_slope", "leave it at 1, or rep_pen at 1"));
+        }
+        if fields.is("singleline") {
+            ask.job.stop_strings.push("\n".to_owned());
+        }
+        let context = fields.int("max_context_length");
+        let context = context.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
+        let context = context.map(|tokens| tokens.min(model.capacity()));
+        if let (Some(context), Some(answer)) = (context, ask.job.max_new_tokens)
+            && answer >= context
+        {
+            return Err(out_of_range("max_length", "less than max_context_length"));
+        }
+        let add_bos = match fields.bool("add_bos_token") {
+            Some(false) => AddBos::Never,
+            _ => AddBos::Auto,
+        };
+        let text = |name: &str| fields.text(name).unwrap_or_default().to_owned();
+        Ok(Asked { ask, prompt: text("prompt"), memory: text("memory"), add_bos, context })
+    }
+
+    /// The prompt as ids. With a context that it does not fit into, its beginning is left out, as
+    /// clients of this interface expect: the memory stays, and then the newest text.
+    pub async fn encode(
+        &mut self,
+        call: &Call,
+        model: &Arc<ServedModel>,
+    ) -> Result<Prompt, ApiError> {
+        let answer = self.ask.job.max_new_tokens.unwrap_or(1);
+        let room = self.context.map(|context| context.saturating_sub(answer));
+        let (prompt, memory) = (std::mem::take(&mut self.prompt), std::mem::take(&mut self.memory));
+        let (negative, add_bos) = (self.ask.negative.clone(), self.add_bos);
+        let model = model.clone();
+        let encode = move || {
+            let tokenizer = &model.parts.tokenizer;
+            let ids = fitted(tokenizer, memory, prompt, add_bos, room)?;
+            let negative = negative.map(|text| prompt_ids(tokenizer, text, add_bos)).transpose()?;
+            Ok(Prompt { ids, negative })
+        };
+        let prompt = call.app.blocking.run(encode).await?;
+        if let Some(context) = self.context {
+            let rest = context.saturating_sub(prompt.ids.len()).max(1);
+            let answer = &mut self.ask.job.max_new_tokens;
+            *answer = Some(answer.map_or(rest, |answer| answer.min(rest)));
+        }
+        Ok(prompt)
+    }
+}
+
+/// Whether the answer to a stream really is one.
+fn streams(call: &Call) -> bool {
+    !call.app.settings.developer.disable_request_streaming
+}
+
+/// Values by which clients say that they do not want something.
+fn asks_for_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        _ => false,
+    }
+}
+
+fn fitted(
+    tokenizer: &Tokenizer,
+    memory: String,
+    prompt: String,
+    add_bos: AddBos,
+    room: Option<usize>,
+) -> Result<Vec<u32>, ApiError> {
+    let whole = prompt_ids(tokenizer, format!("{memory}{prompt}"), add_bos)?;
+    let Some(room) = room.filter(|room| whole.len() > *room) else { return Ok(whole) };
+    let mut ids = text_ids(tokenizer, memory, add_bos)?;
+    let newest = text_ids(tokenizer, prompt, AddBos::Never)?;
+    let Some(left) = room.checked_sub(ids.len()).filter(|left| *left > 0) else {
+        let message = "memory and max_length leave no room for the prompt in max_context_length: \
+                       shorten one of them";
+        return Err(ApiError::field(Code::ContextLengthExceeded, "max_context_length", message));
+    };
+    ids.extend(&newest[newest.len().saturating_sub(left)..]);
+    Ok(ids)
+}
