@@ -3,16 +3,22 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 mod access;
+mod cancel;
 mod chat;
 mod completions;
 mod download;
 mod embeddings;
 mod field;
 mod folder;
+mod gate;
 mod hang_up;
 mod hardening;
+mod hostile;
 mod http;
+mod incident;
 mod inline_load;
+mod line;
+mod liveness;
 mod load;
 mod messages;
 mod metrics;

@@ -14,7 +14,7 @@ fn worker(server: &TestServer) -> Worker {
 }
 
 /// Ends an engine as a defect would.
-fn kill(server: &TestServer) {
+pub fn kill(server: &TestServer) {
     let killed = worker(server).call(|_| -> () { panic!("ordered by a test") });
     assert!(killed.is_err());
 }
