@@ -94,7 +94,7 @@ impl Entered {
         let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len()).sum();
         listed.live.prompt_is(prompt_tokens);
         access.note(|facts| facts.prompt_tokens = prompt_tokens);
-        let Ask { job, constraint, block, n, .. } = ask;
+        let Ask { job, constraint, constraint_field, block, n, .. } = ask;
         if let Some(block) = &block {
             listed.live.reasons(block.switch.clone());
         }
@@ -104,7 +104,12 @@ impl Entered {
                 let model = model.clone();
                 let compile =
                     move || model.constraints.compile_after(spec.as_ref(), block.as_ref());
-                Some(call.app.blocking.run(compile).await?)
+                let compiled = call.app.blocking.run(compile).await;
+                let blame = |error: ApiError| match error.code.status().as_u16() {
+                    400 => error.at(constraint_field),
+                    _ => error,
+                };
+                Some(compiled.map_err(blame)?)
             }
         };
         listed.live.reach(Progress::Queued);

@@ -56,9 +56,13 @@ enum Phase {
 
 /// Every shape and way of one phase.
 fn play(scene: &Scene, phase: Phase, ways: &[Way]) {
-    for shape in SHAPES {
+    play_shapes(scene, phase, ways, &SHAPES);
+}
+
+fn play_shapes(scene: &Scene, phase: Phase, ways: &[Way], shapes: &[Shape]) {
+    for shape in shapes.iter().copied() {
         for way in ways {
-            Cell { scene, phase, way: *way, shape }.play();
+            Cell::new(scene, phase, *way, shape).play();
         }
     }
 }
@@ -123,21 +127,15 @@ fn cancel_in_every_phase_unwritten() {
     play(&Scene::http1(16), Phase::Unwritten, &WAYS);
 }
 
+/// What differs is how the server notices: one shape of each kind will do.
 #[test]
 fn cancel_in_every_phase_http2() {
     let scene = Scene::http2(16);
-    for phase in [
-        Phase::Template,
-        Phase::Compile,
-        Phase::FirstChunk,
-        Phase::MiddleChunk,
-        Phase::LastChunk,
-        Phase::Decode,
-        Phase::Unwritten,
-    ] {
-        play(&scene, phase, &WAYS_OF_HTTP2);
+    let shapes = [Shape::Stream, Shape::Plain];
+    for phase in [Phase::Template, Phase::MiddleChunk, Phase::Decode, Phase::Unwritten] {
+        play_shapes(&scene, phase, &WAYS_OF_HTTP2, &shapes);
     }
-    play(&Scene::http2(1), Phase::Queue, &WAYS_OF_HTTP2);
+    play_shapes(&Scene::http2(1), Phase::Queue, &WAYS_OF_HTTP2, &shapes);
 }
 
 #[test]

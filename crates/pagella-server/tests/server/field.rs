@@ -196,8 +196,21 @@ fn aliases_mean_the_same() {
 #[test]
 fn tensors_in_requests_refused() {
     let server = TestServer::demo();
-    for name in ["prompt_embeds", "input_embeds", "tensor"] {
-        let body = json!({"prompt": "x", name: "gASVAAAA"});
+    let blobs =
+        [json!("gASVAAAA"), json!("k05VTVBZ"), json!([[0.5, 1.0]]), json!({"data": "UEsDBA=="})];
+    for path in ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"] {
+        for name in ["prompt_embeds", "input_embeds", "inputs_embeds", "image_embeds"] {
+            for blob in &blobs {
+                let body = json!({"prompt": "x", "input": "x", "max_tokens": 1,
+                    "messages": [{"role": "user", "content": "x"}], name: blob});
+                let answer = server.client(API).post(path, &body);
+                assert_eq!(answer.status, 400, "{path} {name}: {}", answer.text());
+                assert!(answer.text().contains(name), "{}", answer.text());
+            }
+        }
+    }
+    for blob in &blobs[..2] {
+        let body = json!({"prompt": "x", "tensor": blob});
         let strict = server.client(API).with("x-strict", "1").post("/v1/completions", &body);
         assert_eq!(strict.refusal().1, "unknown_parameter");
     }

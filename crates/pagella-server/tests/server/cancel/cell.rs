@@ -23,9 +23,17 @@ pub struct Cell<'a> {
     pub phase: Phase,
     pub way: Way,
     pub shape: Shape,
+    /// The request that ends.
+    body: Value,
 }
 
-impl Cell<'_> {
+impl<'a> Cell<'a> {
+    pub fn new(scene: &'a Scene, phase: Phase, way: Way, shape: Shape) -> Self {
+        let mut cell = Cell { scene, phase, way, shape, body: Value::Null };
+        cell.body = cell.make_body();
+        cell
+    }
+
     fn id(&self) -> String {
         format!("{:?}-{:?}-{:?}", self.phase, self.way, self.shape)
     }
@@ -34,8 +42,7 @@ impl Cell<'_> {
         if self.phase == Phase::Template { CHAT } else { COMPLETIONS }
     }
 
-    /// The request that ends.
-    fn body(&self) -> Value {
+    fn make_body(&self) -> Value {
         let prompt: Vec<usize> = (0..PROMPT_TOKENS).map(|i| 5 + i % 200).collect();
         let mut body = json!({
             "prompt": prompt, "max_tokens": ANSWER_TOKENS, "ban_eos_token": true,
@@ -62,9 +69,9 @@ impl Cell<'_> {
             }
             // More than a window of HTTP/2, whether or not it fits into sockets.
             Phase::Unwritten => {
-                if body["n"] != 4 {
-                    body["prompt"] = json!(vec![body["prompt"].clone(); 4]);
-                }
+                let prompt: Vec<usize> = (0..120).map(|i| 5 + i % 200).collect();
+                let list = body["n"] != 4;
+                body["prompt"] = if list { json!(vec![prompt; 4]) } else { json!(prompt) };
                 let extra = json!({"max_tokens": 1, "echo": true, "logprobs": 20});
                 body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
             }
@@ -76,7 +83,7 @@ impl Cell<'_> {
     /// The request of someone who stays.
     fn other(&self) -> Value {
         if self.shape == Shape::Twins {
-            return self.body();
+            return self.body.clone();
         }
         json!({"prompt": "The `map()` method", "max_tokens": ANSWER_TOKENS, "ban_eos_token": true,
             "temperature": 0})
@@ -124,7 +131,7 @@ impl Cell<'_> {
     }
 
     fn begin(&self) -> Box<dyn Asked> {
-        self.scene.line.begin(&self.id(), API, self.path(), &self.body())
+        self.scene.line.begin(&self.id(), API, self.path(), &self.body)
     }
 
     /// Ends the request; returns it if its client reads on.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{CHAT, COMPLETIONS};
 use crate::gate::Gate;
 use crate::line::{Http1, Http2, Line};
-use crate::support::{ADMIN, OTHER, TestServer, demo_behind, keys, settings, wait_for};
+use crate::support::{Client, OTHER, TestServer, demo_behind, keys, settings, wait_for};
 use crate::tls;
 
 /// A server, its gate, and how clients reach it.
@@ -25,6 +25,7 @@ impl Scene {
     pub fn http1(batch_max: usize) -> Self {
         let mut own = settings();
         own.limits.blocking_threads = 1;
+        own.metrics.listen = Some("127.0.0.1:0".parse().unwrap());
         let gate = Arc::<Gate>::default();
         let server = TestServer::start(own, keys(), Some(demo_behind(gate.clone(), batch_max)));
         let line = Box::new(Http1(server.address));
@@ -34,6 +35,7 @@ impl Scene {
     pub fn http2(batch_max: usize) -> Self {
         let mut own = tls::over_tls(tls::files("first"));
         own.limits.blocking_threads = 1;
+        own.metrics.listen = Some("127.0.0.1:0".parse().unwrap());
         let gate = Arc::<Gate>::default();
         let server = TestServer::start(own, keys(), Some(demo_behind(gate.clone(), batch_max)));
         let line = Box::new(Http2::new(server.address));
@@ -66,7 +68,8 @@ impl Scene {
     }
 
     pub fn books(&self) -> Books {
-        let answer = self.line.ask(ADMIN, "/metrics", None);
+        let address = self.server.metrics.unwrap_or(self.server.address);
+        let answer = Client { address, headers: Vec::new() }.get("/metrics");
         let count = |name: &str, label: &str| -> usize {
             let lines = answer.text().lines().filter(|line| {
                 let generates =
