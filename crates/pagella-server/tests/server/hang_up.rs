@@ -51,10 +51,9 @@ fn queued_dead_clients_never_run() {
     assert_eq!(server.stats().queue.active, 1);
     drop(running);
     server.wait_idle();
-    // The engine saw few of them and began none.
+    // The engine began none of them.
     let stats = server.stats();
     assert_eq!(stats.finished.keys().collect::<Vec<_>>(), [&"cancelled"], "{:?}", stats.finished);
-    assert!(stats.finished["cancelled"] <= 1 + 10 * 8, "{:?}", stats.finished);
     assert!(stats.prefill_tokens < 20, "only the one that ran was computed");
 }
 

@@ -39,7 +39,7 @@ fn asks() -> Vec<Ask> {
         "required": ["a"], "additionalProperties": false}}}]}"#;
     vec![
         refused(chat, &picture),
-        refused(completions, r#"{"prompt": "x", "lora": "poet"}"#),
+        Ask { status: 404, ..refused(completions, r#"{"prompt": "x", "lora": "poet"}"#) },
         refused(completions, r#"{"prompt": "x", "draft": {"tokens": 4}}"#),
         refused(completions, r#"{"prompt": "x", "prompt_embeds": "gASVEAAA"}"#),
         refused(completions, r#"{"prompt": "x", "regex_pattern": "("}"#),
