@@ -329,9 +329,8 @@ mod tests {
             let guess = if late { "secret-of-a-key-00X" } else { "Xecret-of-a-key-000" };
             assert!(keys.find(std::hint::black_box(guess)).is_none());
         };
-        let attempts = (0..3).map(|_| welch(&times(SAMPLES / 3, find)));
-        let least = attempts.fold(f64::MAX, f64::min);
-        assert!(least < LEAKS, "t = {least}");
+        let tells_nothing = (0..3).any(|_| welch(&times(SAMPLES, find)) < LEAKS);
+        assert!(tells_nothing, "the time of a guess tells how much of it is right");
         // The same finds a comparison that ends at the first difference.
         let (stored, mut early, mut late) = ([0u8; 512], [0u8; 512], [0u8; 512]);
         (early[0], late[511]) = (1, 1);
