@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use pagella_engine::constraint::{Block, ConstraintSpec};
 use pagella_engine::{BoxedConstraint, Completion, JobSpec, JobStream, Record, Stage};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -98,20 +99,7 @@ impl Entered {
         if let Some(block) = &block {
             listed.live.reasons(block.switch.clone());
         }
-        let constraint = match (constraint, block) {
-            (None, None) => None,
-            (spec, block) => {
-                let model = model.clone();
-                let compile =
-                    move || model.constraints.compile_after(spec.as_ref(), block.as_ref());
-                let compiled = call.app.blocking.run(compile).await;
-                let blame = |error: ApiError| match error.code.status().as_u16() {
-                    400 => error.at(constraint_field),
-                    _ => error,
-                };
-                Some(compiled.map_err(blame)?)
-            }
-        };
+        let constraint = compile(call, model, constraint, block, constraint_field).await?;
         listed.live.reach(Progress::Queued);
         access.note(|facts| facts.phase = Some(Progress::Queued.name()));
         let most_tokens = job.max_new_tokens;
@@ -151,6 +139,27 @@ impl Entered {
             _place: place,
         })
     }
+}
+
+/// Compiles what the text must look like; `field` is what errors blame.
+async fn compile(
+    call: &Call,
+    model: &Arc<ServedModel>,
+    spec: Option<ConstraintSpec>,
+    block: Option<Block>,
+    field: &'static str,
+) -> Result<Option<BoxedConstraint>, ApiError> {
+    if spec.is_none() && block.is_none() {
+        return Ok(None);
+    }
+    let model = model.clone();
+    let compile = move || model.constraints.compile_after(spec.as_ref(), block.as_ref());
+    let compiled = call.app.blocking.run(compile).await;
+    let blame = |error: ApiError| match error.code.status().as_u16() {
+        400 => error.at(field),
+        _ => error,
+    };
+    compiled.map(Some).map_err(blame)
 }
 
 fn submit_all(
