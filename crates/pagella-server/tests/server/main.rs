@@ -33,6 +33,7 @@ mod resident;
 mod responses;
 mod restart;
 mod resume;
+mod sameness;
 mod shape;
 mod shutdown;
 mod support;
