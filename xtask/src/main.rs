@@ -5,6 +5,7 @@
 
 mod cuda;
 mod fuzz;
+mod node;
 mod python;
 mod test;
 mod tidy;

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::stage::{Outcome, check};
+use crate::node;
 use crate::python::{self, CLIENTS_DIR};
 use crate::tools::{self, on_build_machine};
 use crate::workspace::Workspace;
@@ -74,16 +75,25 @@ pub fn page(workspace: &Workspace) -> Result<Outcome> {
         let shots = workspace.target_dir().join("page-shots");
         run_suite(workspace, &["page.py", "--shots", &shots.to_string_lossy()])
     })?;
-    Ok(match (units, flows) {
+    Ok(worse(units, flows))
+}
+
+/// What a stage of two parts comes to.
+fn worse(one: Outcome, other: Outcome) -> Outcome {
+    match (one, other) {
         (failed @ Outcome::Failed(_), _) | (_, failed @ Outcome::Failed(_)) => failed,
         (skipped @ Outcome::Skipped(_), _) | (_, skipped @ Outcome::Skipped(_)) => skipped,
         (passed, _) => passed,
-    })
+    }
 }
 
-/// Official clients of others.
+/// Official clients of others, in Python and in JavaScript.
 pub fn clients(workspace: &Workspace) -> Result<Outcome> {
-    run_suite(workspace, &["-m", "pytest", "-q", "-p", "no:cacheprovider", "."])
+    let python = run_suite(workspace, &["-m", "pytest", "-q", "-p", "no:cacheprovider", "."])?;
+    let javascript = with(need("JavaScript suite", node::suite(workspace)), |mut suite| {
+        with(program(workspace)?, |program| check(suite.env("PAGELLA_BIN", program)))
+    })?;
+    Ok(worse(python, javascript))
 }
 
 /// Requests made from the description, answers held to it.

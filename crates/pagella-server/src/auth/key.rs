@@ -285,6 +285,64 @@ mod tests {
         assert_ne!(Keys::none().digest(&[0; 32]), Keys::none().digest(&[0; 32]));
     }
 
+    /// Nanoseconds that `compare` takes, in two classes that come in random order.
+    fn times(samples: usize, mut compare: impl FnMut(bool)) -> [Vec<f64>; 2] {
+        let (mut classes, mut random) = ([Vec::new(), Vec::new()], 0x9e37_79b9_7f4a_7c15_u64);
+        for _ in 0..samples {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let late = random >> 63 == 1;
+            let begun = std::time::Instant::now();
+            compare(late);
+            classes[usize::from(late)].push(begun.elapsed().as_nanos() as f64);
+        }
+        classes
+    }
+
+    /// Welch's t between two classes of times, without the slowest tenth: those were interrupted.
+    fn welch(classes: &[Vec<f64>; 2]) -> f64 {
+        let mut all: Vec<f64> = classes.concat();
+        all.sort_by(f64::total_cmp);
+        let most = all[all.len() * 9 / 10];
+        let [a, b] = classes.each_ref().map(|times| {
+            let kept: Vec<f64> = times.iter().copied().filter(|time| *time <= most).collect();
+            let n = kept.len() as f64;
+            let mean = kept.iter().sum::<f64>() / n;
+            let spread = kept.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (n - 1.0);
+            (mean, spread / n)
+        });
+        (a.0 - b.0).abs() / (a.1 + b.1).sqrt()
+    }
+
+    /// How long a wrong guess takes does not tell how much of it is right. Classes come in random
+    /// order, so a busy machine disturbs both alike; a true difference shows in every attempt.
+    #[test]
+    fn key_compare_constant_time_by_statistics() {
+        const SAMPLES: usize = 1_000_000;
+        const LEAKS: f64 = 10.0;
+        let mut keys = Keys::none();
+        for i in 0..100 {
+            keys.add(&format!("secret-of-a-key-{i:03}"), Key::new("k", Role::Api));
+        }
+        let find = |late: bool| {
+            let guess = if late { "secret-of-a-key-00X" } else { "Xecret-of-a-key-000" };
+            assert!(keys.find(std::hint::black_box(guess)).is_none());
+        };
+        let tells_nothing = (0..3).any(|_| welch(&times(SAMPLES, find)) < LEAKS);
+        assert!(tells_nothing, "the time of a guess tells how much of it is right");
+        // The same finds a comparison that ends at the first difference.
+        let (stored, mut early, mut late) = ([0u8; 512], [0u8; 512], [0u8; 512]);
+        (early[0], late[511]) = (1, 1);
+        let naive = |is_late: bool| {
+            let guess = std::hint::black_box(if is_late { &late } else { &early });
+            let differs = |(a, b): (&u8, &u8)| std::hint::black_box(a != b);
+            assert!(stored.iter().zip(guess).any(differs));
+        };
+        let found = welch(&times(SAMPLES / 10, naive));
+        assert!(found > LEAKS, "t = {found}");
+    }
+
     #[test]
     fn patterns_say_which_models_are_seen() {
         let key = |models: &[&str]| Key {

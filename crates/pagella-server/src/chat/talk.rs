@@ -60,7 +60,11 @@ impl ChatRequest {
         if let Some(tools) = &tools {
             tools.deny(&mut ask.job, tokenizer);
             ask.job.shown_ids.extend(tools.specials(tokenizer));
+            let shaped = ask.constraint.is_some();
             ask.constraint = tools.constraint(ask.constraint.take(), tokenizer);
+            if !shaped {
+                ask.constraint_field = "tools";
+            }
         }
         let settings = model.conversation(&call.app.settings.model.conversation);
         let source = conversation.source();

@@ -11,6 +11,16 @@ pub use param::{Kind, Param, any, boolean, integer, number, one_of, text};
 
 use crate::wire::error::{ApiError, Code};
 
+/// Names under which other servers take serialized tensors. Refused even where unknown names are not:
+/// whoever sends one means it to be the input.
+const TENSORS: [&str; 6] = [
+    "prompt_embeds",
+    "prompt_embed",
+    "input_embeds",
+    "inputs_embeds",
+    "image_embeds",
+    "soft_prompt",
+];
 /// Most fields of a body: several times as many as there are.
 const FIELDS_MAX: usize = 1024;
 
@@ -35,6 +45,9 @@ impl Fields {
         let mut fields = Fields { values: Map::new(), unknown: Vec::new(), tables };
         for (name, value) in body {
             let Some(param) = fields.param(&name) else {
+                if TENSORS.contains(&name.as_str()) && !value.is_null() {
+                    return Err(unsupported(name, "send text or token ids"));
+                }
                 fields.unknown.push(name);
                 continue;
             };

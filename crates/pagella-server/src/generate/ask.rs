@@ -55,6 +55,8 @@ pub struct Ask {
     pub job: JobSpec,
     /// What the text must look like, after reasoning.
     pub constraint: Option<ConstraintSpec>,
+    /// The field that says so, for errors.
+    pub constraint_field: &'static str,
     /// The reasoning before it.
     pub block: Option<Block>,
     /// Answers per prompt.
@@ -123,9 +125,10 @@ impl Ask {
             let message = "cfg_scale and negative_prompt belong together: give both or neither";
             return Err(ApiError::field(Code::MissingParameter, "negative_prompt", message));
         }
-        let constraint = shape::constraint(fields)?;
+        let (constraint_field, constraint) =
+            shape::constraint(fields)?.map_or(("", None), |(field, spec)| (field, Some(spec)));
         let delivery = delivery(call, fields)?;
-        Ok(Ask { job, constraint, block: None, n, seed, negative, delivery })
+        Ok(Ask { job, constraint, constraint_field, block: None, n, seed, negative, delivery })
     }
 }
 

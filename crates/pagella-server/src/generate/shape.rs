@@ -9,9 +9,9 @@ use crate::wire::error::{ApiError, Code};
 /// Options of a choice, at most.
 const CHOICES_MAX: usize = 10_000;
 
-/// The constraint of a request, if it has one.
-pub fn constraint(fields: &Fields) -> Result<Option<ConstraintSpec>, ApiError> {
-    let mut found: Vec<(&str, ConstraintSpec)> = Vec::new();
+/// The constraint of a request, if it has one, and the field that it comes from.
+pub fn constraint(fields: &Fields) -> Result<Option<(&'static str, ConstraintSpec)>, ApiError> {
+    let mut found: Vec<(&'static str, ConstraintSpec)> = Vec::new();
     if let Some(value) = fields.value("response_format") {
         found.extend(response_format(value)?.map(|spec| ("response_format", spec)));
     }
@@ -34,7 +34,7 @@ pub fn constraint(fields: &Fields) -> Result<Option<ConstraintSpec>, ApiError> {
         let message = format!("{first} and {second} both say what the text looks like: give one");
         return Err(ApiError::field(Code::ConflictingParameters, *second, message));
     }
-    Ok(found.pop().map(|(_, spec)| spec))
+    Ok(found.pop())
 }
 
 fn json_schema(path: &str, schema: &Value) -> Result<ConstraintSpec, ApiError> {
@@ -146,7 +146,8 @@ mod tests {
 
     fn read(body: Value) -> Result<Option<ConstraintSpec>, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        constraint(&Fields::read(map, &[SHAPE]).unwrap())
+        let found = constraint(&Fields::read(map, &[SHAPE]).unwrap())?;
+        Ok(found.map(|(_, spec)| spec))
     }
 
     #[test]

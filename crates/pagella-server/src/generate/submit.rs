@@ -107,11 +107,11 @@ impl Entered {
             facts.model = Some(model.parts.id.clone());
             facts.n = prompts.len() * ask.n;
         });
-        let Ask { job, constraint, block, n, .. } = ask;
+        let Ask { job, constraint, constraint_field, block, n, .. } = ask;
         if let Some(block) = &block {
             listed.live.reasons(block.switch.clone());
         }
-        let constraint = compile(call, model, constraint, block).await?;
+        let constraint = compile(call, model, constraint, block, constraint_field).await?;
         listed.live.reach(Progress::Queued);
         access.note(|facts| facts.phase = Some(Progress::Queued.name()));
         let most_tokens = job.max_new_tokens;
@@ -156,12 +156,14 @@ impl Entered {
     }
 }
 
-/// What the text must look like, compiled; `None` where it may be anything.
+/// What the text must look like, compiled; `None` where it may be anything. `field` is what errors
+/// blame.
 async fn compile(
     call: &Call,
     model: &Arc<ServedModel>,
     spec: Option<ConstraintSpec>,
     block: Option<Block>,
+    field: &'static str,
 ) -> Result<Option<BoxedConstraint>, ApiError> {
     if spec.is_none() && block.is_none() {
         return Ok(None);
@@ -172,7 +174,12 @@ async fn compile(
         let times = &app.metrics.constraint_time;
         model.constraints.compile_after(spec.as_ref(), block.as_ref(), &limits, times)
     };
-    call.app.blocking.run(compile).await.map(Some)
+    let compiled = call.app.blocking.run(compile).await;
+    let blame = |error: ApiError| match error.code.status().as_u16() {
+        400 => error.at(field),
+        _ => error,
+    };
+    compiled.map(Some).map_err(blame)
 }
 
 /// Waits until it is a request's turn; its place in the batch is held by what is returned.

@@ -66,6 +66,13 @@ fn examine(app: &App) -> Health {
         }
         heartbeat = heartbeat.max(Some(silence));
     }
+    // Nothing is answered while nothing is prepared, however well the engine is.
+    let wait = app.blocking.longest_wait();
+    if wait > app.settings.health.timeout {
+        let since = SystemTime::now().checked_sub(wait).unwrap_or(UNIX_EPOCH);
+        let description = "requests are not prepared: every thread for that is busy".to_owned();
+        issues.push(Issue { since, description });
+    }
     let staffed = matches!(slot, Slot::Loaded(_))
         || app.settings.health.ready_without_model
         || !app.model.idle().is_empty();

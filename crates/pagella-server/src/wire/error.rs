@@ -163,6 +163,12 @@ pub struct ApiError {
 }
 
 impl ApiError {
+    /// The same, because of a field, unless it names one.
+    pub fn at(self, field: &str) -> Self {
+        let param = self.param.or_else(|| (!field.is_empty()).then(|| field.to_owned()));
+        ApiError { param, ..self }
+    }
+
     /// An error with a message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let mut message = message.into();

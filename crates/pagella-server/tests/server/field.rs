@@ -193,11 +193,69 @@ fn aliases_mean_the_same() {
     assert_eq!(refused.1, "conflicting_parameters");
 }
 
+/// Every further name of a field: it is known where unknown names are refused, it gives what the first
+/// name gives, and together with it under another value it is refused.
+#[test]
+fn every_alias_gives_the_same_job() {
+    let server = TestServer::demo();
+    let client = server.client(API).with("x-strict", "1");
+    let post = |fields: &[(&str, &Value)]| {
+        let mut body = json!({"prompt": "CSS is", "max_tokens": 4, "seed": 5, "logprobs": 1});
+        fields.iter().for_each(|(name, value)| body[*name] = (*value).clone());
+        client.post("/v1/completions", &body)
+    };
+    let outcome = |answer: &crate::support::Answer| match answer.status {
+        200 => answer.json()["choices"].to_string(),
+        _ => format!("{:?}", answer.refusal().1),
+    };
+    for (name, aliases, value, other) in [
+        ("min_tokens", &["min_length"][..], json!(2), json!(3)),
+        ("stop", &["stop_sequence", "stop_sequences"], json!(["a"]), json!(["b"])),
+        ("ban_eos_token", &["ignore_eos"], json!(true), json!(false)),
+        ("banned_tokens", &["custom_token_bans"], json!([5]), json!([6])),
+        ("allowed_tokens", &["allowed_token_ids"], json!([5, 6]), json!([7, 8])),
+        ("min_temp", &["dynatemp_low"], json!(0.5), json!(0.6)),
+        ("max_temp", &["dynatemp_high"], json!(1.5), json!(1.6)),
+        ("temp_exponent", &["dynatemp_exponent"], json!(2.0), json!(3.0)),
+        ("typical", &["typical_p", "typ_p"], json!(0.5), json!(0.6)),
+        ("top_n_sigma", &["nsigma"], json!(1.0), json!(2.0)),
+        ("repetition_penalty", &["rep_pen", "repeat_penalty"], json!(1.5), json!(1.6)),
+        ("penalty_range", &["repetition_range", "repetition_penalty_range"], json!(64), json!(65)),
+        ("mirostat_mode", &["mirostat"], json!(2), json!(0)),
+        ("sampler_order", &["samplers"], json!(["top_k", "temperature"]), json!(["temperature"])),
+        ("json_schema", &["guided_json"], json!({"type": "integer"}), json!({"type": "null"})),
+        ("regex_pattern", &["guided_regex"], json!("[a-f]+"), json!("[0-9]+")),
+        ("grammar_string", &["grammar", "guided_grammar"], json!("start: \"a\""), json!("x")),
+    ] {
+        let first = post(&[(name, &value)]);
+        assert_ne!(outcome(&first), "\"unknown_parameter\"", "{name}");
+        for alias in aliases {
+            let same = post(&[(alias, &value)]);
+            assert_eq!((same.status, outcome(&same)), (first.status, outcome(&first)), "{alias}");
+            let both = post(&[(name, &value), (alias, &other)]);
+            assert_eq!(both.refusal().1, "conflicting_parameters", "{name} and {alias}");
+        }
+    }
+}
+
 #[test]
 fn tensors_in_requests_refused() {
     let server = TestServer::demo();
-    for name in ["prompt_embeds", "input_embeds", "tensor"] {
-        let body = json!({"prompt": "x", name: "gASVAAAA"});
+    let blobs =
+        [json!("gASVAAAA"), json!("k05VTVBZ"), json!([[0.5, 1.0]]), json!({"data": "UEsDBA=="})];
+    for path in ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"] {
+        for name in ["prompt_embeds", "input_embeds", "inputs_embeds", "image_embeds"] {
+            for blob in &blobs {
+                let body = json!({"prompt": "x", "input": "x", "max_tokens": 1,
+                    "messages": [{"role": "user", "content": "x"}], name: blob});
+                let answer = server.client(API).post(path, &body);
+                assert_eq!(answer.status, 400, "{path} {name}: {}", answer.text());
+                assert!(answer.text().contains(name), "{}", answer.text());
+            }
+        }
+    }
+    for blob in &blobs[..2] {
+        let body = json!({"prompt": "x", "tensor": blob});
         let strict = server.client(API).with("x-strict", "1").post("/v1/completions", &body);
         assert_eq!(strict.refusal().1, "unknown_parameter");
     }

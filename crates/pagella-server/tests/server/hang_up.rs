@@ -1,4 +1,4 @@
-//! Clients that leave, in every phase: nothing is left of them, and nobody else notices.
+//! Clients that leave, do not read, or ask for an end; `cancel.rs` has each phase and way.
 
 use std::net::Shutdown;
 use std::time::Duration;
@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::support::{API, OTHER, TestServer, demo, keys, settings, wait_for};
 
-const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
 
 fn long(extra: Value) -> Value {
@@ -17,35 +16,6 @@ fn long(extra: Value) -> Value {
     });
     body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     body
-}
-
-#[test]
-fn cancel_in_every_phase_writing() {
-    let server = TestServer::demo();
-    let client = server.client(API);
-    let short = json!({"prompt": "The `map()` method", "max_tokens": 20, "temperature": 0});
-    let alone = client.post(COMPLETIONS, &short).good()["choices"][0]["text"].clone();
-    for extra in [
-        json!({}),
-        json!({"n": 4}),
-        json!({"regex_pattern": "[a-z ]*"}),
-        json!({"banned_strings": ["zzz"]}),
-    ] {
-        let mut stream = client.stream(COMPLETIONS, &long(extra.clone()));
-        stream.until_text();
-        assert!(server.stats().pages.referenced > 0);
-        drop(stream);
-        // A sibling is answered as if nothing had happened.
-        let text = client.post(COMPLETIONS, &short).good()["choices"][0]["text"].clone();
-        assert_eq!(text, alone, "{extra}");
-        server.wait_idle();
-    }
-    let mut plain = long(json!({}));
-    plain["stream"] = false.into();
-    let socket = client.open("POST", COMPLETIONS, Some(plain.to_string().as_bytes()));
-    wait_for("the job to run", || server.stats().queue.active > 0);
-    drop(socket);
-    server.wait_idle();
 }
 
 #[test]
@@ -59,19 +29,6 @@ fn half_closed_counts_as_gone() {
 }
 
 #[test]
-fn cancel_in_every_phase_prefill() {
-    let server = TestServer::demo();
-    let prompt = "word ".repeat(1500);
-    let body = json!({"messages": [{"role": "user", "content": prompt}], "stream": true});
-    for _ in 0..3 {
-        let socket = server.client(API).open("POST", CHAT, Some(body.to_string().as_bytes()));
-        wait_for("the prompt to be computed", || server.stats().queue.active > 0);
-        drop(socket);
-        server.wait_idle();
-    }
-}
-
-#[test]
 fn queued_dead_clients_never_run() {
     let mut wide = settings();
     wide.limits.max_queue = 1000;
@@ -80,37 +37,24 @@ fn queued_dead_clients_never_run() {
     let client = server.client(API);
     let mut running = client.stream(COMPLETIONS, &long(json!({})));
     running.until_text();
-    let queued: Vec<_> = (0..100)
-        .map(|_| client.open("POST", COMPLETIONS, Some(long(json!({})).to_string().as_bytes())))
-        .collect();
-    wait_for("all to wait", || server.app.admission.counts().queued == 100);
-    drop(queued);
-    wait_for("none to wait", || {
-        server.app.admission.counts().queued == 0 && server.stats().queue.pending == 0
-    });
-    assert!(server.stats().queue.active <= 1);
+    // A thousand in all; as many at once as a process may have sockets.
+    for _ in 0..10 {
+        let body = long(json!({})).to_string();
+        let ask = |_| client.open("POST", COMPLETIONS, Some(body.as_bytes()));
+        let queued: Vec<_> = (0..100).map(ask).collect();
+        wait_for("all to wait", || server.app.admission.counts().queued == 100);
+        drop(queued);
+        wait_for("none to wait", || {
+            server.app.admission.counts().queued == 0 && server.stats().queue.pending == 0
+        });
+    }
+    assert_eq!(server.stats().queue.active, 1);
     drop(running);
     server.wait_idle();
-    // The engine saw few of them and began none.
+    // The engine began none of them.
     let stats = server.stats();
     assert_eq!(stats.finished.keys().collect::<Vec<_>>(), [&"cancelled"], "{:?}", stats.finished);
-    assert!(stats.finished["cancelled"] <= 9, "{:?}", stats.finished);
-}
-
-#[test]
-fn cancel_in_every_phase_body() {
-    use std::io::Write;
-    let server = TestServer::demo();
-    let mut socket = std::net::TcpStream::connect(server.address).unwrap();
-    let head = format!(
-        "POST {CHAT} HTTP/1.1\r\nhost: {}\r\nx-api-key: {API}\r\n\
-         content-type: application/json\r\ncontent-length: 100\r\n\r\n{{",
-        server.address
-    );
-    socket.write_all(head.as_bytes()).unwrap();
-    drop(socket);
-    server.wait_idle();
-    assert_eq!(server.stats().finished.len(), 0);
+    assert!(stats.prefill_tokens < 20, "only the one that ran was computed");
 }
 
 #[test]

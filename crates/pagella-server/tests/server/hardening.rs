@@ -1,52 +1,11 @@
-//! Incidents of other servers, turned into tests: one of this name for each line that concerns a
-//! server. Those that stand elsewhere are listed in [`ELSEWHERE`], and the list is checked.
+//! Incidents of other servers, turned into tests that have no better place; `incident.rs` lists all.
 
 use std::net::TcpListener;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::support::{ADMIN, API, Client, OTHER, TestServer, demo, keys, settings};
-
-/// Tests of lines that stand beside what they test, or where others of their kind are.
-const ELSEWHERE: &[(&str, &str)] = &[
-    ("key_compare_constant_time", "pagella-server/src/auth/key.rs"),
-    ("every_route_needs_a_key", "pagella-server/tests/server/access.rs"),
-    ("role_matrix", "pagella-server/tests/server/access.rs"),
-    ("giant_and_slow_http", "pagella-server/tests/server/http.rs"),
-    ("giant_and_slow_http2", "pagella-server/tests/server/tls.rs"),
-    ("cancel_in_every_phase_writing", "pagella-server/tests/server/hang_up.rs"),
-    ("cancel_in_every_phase_prefill", "pagella-server/tests/server/hang_up.rs"),
-    ("cancel_in_every_phase_body", "pagella-server/tests/server/hang_up.rs"),
-    ("queued_dead_clients_never_run", "pagella-server/tests/server/hang_up.rs"),
-    ("liveness_tells_the_truth", "pagella-server/tests/server/model.rs"),
-    ("errors_leak_nothing", "pagella-server/src/generate/ending.rs"),
-    ("tensors_in_requests_refused", "pagella-server/tests/server/field.rs"),
-    ("numeric_fields_property", "pagella-server/tests/server/field.rs"),
-    ("fan_out_caps", "pagella-server/tests/server/field.rs"),
-    ("browser_cannot_drive_open_server", "pagella-server/tests/server/http.rs"),
-    ("log_injection", "pagella-server/src/log.rs"),
-    ("metrics_cardinality", "pagella-server/tests/server/metrics.rs"),
-    ("bad_constraint_is_never_ignored", "pagella-server/tests/server/shape.rs"),
-    ("constraint_compile_budget", "pagella-server/tests/server/shape.rs"),
-    ("schema_echo_is_bounded", "pagella-server/src/wire/error.rs"),
-    ("names_cannot_escape", "pagella-server/src/name.rs"),
-    ("model_folder_config_is_untrusted", "pagella-server/tests/server/load.rs"),
-    ("repository_listing_is_hostile", "pagella/src/hub/fetch.rs"),
-    ("disk_full_and_interrupted", "pagella/tests/cli/pull/folder.rs"),
-    ("no_unauthenticated_internal_sockets", "pagella/tests/cli/serve.rs"),
-    ("offline_means_offline", "pagella/tests/cli/serve.rs"),
-];
-
-#[test]
-fn every_line_has_its_test() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for (name, file) in ELSEWHERE {
-        let text = std::fs::read_to_string(crates.join(file)).unwrap();
-        assert!(text.contains(&format!("fn {name}()")), "{name} is not in {file}");
-    }
-}
 
 /// A request that must be refused soon.
 fn refused(client: &Client, path: &str, body: &[u8]) -> String {

@@ -3,18 +3,24 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 mod access;
+mod cancel;
 mod chat;
 mod completions;
 mod download;
 mod embeddings;
 mod field;
 mod folder;
+mod gate;
 mod hang_up;
 mod hardening;
+mod hostile;
 mod http;
+mod incident;
 mod inline_load;
 mod kobold;
 mod limits;
+mod line;
+mod liveness;
 mod load;
 mod load_conversation;
 mod log;
@@ -31,6 +37,7 @@ mod resident;
 mod responses;
 mod restart;
 mod resume;
+mod sameness;
 mod shape;
 mod shutdown;
 mod slots;

@@ -17,6 +17,7 @@ use pagella_text::{ChatTemplate, Tokenizer};
 use serde_json::Value;
 
 use crate::folder::ModelFolder;
+use crate::gate::Gate;
 use crate::watched::Watched;
 
 pub const API: &str = "api-secret";
@@ -34,6 +35,11 @@ pub fn demo_dir() -> PathBuf {
 
 /// The demo model, opened.
 pub fn demo(batch_max: usize) -> ModelParts {
+    demo_behind(Arc::default(), batch_max)
+}
+
+/// The demo model with a gate before its steps.
+pub fn demo_behind(gate: Arc<Gate>, batch_max: usize) -> ModelParts {
     let dir = demo_dir();
     let spec = load_spec(&dir, &SpecOptions::default()).unwrap();
     let vocab = spec.vocab;
@@ -44,7 +50,7 @@ pub fn demo(batch_max: usize) -> ModelParts {
     let forward = ModelWithCache::new(model, KvFormat::F16, CACHE_TOKENS).unwrap();
     let tokenizer = Tokenizer::from_dir(&dir).unwrap();
     let options = GeneratorOptions { batch_max, ..GeneratorOptions::default() };
-    let forward = Watched::new(Box::new(forward), Arc::default(), Arc::default());
+    let forward = Watched::new(Box::new(forward), Arc::default(), Arc::default()).behind(gate);
     let generator = Generator::new(Box::new(forward), tokenizer.clone(), options).unwrap();
     ModelParts {
         id: "demo".to_owned(),

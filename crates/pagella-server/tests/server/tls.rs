@@ -20,12 +20,12 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use crate::support::{API, TestServer, demo, keys, settings, wait_for};
 
-fn files(name: &str) -> Tls {
+pub fn files(name: &str) -> Tls {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/tls");
     Tls { cert: dir.join(format!("{name}.pem")), key: dir.join(format!("{name}.key")) }
 }
 
-fn over_tls(tls: Tls) -> Settings {
+pub fn over_tls(tls: Tls) -> Settings {
     let mut settings = settings();
     settings.network.tls = Some(tls);
     settings
@@ -37,6 +37,15 @@ async fn connect(
     trusted: &str,
     protocols: &[&str],
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    greet(TcpStream::connect(server.address).await?, trusted, protocols).await
+}
+
+/// The same on a socket that is there.
+pub async fn greet(
+    socket: TcpStream,
+    trusted: &str,
+    protocols: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(files(trusted).cert).unwrap()).unwrap();
     let provider = Arc::new(crypto::ring::default_provider());
@@ -45,7 +54,6 @@ async fn connect(
         .unwrap();
     let mut config = builder.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-    let socket = TcpStream::connect(server.address).await?;
     let name = ServerName::try_from("localhost").unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, socket).await
 }

@@ -8,18 +8,21 @@ use pagella_arch::ModelSpec;
 use pagella_backend::{BackendError, KvFormat, StepPlan};
 use pagella_engine::{EngineError, Forward, LogitRows, RowAsk};
 
+use crate::gate::Gate;
+
 /// Tokens of an answer or a prompt that are computed as fast as can be. Later ones take at least
 /// [`PACE`] each, so that long answers still run when a test has done what it does meanwhile, on
 /// whatever machine.
 const HASTE: usize = 24;
 const PACE: Duration = Duration::from_millis(10);
 
-/// A model that is counted while it is in memory, takes its time over long answers, and whose
-/// device can go.
+/// A model that is counted while it is in memory, takes its time over long answers, stops where a
+/// test says so, and whose device can go.
 pub struct Watched {
     inner: Box<dyn Forward>,
     alive: Arc<AtomicUsize>,
     device_gone: Arc<AtomicBool>,
+    gate: Arc<Gate>,
 }
 
 impl Drop for Watched {
@@ -35,7 +38,13 @@ impl Watched {
         device_gone: Arc<AtomicBool>,
     ) -> Self {
         alive.fetch_add(1, Ordering::SeqCst);
-        Watched { inner, alive, device_gone }
+        Watched { inner, alive, device_gone, gate: Arc::default() }
+    }
+
+    /// The same, with a gate before its steps.
+    pub fn behind(mut self, gate: Arc<Gate>) -> Self {
+        self.gate = gate;
+        self
     }
 
     fn expect_device(&self) -> Result<(), EngineError> {
@@ -62,6 +71,7 @@ impl Forward for Watched {
         self.inner.kv_format()
     }
     fn launch(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
+        self.gate.pass(plan);
         self.expect_device()?;
         let writes_long = |r| plan.token_range(r).len() == 1 && plan.past(r) > HASTE;
         if (0..plan.rows()).any(writes_long) {

@@ -145,8 +145,8 @@ def samplers(page):
     page.page.keyboard.press("Control+.")
 
 
-def hostile(page, corpus):
-    """Model text, own text, titles: nothing runs, nothing leaves, nothing is made but text."""
+def model_output_cannot_run(page, corpus):
+    """Model text, own text, titles, imported files: nothing runs, nothing leaves, nothing is made but text."""
     for text in corpus:
         page.page.keyboard.press("Control+Shift+o")
         page.send(text)
@@ -158,38 +158,109 @@ def hostile(page, corpus):
         page.page.fill(".edit-area", text)
         page.page.get_by_role("button", name="Save", exact=True).click()
         page.page.wait_for_timeout(50)
-        assert page.page.evaluate("window.__pwned === undefined")
-        found = page.page.evaluate(
-            """() => [...document.querySelectorAll('.message-body *')].flatMap((node) => {
-                 const bad = ['SCRIPT', 'IFRAME', 'OBJECT', 'EMBED', 'STYLE', 'LINK', 'META', 'FORM', 'svg', 'BASE'].includes(node.nodeName) && !node.closest('button');
-                 const attributes = [...node.attributes].filter((a) => /^on|^style$|^srcdoc$/i.test(a.name) && !node.closest('button'));
-                 const link = node.nodeName === 'A' && !/^(https?:|mailto:)/.test(node.getAttribute('href'));
-                 return bad || attributes.length || link ? [node.outerHTML.slice(0, 200)] : [];
-               })"""
-        )
-        assert not found, found
+        check_inert(page)
+    everything = "\n\n".join(corpus)
+    call = {"id": "c", "type": "function", "function": {"name": everything[:200], "arguments": json.dumps({"a": everything})}}
+    conversation = [
+        {"role": "system", "content": everything},
+        {"role": "user", "content": everything},
+        {"role": "assistant", "content": everything, "tool_calls": [call], "model": everything[:200]},
+        {"role": "tool", "tool_call_id": "c", "content": everything},
+        {"role": "assistant", "content": everything},
+    ]
+    import_files(page, [conversation])
+    page.page.locator(".list-row a").first.click()
+    page.page.wait_for_selector(".message.assistant")
+    check_inert(page)
     page.shot("hostile")
 
 
-def link_cannot_send(page):
-    """An address can fill the box, and does not send."""
+def check_inert(page):
+    """What messages are shown with can do nothing."""
+    assert page.page.evaluate("window.__pwned === undefined")
+    found = page.page.evaluate(
+        """() => [...document.querySelectorAll('.message-body *, .list-row *')].flatMap((node) => {
+             const bad = ['SCRIPT', 'IFRAME', 'OBJECT', 'EMBED', 'STYLE', 'LINK', 'META', 'FORM', 'svg', 'BASE'].includes(node.nodeName) && !node.closest('button');
+             const attributes = [...node.attributes].filter((a) => /^on|^style$|^srcdoc$/i.test(a.name) && !node.closest('button'));
+             const link = node.nodeName === 'A' && !/^(https?:|mailto:|#\\/chat\\/)/.test(node.getAttribute('href'));
+             return bad || attributes.length || link ? [node.outerHTML.slice(0, 200)] : [];
+           })"""
+    )
+    assert not found, found
+
+
+def import_files(page, conversations):
+    """Imports conversations as a person does, each from a file of its own."""
+    files = [{"name": f"{idx}.json", "mimeType": "application/json", "buffer": json.dumps(value).encode()} for idx, value in enumerate(conversations)]
+    page.page.get_by_role("button", name="More for conversations").click()
+    with page.page.expect_file_chooser() as chosen:
+        page.page.get_by_role("menuitem", name="Import").click()
+    chosen.value.set_files(files)
+    page.page.wait_for_selector("text=imported")
+
+
+def link_cannot_submit(page):
+    """Addresses, messages of other windows and imported files can fill the box; they send and switch nothing."""
+    sent = []
+
+    def note(request):
+        if request.method != "GET":
+            sent.append(f"{request.method} {request.url}")
+
+    # Drafts are what was typed; everything else that is kept is a setting.
+    settings = """() => JSON.stringify([Object.entries(localStorage).filter(([name]) => !name.startsWith('pagella.draft.')).sort(),
+                 [...document.querySelectorAll('button[title][data-state]')].map((button) => button.title)])"""
+    # Text is counted while it is typed; nothing else may be asked for.
+    harmless = ("/tokenize", "/v1/token/encode", "/input_tokens", "/v1/streams/lookup", "/ui/exchange")
+    page.page.on("request", note)
     before = page.page.evaluate("document.querySelectorAll('.list-row').length")
-    page.page.goto(page.base + "#/chat/?text=run%20this")
-    page.page.wait_for_timeout(600)
-    assert page.page.input_value("#composer").startswith("run")
-    assert page.page.evaluate("document.querySelectorAll('.list-row').length") == before
-    page.page.evaluate("window.postMessage({text: 'run this', send: true}, '*')")
-    page.page.wait_for_timeout(200)
+    kept = page.page.evaluate(settings)
+    for address in ("#/chat/?text=run%20this", "#/chat/?text=run%20this&send=1&submit=true&model=demo-again&temperature=9", "?q=run%20this#/chat/?text=run%20this", "?q=run%20this&send=1&model=demo-again"):
+        page.page.goto(page.base + address)
+        page.unlock()
+        page.page.wait_for_timeout(600)
+        if "text=" in address:
+            assert page.page.input_value("#composer").startswith("run"), address
+        assert page.page.locator(".message.running").count() == 0, address
+    for message in ({"text": "run this", "send": True}, {"type": "submit", "prompt": "run this"}, "run this"):
+        page.page.evaluate("(message) => window.postMessage(message, '*')", message)
+    import_files(page, [[{"role": "user", "content": "run this"}], {"format": "pagella", "conversations": [{"title": "run", "send": True, "model": "demo-again", "nodes": [{"id": "x", "parent": None, "role": "user", "content": "run this", "running": True}]}]}])
+    page.page.locator(".list-row a").first.click()
+    page.page.wait_for_timeout(300)
     assert page.page.locator(".message.running").count() == 0
-    page.page.fill("#composer", "")
+    assert page.page.evaluate("document.querySelectorAll('.list-row').length") == before + 2
+    assert page.page.evaluate(settings) == kept, "settings or the model changed"
+    page.page.remove_listener("request", note)
+    assert not [line for line in sent if not line.split("?")[0].endswith(harmless)], sent
+    page.page.goto(page.base)
+    page.unlock()
 
 
 def key_not_exposed(page, key):
-    """The key is in neither address, document, storage nor exports."""
+    """The key is in neither address, history, document, storage nor exports."""
     seen = page.page.evaluate(
-        """() => JSON.stringify([location.href, document.documentElement.outerHTML, {...localStorage}, {...sessionStorage}])"""
+        """() => JSON.stringify([location.href, history.state, document.documentElement.outerHTML, {...localStorage}, {...sessionStorage}])"""
     )
     assert key not in seen, "the key is visible"
+    stored = page.page.evaluate(
+        """async () => {
+             const found = [];
+             for (const { name, version } of await indexedDB.databases()) {
+               const db = await new Promise((done, fail) => { const open = indexedDB.open(name, version); open.onsuccess = () => done(open.result); open.onerror = fail; });
+               for (const store of db.objectStoreNames) {
+                 found.push(await new Promise((done, fail) => { const all = db.transaction(store).objectStore(store).getAll(); all.onsuccess = () => done(all.result); all.onerror = fail; }));
+               }
+               db.close();
+             }
+             return JSON.stringify(found);
+           }"""
+    )
+    assert len(stored) > 2 and key not in stored, "the key is in the browser's database"
+    page.page.get_by_role("button", name="More for conversations").click()
+    with page.page.expect_download() as download:
+        page.page.get_by_role("menuitem", name="Export everything").click()
+    exported = download.value.path().read_text()
+    assert exported and key not in exported, "the key is in an export"
 
 
 def notebook(page):

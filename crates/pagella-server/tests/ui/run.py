@@ -39,12 +39,12 @@ def flow_list(options):
     desktop = [
         ("chat", flows.chat), ("stop", flows.stop), ("regenerate", flows.regenerate), ("edit", flows.edit), ("edit_answer", flows.edit_answer),
         ("continue", flows.continue_answer), ("delete_and_undo", flows.delete_and_undo), ("branch", flows.branch), ("queued_send", flows.queued_send),
-        ("draft_survives", flows.draft_survives), ("two_tabs", flows.two_tabs), ("server_copy", flows.server_copy), ("follow_rule", flows.follow_rule), ("resume", flows.resume), ("samplers", flows.samplers), ("link_cannot_send", flows.link_cannot_send), ("keyboard", flows.keyboard),
+        ("draft_survives", flows.draft_survives), ("two_tabs", flows.two_tabs), ("server_copy", flows.server_copy), ("follow_rule", flows.follow_rule), ("resume", flows.resume), ("samplers", flows.samplers), ("link_cannot_submit", flows.link_cannot_submit), ("keyboard", flows.keyboard),
         ("notebook", flows.notebook), ("page_map", lambda page: flows.page_map(page, lambda: background_load(options.base, options.key))),
     ]
     if options.models:
         desktop.append(("switch_model", lambda page: flows.switch_model(page, options.models)))
-    desktop.append(("hostile", lambda page: (page.page.keyboard.press("Alt+1"), flows.hostile(page, corpus))))
+    desktop.append(("model_output_cannot_run", lambda page: (page.page.keyboard.press("Alt+1"), flows.model_output_cannot_run(page, corpus))))
     desktop.append(("key_not_exposed", lambda page: flows.key_not_exposed(page, options.key)))
     return {"desktop": desktop, "phone": [("narrow", flows.narrow)]}
 

@@ -32,8 +32,11 @@ const MESSAGES_MAX: usize = 65_536;
 /// Longest role name in bytes.
 const ROLE_BYTES_MAX: usize = 64;
 /// Names that extra variables may not take.
-const RESERVED: [&str; 10] = [
+const RESERVED: [&str; 14] = [
     "messages",
+    // What other programs hand to the renderer itself under these names is never a variable.
+    "chat_template",
+    "tokenize",
     "tools",
     "functions",
     "documents",
@@ -42,6 +45,8 @@ const RESERVED: [&str; 10] = [
     "raise_exception",
     "strftime_now",
     "namespace",
+    "range",
+    "dict",
     ONE,
 ];
 

@@ -10,6 +10,8 @@ mod config;
 mod constrain;
 mod golden;
 mod hostile;
+mod memory;
+mod network;
 mod ppl;
 mod pull;
 mod report;

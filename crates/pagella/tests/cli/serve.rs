@@ -2,16 +2,16 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{command, demo_dir, pagella, text};
 
-/// A server that was started, and what it said so far.
-struct Serving {
-    child: Child,
-    address: String,
-    keys: Vec<String>,
+/// A server that was started, and what it said at first.
+pub struct Serving {
+    pub child: Child,
+    pub address: String,
+    pub keys: Vec<String>,
 }
 
 impl Drop for Serving {
@@ -22,7 +22,7 @@ impl Drop for Serving {
 }
 
 /// Serves the demo model, and waits until it is there.
-fn serve(args: &[&str]) -> Serving {
+pub fn serve(args: &[&str]) -> Serving {
     let demo = demo_dir();
     start(&[&[text(&demo)], args].concat(), "state=finished")
 }
@@ -33,10 +33,15 @@ fn start(args: &[&str], says: &str) -> Serving {
 }
 
 /// The same, with these variables.
-fn start_with(args: &[&str], variables: &[(&str, &str)], says: &str) -> Serving {
+pub fn start_with(args: &[&str], variables: &[(&str, &str)], says: &str) -> Serving {
     let all = [&["serve", "--port", "0"], args].concat();
     let mut command = command(&all);
     command.envs(variables.iter().copied());
+    start_command(command, says)
+}
+
+/// The same, by a command that was prepared.
+pub fn start_command(mut command: Command, says: &str) -> Serving {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let (mut address, mut keys) = (None, Vec::new());
@@ -44,7 +49,8 @@ fn start_with(args: &[&str], variables: &[(&str, &str)], says: &str) -> Serving 
     for line in lines.by_ref() {
         let line = line.unwrap();
         seen.push_str(&line);
-        if let Some(url) = line.strip_prefix("listening on http://") {
+        if let Some(url) = line.strip_prefix("listening on ") {
+            let url = url.strip_prefix("http://").unwrap_or(url);
             address = Some(url.to_owned());
         }
         if line.starts_with("  api") || line.starts_with("  admin") {
@@ -61,7 +67,7 @@ fn start_with(args: &[&str], variables: &[(&str, &str)], says: &str) -> Serving 
     Serving { child, address, keys }
 }
 
-fn ask(serving: &Serving, path: &str, key: &str, body: Option<&str>) -> String {
+pub fn ask(serving: &Serving, path: &str, key: &str, body: Option<&str>) -> String {
     let mut socket = TcpStream::connect(&serving.address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let method = if body.is_some() { "POST" } else { "GET" };
@@ -167,75 +173,6 @@ fn signals_reload_keys_and_end_the_server() {
     assert!(ask(&serving, "/v1/models", &old, None).starts_with("HTTP/1.1 401"));
     signal(&serving, "TERM");
     assert_eq!(serving.child.wait().unwrap().code(), Some(0));
-}
-
-/// Sockets on which a process listens, by what it has open.
-#[cfg(target_os = "linux")]
-fn listening(id: u32) -> Vec<String> {
-    let files = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().flatten();
-    let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
-    let inodes: Vec<String> = links
-        .filter_map(|link| {
-            let text = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-            Some(text.to_owned())
-        })
-        .collect();
-    let mut sockets = Vec::new();
-    for table in ["tcp", "tcp6", "udp", "udp6"] {
-        let text = std::fs::read_to_string(format!("/proc/{id}/net/{table}")).unwrap_or_default();
-        for line in text.lines().skip(1) {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            // State 0A is listening; sockets of UDP that were bound have 07.
-            let (Some(&place), Some(&state), Some(&inode)) =
-                (words.get(1), words.get(3), words.get(9))
-            else {
-                continue;
-            };
-            if ["0A", "07"].contains(&state) && inodes.iter().any(|own| own == inode) {
-                sockets.push(format!("{table} {place}"));
-            }
-        }
-    }
-    sockets
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn no_unauthenticated_internal_sockets() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("keys.toml");
-    let serving = serve(&["--keys", text(&file), "--metrics.listen", "127.0.0.1:0"]);
-    let body = r#"{"prompt": "CSS is", "max_tokens": 3}"#;
-    assert!(ask(&serving, "/v1/completions", &serving.keys[0], Some(body)).contains("200 OK"));
-    let sockets = listening(serving.child.id());
-    assert_eq!(sockets.len(), 2, "one for everything, one for counts: {sockets:?}");
-    assert!(sockets.iter().all(|socket| socket.starts_with("tcp 0100007F:")), "{sockets:?}");
-}
-
-/// Everything but fetching works without anyone being asked: every address that could be asked leads
-/// to a socket that counts.
-#[test]
-fn offline_means_offline() {
-    let trap = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    trap.set_nonblocking(true).unwrap();
-    let place = format!("http://{}", trap.local_addr().unwrap());
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("keys.toml");
-    let names =
-        ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "HF_ENDPOINT"];
-    let variables: Vec<(&str, &str)> = names.iter().map(|name| (*name, place.as_str())).collect();
-    let demo = demo_dir();
-    let args = [text(&demo), "--keys", text(&file)];
-    let serving = start_with(&args, &variables, "state=finished");
-    let (api, admin) = (&serving.keys[0], &serving.keys[1]);
-    let body = r#"{"prompt": "CSS is", "max_tokens": 3}"#;
-    assert!(ask(&serving, "/v1/completions", api, Some(body)).contains("200 OK"));
-    let chat = r#"{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3}"#;
-    assert!(ask(&serving, "/v1/chat/completions", api, Some(chat)).contains("200 OK"));
-    for path in ["/v1/models", "/v1/stats", "/metrics", "/health", "/v1/templates", "/v1/loras"] {
-        assert!(ask(&serving, path, admin, None).contains("200 OK"), "{path}");
-    }
-    assert!(trap.accept().is_err(), "someone was asked");
 }
 
 #[test]
