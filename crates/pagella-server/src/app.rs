@@ -30,6 +30,7 @@ use crate::settings::{CacheIsolation, DocsAuth, LiveSettings, MetricsAuth, Setti
 use crate::ui_store::UiStore;
 use crate::wakes::Wakes;
 use crate::wire::error::{ApiError, Code};
+use crate::ws::Sockets;
 
 /// How far the server is with ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,6 +79,8 @@ pub struct App {
     pub responses: Store,
     /// What the page keeps here.
     pub ui_store: UiStore,
+    /// WebSockets that are open.
+    pub sockets: Sockets,
     /// How engines wake streams.
     pub(crate) wakes: Wakes,
     /// Where the server listens.
@@ -110,6 +113,7 @@ impl App {
             described: Described::default(),
             responses: Store::new(&settings.responses),
             ui_store: UiStore::new(&settings.ui),
+            sockets: Sockets::default(),
             wakes: Wakes::default(),
             bound,
             started: Instant::now(),

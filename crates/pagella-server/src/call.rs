@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::auth::{Caller, Role};
 use crate::fields::Fields;
 use crate::log::secret::Secrets;
-use crate::net::{self, ReplyBody, Waits};
+use crate::net::{self, ReplyBody, Upgrade, Waits};
 use crate::router::{BodyRule, Route};
 use crate::settings::UnknownFields;
 use crate::wire::error::{ApiError, Code};
@@ -49,6 +49,8 @@ pub struct Call {
     pub(crate) body: Option<Incoming>,
     /// The body that was read, without secrets, where someone wants to keep it.
     pub(crate) shown: Option<Value>,
+    /// The connection, for routes that go on with it in another protocol.
+    pub(crate) upgrade: Option<Upgrade>,
 }
 
 impl Call {
@@ -76,7 +78,7 @@ impl Call {
     }
 
     /// Writes the body down or remembers it, where the operator wants that.
-    fn note_body(&mut self, map: &Map<String, Value>) {
+    pub(crate) fn note_body(&mut self, map: &Map<String, Value>) {
         let logging = &self.app.settings.logging;
         let keeps = logging.log_chat_completion_requests.is_some();
         // What is exchanged for a key is as good as one.

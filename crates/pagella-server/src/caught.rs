@@ -5,7 +5,15 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
+use std::pin::Pin;
+use std::sync::{Arc, Once};
+use std::task::Poll;
+
+use crate::app::App;
+use crate::wire::error::ApiError;
+
+/// Work that ends with an answer.
+pub type Answering<T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send>>;
 
 thread_local! {
     static PLACE: Cell<Option<String>> = const { Cell::new(None) };
@@ -32,6 +40,22 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     });
     // Nobody looks at what the work was doing to its own values.
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked { place: PLACE.take() })
+}
+
+/// Work for a route in which a panic is answered, counted and written down.
+pub fn answered<T: 'static>(
+    app: Arc<App>,
+    path: &'static str,
+    mut work: Answering<T>,
+) -> Answering<T> {
+    Box::pin(std::future::poll_fn(move |context| {
+        catch(|| work.as_mut().poll(context)).unwrap_or_else(|panicked| {
+            app.metrics.note_panic();
+            let place = panicked.place.as_deref().unwrap_or("an unknown place");
+            app.issue("panic", &format!("{path} at {place}"));
+            Poll::Ready(Err(ApiError::from_panic(&panicked)))
+        })
+    }))
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ mod ui;
 mod ui_store;
 mod wakes;
 mod wire;
+mod ws;
 
 pub use app::App;
 pub use auth::{

@@ -186,6 +186,13 @@ impl Requests {
         !named.is_empty()
     }
 
+    /// Ends the requests of a route, of all keys or of one.
+    pub fn cancel_route(&self, route: &str, key: Option<&str>) {
+        let all = self.lock();
+        let asked = all.1.values().filter(|live| live.route == route);
+        asked.filter(|live| key.is_none_or(|key| live.key == key)).for_each(|live| live.cancel());
+    }
+
     /// Closes the reasoning of the requests of this id. Returns whether there was one that reasons,
     /// or `None` if there was none of this id.
     pub fn end_reasoning(&self, id: &str, key: Option<&str>) -> Option<bool> {

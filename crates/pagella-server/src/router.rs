@@ -8,6 +8,7 @@ use crate::routes::{
     chat, completions, control, docs, download, embeddings, events, health, kobold, kobold_info,
     list, load, lora, messages, metrics, model, pages, permission, requests, responses,
     sampling_override, service_info, slots, stats, stream, template, token, ui, ui_store, unload,
+    ws,
 };
 use crate::settings::ApiServer;
 use crate::wire::error::{ApiError, Dialect};
@@ -84,6 +85,8 @@ impl Route {
             Some(ApiServer::Anthropic)
         } else if under("/api") {
             Some(ApiServer::Kobold)
+        } else if under("/ws") {
+            Some(ApiServer::Ws)
         } else {
             None
         }
@@ -183,6 +186,7 @@ routes! {
     POST "/api/extra/tokencount" Api Generation OpenAi kobold_info::tokencount;
     GET "/api/extra/true_max_context_length" Api None OpenAi kobold_info::max_context_length;
     GET "/api/extra/version" Public None OpenAi kobold_info::extra_version;
+    GET "/ws" Api None OpenAi ws::open;
     GET "/health" Public None OpenAi health::health;
     GET "/v1/health" Public None OpenAi health::health;
     GET "/health/live" Public None OpenAi health::live;
@@ -343,7 +347,7 @@ mod tests {
     #[test]
     fn families_are_told_by_paths() {
         let of = |family| ROUTES.iter().filter(|route| route.family() == Some(family)).count();
-        assert_eq!(ApiServer::ALL.map(of), [11, 2, 21]);
+        assert_eq!(ApiServer::ALL.map(of), [11, 2, 21, 1]);
         assert!(ROUTES.iter().all(|route| {
             (route.family() == Some(ApiServer::Anthropic)) == (route.dialect == Dialect::Anthropic)
         }));

@@ -137,6 +137,13 @@ impl Caller {
     }
 }
 
+/// Whether headers name a key, right or wrong.
+pub fn carries_key(headers: &HeaderMap) -> bool {
+    [header::AUTHORIZATION.as_str(), "x-api-key", "x-admin-key"]
+        .into_iter()
+        .any(|name| headers.contains_key(name))
+}
+
 struct Entry {
     digest: [u8; 32],
     key: Arc<Key>,

@@ -10,4 +10,4 @@ mod tokens;
 
 pub use failures::Failures;
 pub use file::{KeyFileError, create, file_in_use, is_open_to_others, load};
-pub use key::{CacheScope, Caller, Key, Keys, Role};
+pub use key::{CacheScope, Caller, Key, Keys, Role, carries_key};

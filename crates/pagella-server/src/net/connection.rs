@@ -16,6 +16,7 @@ use super::resets::Resets;
 use super::service;
 use super::stream::{Busy, Patience, TimedStream};
 use super::tls::Certificates;
+use super::upgrade::Later;
 use crate::app::{App, Phase};
 
 /// Silence of the other machine after which the system gives a connection up.
@@ -68,8 +69,10 @@ where
     let busy = Busy::default();
     let stream =
         TokioIo::new(TimedStream::new(socket, patience, busy.clone(), app.metrics.stalls.clone()));
+    let later = Later::default();
     let service = service_fn(|request| {
-        let answered = service::answer(app.clone(), peer, door, busy.clone(), request);
+        let answered =
+            service::answer(app.clone(), peer, door, busy.clone(), later.clone(), request);
         async move { Ok::<_, Infallible>(answered.await) }
     });
     let connection = http1::Builder::new()
@@ -78,17 +81,26 @@ where
         .header_read_timeout(None)
         .max_buf_size(limits.header_bytes.max(BUFFER_BYTES_MIN))
         .max_headers(limits.headers)
-        .serve_connection(stream, service);
-    let mut connection = std::pin::pin!(connection);
-    let mut phases = app.phases();
-    let draining = phases.wait_for(|phase| *phase >= Phase::Draining);
-    // What goes wrong on a connection is the client's business; its requests say so in the log.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = draining => {}
+        .serve_connection(stream, service)
+        .with_upgrades();
+    {
+        let mut connection = std::pin::pin!(connection);
+        let mut phases = app.phases();
+        let draining = phases.wait_for(|phase| *phase >= Phase::Draining);
+        // What goes wrong on a connection is the client's business; its requests say so in the log.
+        let ended = tokio::select! {
+            _ = connection.as_mut() => true,
+            _ = draining => false,
+        };
+        if !ended {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+    // The connection keeps its place while it goes on in another protocol.
+    if let Some(rest) = later.take() {
+        rest.await;
+    }
 }
 
 async fn serve_http2<S>(app: Arc<App>, socket: S, peer: SocketAddr, door: Door)
@@ -109,7 +121,8 @@ where
         TokioIo::new(TimedStream::new(socket, patience, busy.clone(), app.metrics.stalls.clone()));
     let (own, counted) = (app.clone(), busy.clone());
     let service = service_fn(move |request| {
-        let answered = service::answer(own.clone(), peer, door, counted.clone(), request);
+        let answered =
+            service::answer(own.clone(), peer, door, counted.clone(), Later::default(), request);
         async move { Ok::<_, Infallible>(answered.await) }
     });
     let header_bytes = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);

@@ -185,10 +185,10 @@ impl Server {
     }
 }
 
-/// Waits until no request lives; false when time runs out.
+/// Waits until no request lives and no socket is open; false when time runs out.
 async fn wait_idle(app: &App, time: Duration) -> bool {
     let idle = async {
-        while !app.requests.is_empty() {
+        while !(app.requests.is_empty() && app.sockets.is_empty()) {
             tokio::time::sleep(DRAIN_INTERVAL).await;
         }
     };

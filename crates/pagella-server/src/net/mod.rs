@@ -10,8 +10,10 @@ mod resets;
 mod service;
 mod stream;
 mod tls;
+mod upgrade;
 mod watch;
 
 pub use body::{ReplyBody, read_json};
 pub use late::Waits;
 pub use listen::{Server, ServerError, Shutdown};
+pub use upgrade::{Upgrade, is_websocket};

@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -14,14 +13,16 @@ use super::browser;
 use super::connection::Door;
 use super::late;
 use super::stream::Busy;
+use super::upgrade::{self, Later, Upgrade};
 use crate::access::Access;
 use crate::app::App;
-use crate::auth::{Caller, Role};
+use crate::auth::{self, Caller, Role};
 use crate::call::{Call, Reply};
 use crate::caught;
 use crate::detached;
 use crate::log::secret::Secrets;
 use crate::router::{self, Found, Route};
+use crate::settings::ApiServer;
 use crate::wire::error::{ApiError, Code, Dialect};
 use crate::wire::id::request_id;
 
@@ -31,10 +32,12 @@ pub async fn answer(
     peer: SocketAddr,
     door: Door,
     busy: Busy,
-    request: Request<Incoming>,
+    later: Later,
+    mut request: Request<Incoming>,
 ) -> Response<TrackedBody> {
     let answering = busy.enter();
     let begun = Instant::now();
+    let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
     let given = head.headers.get("x-request-id").and_then(|value| value.to_str().ok());
     let id = request_id(given);
@@ -63,6 +66,8 @@ pub async fn answer(
         match admit(&app, peer, door, &head, found) {
             Err(error) => Err(error),
             Ok((route, segment, caller)) => {
+                let upgrade = Upgrade::new(upgrade, busy, later, caller.is_none());
+                let caller = caller.unwrap_or_else(Caller::nobody);
                 access.note(|facts| facts.key = Some(caller.key.name.clone()));
                 let query = head.uri.query().unwrap_or_default().to_owned();
                 let call = Call {
@@ -79,6 +84,7 @@ pub async fn answer(
                     waits: Arc::default(),
                     body: Some(body),
                     shown: None,
+                    upgrade: Some(upgrade),
                 };
                 answer_call(&app, route, call).await
             }
@@ -105,14 +111,15 @@ fn note_headers(app: &App, id: &str, head: &http::request::Parts) {
     }
 }
 
-/// The route, its open segment and who asks; or why not.
+/// The route, its open segment and who asks; or why not. Nobody asks yet where the first message over
+/// the connection says who does.
 fn admit(
     app: &App,
     peer: SocketAddr,
     door: Door,
     head: &http::request::Parts,
     found: Found,
-) -> Result<(&'static Route, Option<String>, Caller), ApiError> {
+) -> Result<(&'static Route, Option<String>, Option<Caller>), ApiError> {
     let url_bytes = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
     if url_bytes > app.settings.limits.url_bytes {
         let message = format!("the URL has {url_bytes} bytes: shorten it");
@@ -131,13 +138,15 @@ fn admit(
         (Door::Main, _) => router::Access::Api,
     };
     // A path that does not exist tells nothing to someone without a key.
-    let caller = match access {
-        router::Access::Public => Caller::nobody(),
-        _ => app.identify(&head.headers, peer)?,
+    let caller = match (access, &found) {
+        (router::Access::Public, _) => Some(Caller::nobody()),
+        (_, Found::Route(route, _)) if says_later(app, route, &head.headers) => None,
+        _ => Some(app.identify(&head.headers, peer)?),
     };
     match found {
         Found::Route(route, segment) => {
-            if access == router::Access::Admin && caller.role() != Role::Admin {
+            let is_admin = caller.as_ref().is_some_and(|caller| caller.role() == Role::Admin);
+            if access == router::Access::Admin && !is_admin {
                 let message = "this route needs an administrator's key";
                 return Err(ApiError::new(Code::AdminKeyRequired, message));
             }
@@ -156,6 +165,16 @@ fn admit(
     }
 }
 
+/// Whether a client may say who it is in its first message: one that begins a WebSocket, where there
+/// are such, without any key in its headers. Browsers cannot send one there.
+fn says_later(app: &App, route: &Route, headers: &HeaderMap) -> bool {
+    route.family() == Some(ApiServer::Ws)
+        && !app.settings.network.disable_auth
+        && app.check_served(route).is_ok()
+        && upgrade::is_websocket(headers)
+        && !auth::carries_key(headers)
+}
+
 /// Runs a handler; a stream that is to go on without its connection is taken over.
 async fn answer_call(app: &Arc<App>, route: &'static Route, call: Call) -> Result<Reply, ApiError> {
     let wanted = detached::wanted(&call)?;
@@ -172,18 +191,10 @@ async fn answer_call(app: &Arc<App>, route: &'static Route, call: Call) -> Resul
 /// Runs a handler; a panic in it is answered and ends nothing else. A stream that waits for its model
 /// for long begins before the handler has answered.
 async fn run(app: &Arc<App>, route: &'static Route, call: Call) -> Result<Reply, ApiError> {
-    let (waits, guards, id) = (call.waits.clone(), app.clone(), call.id.clone());
-    let traces = call.traces();
-    let mut handler = (route.handler)(call);
-    let mut guarded: late::Handling = Box::pin(std::future::poll_fn(move |context| {
-        let polled = caught::catch(|| handler.as_mut().poll(context)).unwrap_or_else(|panicked| {
-            guards.metrics.note_panic();
-            let place = panicked.place.as_deref().unwrap_or("an unknown place");
-            guards.issue("panic", &format!("{} at {place}", route.path));
-            Poll::Ready(Err(ApiError::from_panic(&panicked)))
-        });
-        polled.map(|answered| answered.map_err(|error| error.traced(traces)))
-    }));
+    let (waits, id, traces) = (call.waits.clone(), call.id.clone(), call.traces());
+    let answered = caught::answered(app.clone(), route.path, (route.handler)(call));
+    let mut guarded: late::Handling =
+        Box::pin(async move { answered.await.map_err(|error| error.traced(traces)) });
     let patience = app.settings.model.inline_patience;
     tokio::select! {
         biased;

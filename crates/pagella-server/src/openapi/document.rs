@@ -138,7 +138,8 @@ fn describe(route: &Route, operation: &Operation) -> Value {
         });
     }
     let mut responses = Map::new();
-    responses.insert("200".into(), answer(operation));
+    let status = if matches!(operation.answer, Answer::Upgrade) { "101" } else { "200" };
+    responses.insert(status.into(), answer(operation));
     responses.extend(errors::of(route, operation));
     described["responses"] = Value::Object(responses);
     described["security"] = match route.access {
@@ -175,6 +176,7 @@ fn parameters(operation: &Operation) -> Vec<Value> {
 fn answer(operation: &Operation) -> Value {
     let mut content = Map::new();
     match operation.answer {
+        Answer::Upgrade => return json!({ "description": operation.summary }),
         Answer::Json(name) => {
             let schema = json!({ "$ref": format!("#/components/schemas/{name}") });
             content.insert("application/json".into(), json!({ "schema": schema }));

@@ -33,6 +33,8 @@ pub enum Answer {
     Json(&'static str),
     /// Something else, of these types.
     Other(&'static [&'static str]),
+    /// Another protocol, on the same connection.
+    Upgrade,
 }
 
 /// What is said about a route.
@@ -101,6 +103,12 @@ impl Operation {
     /// Answers with something that is not JSON.
     pub const fn kinds(mut self, kinds: &'static [&'static str]) -> Self {
         self.answer = Answer::Other(kinds);
+        self
+    }
+
+    /// Goes on in another protocol.
+    pub const fn upgrades(mut self) -> Self {
+        self.answer = Answer::Upgrade;
         self
     }
 

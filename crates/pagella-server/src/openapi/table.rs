@@ -527,6 +527,15 @@ const OPERATIONS: &[Operation] = &[
     op(("GET", "/"), ("page", "getPage"), "The built-in page", "")
         .kinds(&["text/html"])
         .also(&[501]),
+    op(
+        ("GET", "/ws"),
+        ("generation", "openSocket"),
+        "A WebSocket with ExLlamaV2's actions echo, estimate_token, lefttrim_token, infer and stop, \
+         where the operator chose it; the key stands in a header or in the first message",
+        "",
+    )
+    .upgrades()
+    .also(&[426, 501, 503]),
     op(("GET", "/ui/{name}"), ("page", "getPageFile"), "A file of the page", "")
         .kinds(&["text/javascript", "text/css"]),
     op(

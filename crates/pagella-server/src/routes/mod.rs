@@ -35,3 +35,4 @@ pub mod token;
 pub mod ui;
 pub mod ui_store;
 pub mod unload;
+pub mod ws;

@@ -15,6 +15,7 @@ pub async fn show(call: Call) -> Result<Reply, ApiError> {
             ApiServer::OpenAi => ("openai", "OpenAI API", "/v1"),
             ApiServer::Anthropic => ("anthropic", "Anthropic API", "/v1"),
             ApiServer::Kobold => ("koboldai", "KoboldAI API", "/api"),
+            ApiServer::Ws => ("exllamav2", "ExLlamaV2 WebSocket actions", "/ws"),
         };
         let described = json!({
             "name": name,

@@ -49,11 +49,14 @@ pub enum ApiServer {
     Anthropic,
     /// KoboldAI's, with KoboldCpp's additions.
     Kobold,
+    /// ExLlamaV2's actions over a WebSocket.
+    Ws,
 }
 
 impl ApiServer {
     /// Every one.
-    pub const ALL: [ApiServer; 3] = [ApiServer::OpenAi, ApiServer::Anthropic, ApiServer::Kobold];
+    pub const ALL: [ApiServer; 4] =
+        [ApiServer::OpenAi, ApiServer::Anthropic, ApiServer::Kobold, ApiServer::Ws];
 
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
@@ -61,6 +64,7 @@ impl ApiServer {
             ApiServer::OpenAi => "oai",
             ApiServer::Anthropic => "anthropic",
             ApiServer::Kobold => "kobold",
+            ApiServer::Ws => "ws",
         }
     }
 }

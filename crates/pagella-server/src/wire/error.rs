@@ -110,6 +110,7 @@ codes! {
     RequestTooLarge = 413, "invalid_request_error", "request_too_large", Unsaid;
     UriTooLong = 414, "invalid_request_error", "uri_too_long", Unsaid;
     UnsupportedMediaType = 415, "invalid_request_error", "unsupported_media_type", Unsaid;
+    UpgradeRequired = 426, "invalid_request_error", "upgrade_required", Unsaid;
     LoadInProgress = 409, "conflict_error", "load_in_progress", Never;
     TooManyRequests = 429, "rate_limit_error", "too_many_requests", Later;
     KeyQueueFull = 429, "rate_limit_error", "key_queue_full", Later;
@@ -326,6 +327,10 @@ impl ApiError {
         }
         if self.code.status() == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.code.status() == StatusCode::UPGRADE_REQUIRED {
+            headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         }
         let allow = self.allow.as_deref().and_then(|allow| HeaderValue::from_str(allow).ok());
         if let Some(allow) = allow {

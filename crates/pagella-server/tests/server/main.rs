@@ -49,3 +49,4 @@ mod tools;
 mod ui;
 mod ui_store;
 mod watched;
+mod ws;

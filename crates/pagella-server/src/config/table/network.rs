@@ -54,17 +54,14 @@ pub(super) const ROWS: &[Entry] = &[
         (N, "api_servers"),
         Kind::Texts,
         "[\"oai\", \"anthropic\"]",
-        "Which families of routes there are",
+        "Which families of routes there are: oai, anthropic, kobold, ws",
         |s, v| {
             let names = ApiServer::ALL.map(ApiServer::name).join(", ");
             let one = |name: &String| {
                 let lower = name.to_ascii_lowercase();
                 let lower = if lower == "openai" { "oai" } else { lower.as_str() };
                 let known = ApiServer::ALL.into_iter().find(|server| server.name() == lower);
-                known.ok_or_else(|| match lower {
-                    "ws" => format!("some of {names}: ws is not built"),
-                    _ => format!("some of {names}, not {name:?}"),
-                })
+                known.ok_or_else(|| format!("some of {names}, not {name:?}"))
             };
             s.network.api_servers = v.texts().iter().map(one).collect::<Result<_, _>>()?;
             Ok(())

@@ -1,0 +1,88 @@
+//! What a message asks for, and the actions that only look at text.
+
+use pagella_text::{AddBos, SpecialTokens};
+use serde_json::{Map, Value, json};
+
+use super::request::{ESTIMATE, LEFTTRIM};
+use crate::call::Call;
+use crate::fields::{Fields, Param, wrong_type};
+use crate::generate::prompt::text_ids;
+use crate::model::resolve;
+use crate::wire::error::{ApiError, Code};
+
+/// What a message asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// An answer.
+    Echo,
+    /// How many tokens a text has.
+    EstimateToken,
+    /// The end of a text.
+    LefttrimToken,
+    /// The continuation of a text.
+    Infer,
+    /// The end of what runs.
+    Stop,
+}
+
+impl Action {
+    const ALL: [(&str, Action); 5] = [
+        ("echo", Action::Echo),
+        ("estimate_token", Action::EstimateToken),
+        ("lefttrim_token", Action::LefttrimToken),
+        ("infer", Action::Infer),
+        ("stop", Action::Stop),
+    ];
+
+    /// Takes the action out of a message, with its name.
+    pub fn of(message: &mut Map<String, Value>) -> Result<(&'static str, Action), ApiError> {
+        let names = Self::ALL.map(|(name, _)| name).join(", ");
+        let given = message.shift_remove("action");
+        let Some(given) = given else {
+            let error = format!("action is missing: give one of {names}");
+            return Err(ApiError::field(Code::MissingParameter, "action", error));
+        };
+        let given = given.as_str().ok_or_else(|| wrong_type("action", "a string"))?;
+        Self::ALL.into_iter().find(|(name, _)| *name == given).ok_or_else(|| {
+            let error = format!("action must be one of {names}");
+            ApiError::field(Code::UnsupportedValue, "action", error)
+        })
+    }
+}
+
+async fn read(
+    call: &mut Call,
+    body: Map<String, Value>,
+    tables: &'static [&'static [Param]],
+) -> Result<(Fields, String), ApiError> {
+    call.note_body(&body);
+    let fields = Fields::read(body, tables)?;
+    call.settle(&fields)?;
+    let text = fields.need("text")?.as_str().unwrap_or_default().to_owned();
+    Ok((fields, text))
+}
+
+/// `estimate_token`: how many tokens a text has.
+pub async fn estimate(mut call: Call, body: Map<String, Value>) -> Result<Value, ApiError> {
+    let (fields, text) = read(&mut call, body, ESTIMATE).await?;
+    let model = resolve(&call, fields.text("model"), false).await?;
+    let count = move || Ok(text_ids(&model.parts.tokenizer, text, AddBos::Never)?.len());
+    Ok(json!({ "num_tokens": call.app.blocking.run(count).await? }))
+}
+
+/// `lefttrim_token`: the last tokens of a text, as text.
+pub async fn lefttrim(mut call: Call, body: Map<String, Value>) -> Result<Value, ApiError> {
+    let (fields, text) = read(&mut call, body, LEFTTRIM).await?;
+    let length = fields.need("trimmed_length")?.as_i64().unwrap_or(0);
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let model = resolve(&call, fields.text("model"), false).await?;
+    let trim = move || {
+        let tokenizer = &model.parts.tokenizer;
+        let ids = text_ids(tokenizer, text.clone(), AddBos::Never)?;
+        Ok(match ids.len().checked_sub(length) {
+            None | Some(0) => text,
+            Some(first) => tokenizer.decode(&ids[first..], SpecialTokens::Show),
+        })
+    };
+    Ok(json!({ "trimmed_text": call.app.blocking.run(trim).await? }))
+}
