@@ -139,6 +139,11 @@ impl Ignored {
         self.0.extend(names);
     }
 
+    /// Their names; `None` where there are none.
+    pub fn names(&self) -> Option<&[String]> {
+        (!self.0.is_empty()).then(|| &self.0[..self.0.len().min(Self::NAMES_MAX)])
+    }
+
     /// Names them in a header.
     pub fn write_header(&self, headers: &mut HeaderMap) {
         let harmless = |name: &&String| {

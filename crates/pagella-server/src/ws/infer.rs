@@ -35,7 +35,7 @@ pub async fn infer(
 ) -> Result<(), ApiError> {
     call.note_body(&body);
     let fields = request::read(body)?;
-    call.settle(&fields)?;
+    let ignored = call.settle(&fields)?;
     let begun = tokio::select! {
         biased;
         () = stopped(&mut stop) => None,
@@ -60,7 +60,10 @@ pub async fn infer(
             next = answer.running.next() => next?,
         };
         let Some((_, record)) = next else { return Err(ApiError::internal()) };
-        if let Some(last) = answer.piece(&record, outbox).await? {
+        if let Some(mut last) = answer.piece(&record, outbox).await? {
+            if let Some(names) = ignored.names() {
+                last["ignored_fields"] = json!(names);
+            }
             outbox.finish(last).await;
             return Ok(());
         }

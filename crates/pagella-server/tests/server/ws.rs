@@ -390,6 +390,8 @@ fn what_cannot_be_done_is_refused_and_the_socket_goes_on() {
     assert_eq!(ws.message()["error"]["code"], "invalid_json");
     let refused = ws.ask(&infer("who", json!({"top_k": "many"})));
     assert_eq!((&refused["request_id"], &refused["action"]), (&json!("who"), &json!("infer")));
+    let ignored = ws.ask(&infer("u", json!({"unheard_of": 1})));
+    assert_eq!(ignored["ignored_fields"], json!(["unheard_of"]));
     ws.frame(PING, b"hello");
     assert_eq!(ws.next(), Said::Pong(b"hello".to_vec()));
     assert_eq!(ws.ask(&json!({"action": "echo"})), json!({"action": "echo"}));
