@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use tokio::sync::watch;
 
@@ -17,6 +17,9 @@ use crate::wire::error::ApiError;
 /// lists of both watches each time.
 pub struct CutShort {
     cause: Option<Pin<Box<dyn Future<Output = ApiError> + Send>>>,
+    /// As they were at the beginning: whether anything happened is seen without a lock.
+    phases: watch::Receiver<Phase>,
+    closings: watch::Receiver<Option<Closing>>,
 }
 
 impl CutShort {
@@ -26,6 +29,7 @@ impl CutShort {
         mut closings: watch::Receiver<Option<Closing>>,
         live: Arc<Live>,
     ) -> Self {
+        let (phases_then, closings_then) = (phases.clone(), closings.clone());
         let cause = async move {
             let ends = |phase: &Phase| match live.progress() > Progress::Queued {
                 true => *phase >= Phase::Cancelling,
@@ -37,7 +41,12 @@ impl CutShort {
                 closing = closes(&mut closings) => closing.error(),
             }
         };
-        CutShort { cause: Some(Box::pin(cause)) }
+        CutShort { cause: Some(Box::pin(cause)), phases: phases_then, closings: closings_then }
+    }
+
+    fn may_have_come(&self) -> bool {
+        // Closed means that whoever could end the answer is gone.
+        self.phases.has_changed().unwrap_or(true) || self.closings.has_changed().unwrap_or(true)
     }
 
     /// What `work` gives, unless it is cut short.
@@ -45,13 +54,25 @@ impl CutShort {
         let mut work = std::pin::pin!(work);
         poll_fn(|context| {
             // The end first: a job that always has something to say would never hear of it.
-            let Some(cause) = &mut self.cause else { return Poll::Ready(Err(draining())) };
-            if let Poll::Ready(error) = cause.as_mut().poll(context) {
-                self.cause = None;
+            if self.may_have_come()
+                && let Poll::Ready(error) = self.poll(context)
+            {
                 return Poll::Ready(Err(error));
             }
-            work.as_mut().poll(context).map(Ok)
+            match work.as_mut().poll(context) {
+                Poll::Ready(done) => Poll::Ready(Ok(done)),
+                Poll::Pending => self.poll(context).map(Err),
+            }
         })
         .await
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<ApiError> {
+        let Some(cause) = &mut self.cause else { return Poll::Ready(draining()) };
+        let polled = cause.as_mut().poll(context);
+        if polled.is_ready() {
+            self.cause = None;
+        }
+        polled
     }
 }

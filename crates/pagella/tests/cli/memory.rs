@@ -138,7 +138,8 @@ fn resident(serving: &Serving) -> i64 {
 fn multimodal_and_draft_memory_flat() {
     let dir = tempfile::tempdir().unwrap();
     let keys = dir.path().join("keys.toml");
-    let serving = serve(&["--keys", text(&keys), "--no-access-log"]);
+    // A small cache is all in memory soon.
+    let serving = serve(&["--keys", text(&keys), "--no-access-log", "--cache-tokens", "8192"]);
     let (asks, next) = (asks(), AtomicUsize::new(0));
     let left = Ask {
         path: "/v1/completions",
