@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pagella_engine::Record;
-use pagella_text::{AddBos, StreamStart};
+use pagella_text::{AddBos, StreamStart, Tokenizer};
 
 use super::{Conversation, Encoded};
 use crate::call::Call;
@@ -20,6 +20,7 @@ use crate::log::conversation::Kept;
 use crate::model::ServedModel;
 use crate::reasoning::{ReasoningAsk, Tags, channels};
 use crate::settings::Toggle;
+use crate::tools::ToolPlan;
 use crate::wire::error::ApiError;
 
 /// A conversation whose fields are checked. A dialect with other fields translates them to those of
@@ -58,13 +59,7 @@ impl ChatRequest {
         let tokenizer = &model.parts.tokenizer;
         let tools = conversation.tools.clone();
         if let Some(tools) = &tools {
-            tools.deny(&mut ask.job, tokenizer);
-            ask.job.shown_ids.extend(tools.specials(tokenizer));
-            let shaped = ask.constraint.is_some();
-            ask.constraint = tools.constraint(ask.constraint.take(), tokenizer);
-            if !shaped {
-                ask.constraint_field = "tools";
-            }
+            shape_calls(&mut ask, tools, tokenizer);
         }
         let settings = model.conversation(&call.app.settings.model.conversation);
         let source = conversation.source();
@@ -122,6 +117,16 @@ impl ChatRequest {
         let model = model.clone();
         Ok(Talk { running, model, logprobs, seed, delivery, splitters, begun: call.begun })
     }
+}
+
+/// Lets an answer call tools, or keeps it from that.
+fn shape_calls(ask: &mut Ask, tools: &ToolPlan, tokenizer: &Tokenizer) {
+    tools.deny(&mut ask.job, tokenizer);
+    ask.job.shown_ids.extend(tools.specials(tokenizer));
+    if ask.constraint.is_none() {
+        ask.constraint_field = "tools";
+    }
+    ask.constraint = tools.constraint(ask.constraint.take(), tokenizer);
 }
 
 /// What cannot be had of a model that speaks in channels.

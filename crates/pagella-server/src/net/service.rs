@@ -12,7 +12,7 @@ use super::body::{ReplyBody, TrackedBody};
 use super::browser;
 use super::connection::Door;
 use super::late;
-use super::stream::Busy;
+use super::stream::{Answering, Busy};
 use super::upgrade::{self, Later, Upgrade};
 use crate::access::Access;
 use crate::app::App;
@@ -39,16 +39,13 @@ pub async fn answer(
     let begun = Instant::now();
     let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
-    let given = head.headers.get("x-request-id").and_then(|value| value.to_str().ok());
-    let id = request_id(given);
+    let id = id_of(&head.headers);
     let path = head.uri.path();
     let method = head.method.as_str();
-    let found = match path.strip_prefix(app.settings.network.base_path.as_str()) {
-        Some(rest) => router::find(method, rest),
-        None => Found::Nothing,
-    };
-    let shown = if method.len() <= 16 { method.to_owned() } else { "-".to_owned() };
-    let mut access = Access::new(app.clone(), id.clone(), shown, app.log.peer(peer), begun);
+    let rest = path.strip_prefix(app.settings.network.base_path.as_str());
+    let found = rest.map_or(Found::Nothing, |rest| router::find(method, rest));
+    let mut access =
+        Access::new(app.clone(), id.clone(), shown_method(method), app.log.peer(peer), begun);
     let mut dialect = Dialect::OpenAi;
     if let Found::Route(route, _) = &found {
         access.set_route(route);
@@ -97,10 +94,24 @@ pub async fn answer(
     access.set_status(reply.status.as_u16());
     browser::write_headers(&app.settings.network, &head.headers, None, &mut reply.headers);
     write_common(&mut reply.headers, &id, dialect);
+    respond(reply, access, answering)
+}
+
+fn respond(reply: Reply, access: Arc<Access>, answering: Answering) -> Response<TrackedBody> {
     let mut response = Response::new(TrackedBody::new(reply.body, access, answering));
     *response.status_mut() = reply.status;
     *response.headers_mut() = reply.headers;
     response
+}
+
+/// The client's own id for the request, or a new one.
+fn id_of(headers: &HeaderMap) -> String {
+    request_id(headers.get("x-request-id").and_then(|value| value.to_str().ok()))
+}
+
+/// The method for the log.
+fn shown_method(method: &str) -> String {
+    if method.len() <= 16 { method.to_owned() } else { "-".to_owned() }
 }
 
 /// Writes the headers down, where the operator wants them.

@@ -24,6 +24,7 @@ use super::outbox::{Envelope, Outbox, no_message};
 use super::request::{ECHO, STOP};
 use crate::app::Phase;
 use crate::auth;
+use crate::call::Call;
 use crate::caught;
 use crate::fields::Fields;
 use crate::wire::error::{ApiError, Code};
@@ -240,7 +241,7 @@ impl Session {
         let (name, action) = Action::of(&mut body)?;
         *envelope = Envelope::of(&mut body, name)?;
         // Whoever is no longer known is not answered.
-        let mut call = self.origin.call().map_err(Refusal::Close)?;
+        let call = self.origin.call().map_err(Refusal::Close)?;
         match action {
             Action::Echo | Action::Stop => {
                 let tables = if action == Action::Stop { STOP } else { ECHO };
@@ -262,49 +263,57 @@ impl Session {
                 call.access.complete();
                 Err(error.into())
             }
-            _ => {
-                if let Some(tag) = body.shift_remove("tag").filter(|_| action == Action::Infer) {
-                    envelope.echo("tag", tag)?;
-                }
-                let (stop, stopped) = watch::channel(false);
-                if action == Action::Infer {
-                    self.running.push((envelope.request_id().cloned(), stop));
-                }
-                let access = call.access.clone();
-                let outbox = Outbox::new(envelope.clone(), self.sender.clone(), access);
-                let (app, path, traces) = (call.app.clone(), call.route.path, call.traces());
-                call.upgrade = None;
-                let outbox = Arc::new(outbox);
-                let back = outbox.clone();
-                self.work.spawn(async move {
-                    let answered = caught::answered(
-                        app.clone(),
-                        path,
-                        Box::pin(async move {
-                            match action {
-                                Action::EstimateToken => {
-                                    back.finish(estimate(call, body).await?).await;
-                                }
-                                Action::LefttrimToken => {
-                                    back.finish(lefttrim(call, body).await?).await;
-                                }
-                                _ => infer(call, body, stopped, &back).await?,
-                            }
-                            Ok(())
-                        }),
-                    );
-                    if let Err(error) = answered.await {
-                        app.metrics.note_rejected(error.code);
-                        outbox.fail(&error.traced(traces)).await;
-                    }
-                });
-                Ok(None)
-            }
+            _ => self.begin(action, body, envelope, call).map(|()| None).map_err(Refusal::Answer),
         }
     }
 
+    /// Begins with something that takes time.
+    fn begin(
+        &mut self,
+        action: Action,
+        mut body: Map<String, Value>,
+        envelope: &mut Envelope,
+        call: Call,
+    ) -> Result<(), ApiError> {
+        if let Some(tag) = body.shift_remove("tag").filter(|_| action == Action::Infer) {
+            envelope.echo("tag", tag)?;
+        }
+        let (stop, stopped) = watch::channel(false);
+        if action == Action::Infer {
+            self.running.push((envelope.request_id().cloned(), stop));
+        }
+        let access = call.access.clone();
+        let outbox = Outbox::new(envelope.clone(), self.sender.clone(), access);
+        let (app, path, traces) = (call.app.clone(), call.route.path, call.traces());
+        let outbox = Arc::new(outbox);
+        let back = outbox.clone();
+        self.work.spawn(async move {
+            let answered = caught::answered(
+                app.clone(),
+                path,
+                Box::pin(async move {
+                    match action {
+                        Action::EstimateToken => {
+                            back.finish(estimate(call, body).await?).await;
+                        }
+                        Action::LefttrimToken => {
+                            back.finish(lefttrim(call, body).await?).await;
+                        }
+                        _ => infer(call, body, stopped, &back).await?,
+                    }
+                    Ok(())
+                }),
+            );
+            if let Err(error) = answered.await {
+                app.metrics.note_rejected(error.code);
+                outbox.fail(&error.traced(traces)).await;
+            }
+        });
+        Ok(())
+    }
+
     /// Ends what runs for this socket, or what the client calls so; or everything of its key.
-    fn stop(&mut self, call: &crate::call::Call, name: Option<&Value>, all: bool) {
+    fn stop(&mut self, call: &Call, name: Option<&Value>, all: bool) {
         if all {
             let key = &call.caller.key;
             let own = (key.role != auth::Role::Admin).then_some(key.name.as_str());

@@ -409,10 +409,10 @@ def new_chat(page):
     page.page.wait_for_selector(".message", state="detached")
 
 
-def keep_copies(page):
-    """Switches the copy on the server on, in the settings."""
+def keep_copies(page, keep=True):
+    """Switches the copy on the server on or off, in the settings."""
     page.page.get_by_role("button", name="Settings").click()
-    page.page.get_by_label("Keep a copy of conversations on the server, for this key").check()
+    page.page.get_by_label("Keep a copy of conversations on the server, for this key").set_checked(keep)
     page.page.keyboard.press("Escape")
     page.page.wait_for_selector("dialog", state="detached")
 
@@ -459,4 +459,6 @@ def server_copy(page):
     page.page.wait_for_selector(".message.user:has-text('from here.')")
     other.check_clean()
     other.context.close()
+    # What follows is about this device alone.
+    keep_copies(page, False)
     new_chat(page)
