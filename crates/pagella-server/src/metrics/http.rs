@@ -10,8 +10,8 @@ use crate::router::{ROUTES, Route};
 
 /// Statuses that are told apart; the last one stands for all others.
 pub const STATUSES: &[u16] = &[
-    200, 204, 400, 401, 403, 404, 405, 408, 409, 411, 413, 414, 415, 429, 431, 499, 500, 501, 503,
-    504, 529, 0,
+    200, 204, 400, 401, 403, 404, 405, 408, 409, 411, 413, 414, 415, 426, 429, 431, 499, 500, 501,
+    503, 504, 529, 0,
 ];
 
 /// Counts of one route.

@@ -138,7 +138,7 @@ const LIMITS: &[Limit] = &[
         path: COMPLETIONS,
         // A grammar of twelve bytes, and spaces.
         body: |n| complete(json!({ "grammar_string": format!("{:1$}", "root::=\"y\"", n) })),
-        refusal: ("constraint_too_complex", None),
+        refusal: ("constraint_too_complex", Some("grammar_string")),
     },
 ];
 

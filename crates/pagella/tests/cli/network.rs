@@ -150,13 +150,14 @@ fn sources() -> Vec<(String, String)> {
 }
 
 /// Who may ask where the program lies, start one, or make something that can be entered: the demo model
-/// may lie beside the program, a process that lost its device starts the same file again, and the
-/// folder of the page's documents is its owner's.
+/// may lie beside the program, a process that lost its device starts the same file again, and
+/// the folders of the page's documents and of logged conversations are their owner's.
 const MAY: &[(&str, &str)] = &[
     ("pagella/src/model_ref.rs", "current_exe"),
     ("pagella/src/commands/serve/successor.rs", "current_exe"),
     ("pagella/src/commands/serve/successor.rs", "process::Command"),
     ("pagella-server/src/ui_store.rs", "0o7"),
+    ("pagella-server/src/log/conversation.rs", "0o7"),
 ];
 
 /// Nothing here fetches programs, and nothing could put one in the place of another: no crate that
