@@ -33,6 +33,9 @@ CHECKS = [
 # Routes that never end, or that end the model that the others need; other tests are about them.
 EXCLUDED = ["/v1/events", "/v1/model/load", "/v1/model/unload", "/v1/template/unload", "/v1/download"]
 
+# Whatever is off unless chosen.
+EVERYTHING_ON = ["--network.api_servers", "oai,anthropic,kobold,ws", "--network.slots", "true", "--ui.server_store", "true"]
+
 MUST_ANSWER = [
     "POST /v1/chat/completions",
     "POST /v1/completions",
@@ -43,6 +46,9 @@ MUST_ANSWER = [
     "GET /v1/models",
     "GET /v1/stats",
     "GET /v1/cache/pages",
+    "POST /api/v1/generate",
+    "GET /slots",
+    "GET /v1/ui/store",
 ]
 
 
@@ -105,7 +111,7 @@ def main():
     parser.add_argument("--examples", type=int, default=4, help="requests per route and kind")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    with Server("--no-access-log") as server:
+    with Server("--no-access-log", *EVERYTHING_ON) as server:
         everything = run(server, SHORT_KEY, [], options.examples, options.seed)
         administration = run(server, ADMIN_KEY, admin_paths(server), options.examples, options.seed)
         server.wait_idle()
