@@ -40,6 +40,20 @@ pub struct LoadAsk {
     pub origin: Origin,
 }
 
+impl LoadAsk {
+    /// The load of a model that comes back as it was.
+    pub(super) fn again(id: &str, options: LoadOptions) -> Self {
+        LoadAsk {
+            id: id.to_owned(),
+            options,
+            skip_queue: true,
+            keep_previous: false,
+            keep: true,
+            origin: Origin::Restart,
+        }
+    }
+}
+
 /// Who goes for a new model, and whether there is room then.
 struct Room {
     goes: Vec<Arc<ServedModel>>,

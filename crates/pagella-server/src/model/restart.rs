@@ -8,7 +8,6 @@ use pagella_engine::Fault;
 use serde_json::json;
 
 use super::change::{LoadAsk, load_here};
-use super::load::Origin;
 use super::observe::Told;
 use super::registry::Trouble;
 use super::served::{Closing, ServedModel};
@@ -78,14 +77,7 @@ fn bring_back(app: &Arc<App>, model: Arc<ServedModel>, reason: &str) {
     if app.model.device_is_lost(&id, &options) {
         return replace_process(app, LegacyModel { id, options });
     }
-    let ask = LoadAsk {
-        id: id.clone(),
-        options,
-        skip_queue: true,
-        keep_previous: false,
-        keep: true,
-        origin: Origin::Restart,
-    };
+    let ask = LoadAsk::again(&id, options);
     while may_restart(app, &id) {
         app.metrics.note_restart();
         if load_here(app, &ask) {

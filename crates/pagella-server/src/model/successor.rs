@@ -9,7 +9,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::change::{LoadAsk, load_here};
-use super::load::Origin;
 use super::options::LoadOptions;
 use super::registry::Trouble;
 use super::restart::may_restart;
@@ -130,14 +129,7 @@ pub fn succeed(app: &Arc<App>, legacy: Legacy) -> std::io::Result<()> {
     let app = app.clone();
     std::thread::Builder::new().name("pagella-restart".to_owned()).spawn(move || {
         for LegacyModel { id, options } in legacy.models {
-            let ask = LoadAsk {
-                id: id.clone(),
-                options,
-                skip_queue: true,
-                keep_previous: false,
-                keep: true,
-                origin: Origin::Restart,
-            };
+            let ask = LoadAsk::again(&id, options);
             if load_here(&app, &ask) {
                 continue;
             }
