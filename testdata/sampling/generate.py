@@ -126,7 +126,7 @@ def distribution(logits, o, history):
         sigma = math.sqrt(math.fsum((l - mean) ** 2 for l in logs) / len(logs))
         ps = reaching(ps, max(ps.values()) * math.exp(-o["top_n_sigma"] * sigma - 1e-12), least)
     if o.get("top_k", 0) > 0:
-        ps = keep(ps, ordered(ps)[: o["top_k"]])
+        ps = keep(ps, ordered(ps)[: max(o["top_k"], least)])
     if 0 < o.get("top_p", 0) < 1:
         n = len(prefix(ps, ordered(ps), o["top_p"]))
         ps = keep(ps, ordered(ps)[: max(n, least)])
@@ -157,6 +157,10 @@ def distribution(logits, o, history):
         ps = power(ps, o.get("temperature", 1.0))
     if o.get("xtc_probability", 0) > 0:
         ps = exclude_top(ps, o["xtc_probability"], o.get("xtc_threshold", 0.1), o.get("xtc_ignore", []))
+    if 0 <= o.get("adaptive_target", 1.0) < 1:
+        # The target of the first token is the one that was asked for.
+        far = {i: abs(p - o["adaptive_target"]) / 0.3 for i, p in ps.items()}
+        ps = normalised({i: math.exp(5 - 10 * x * x / (1 + x)) for i, x in far.items()})
     return ps
 
 
@@ -185,7 +189,12 @@ def settings(rng):
     for _ in range(32):
         names = rng.sample(sorted(pool), rng.randint(2, 5))
         single.append({name: rng.choice(pool[name]) for name in names})
-    return single
+    # Behind all others, whose rows stay what they are.
+    return single + [
+        {"adaptive_target": 0.25}, {"adaptive_target": 0.0}, {"adaptive_target": 0.5, "min_p": 0.0625},
+        {"adaptive_target": 0.625, "top_k": 5, "xtc_probability": 0.5}, {"adaptive_target": 1.0},
+        {"min_keep": 4, "top_k": 2}, {"min_keep": 3, "top_k": 1, "top_p": 0.125},
+    ]
 
 
 def main():

@@ -36,6 +36,7 @@ mod host;
 mod job;
 mod logit_rows;
 pub mod pages;
+pub mod params;
 pub mod sample;
 mod schedule;
 mod score;

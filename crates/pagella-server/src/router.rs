@@ -6,7 +6,7 @@ use std::pin::Pin;
 use crate::call::{Call, Reply};
 use crate::routes::{
     chat, completions, control, docs, download, embeddings, events, health, kobold, kobold_info,
-    list, load, lora, messages, metrics, model, pages, permission, requests, responses,
+    list, load, lora, messages, metrics, model, pages, parameters, permission, requests, responses,
     sampling_override, service_info, slots, stats, stream, template, token, ui, ui_store, unload,
     ws,
 };
@@ -153,6 +153,7 @@ routes! {
     GET "/v1/template/list" Api None Tabby template::list;
     POST "/v1/template/switch" Admin Small Tabby template::switch;
     POST "/v1/template/unload" Admin None Tabby template::unload;
+    GET "/v1/sampling/parameters" Public None Tabby parameters::list;
     GET "/v1/sampling/overrides" Api None Tabby sampling_override::list;
     GET "/v1/sampling/override/list" Api None Tabby sampling_override::list;
     POST "/v1/sampling/override/switch" Admin Small Tabby sampling_override::switch;

@@ -11,7 +11,7 @@ import { connection, currentModel, isAdmin, startConnection } from './net/connec
 import { conversations, loadConversations } from './data/conversation_store.js';
 import { loadNotebooks } from './data/notebook_store.js';
 import { loadPresets } from './data/preset_store.js';
-import { refreshSamplerSources } from './sampler/sampler_panel.js';
+import { loadSamplerTable, refreshSamplerSources } from './sampler/sampler_panel.js';
 import { chatView } from './chat/chat_view.js';
 import { setModelComing } from './chat/chat.js';
 import { exportAll, importFiles } from './chat/conversation_list.js';
@@ -127,7 +127,7 @@ async function startPage() {
   document.body.replaceChildren(frame.node);
   mountToasts();
   mountAnnouncer();
-  await Promise.all([loadConversations(), loadNotebooks(), loadPresets()]);
+  await Promise.all([loadConversations(), loadNotebooks(), loadPresets(), loadSamplerTable()]);
   Object.assign(views, { chat: chatView({ go }), notebook: notebookView({ go }), engine: engineView(), models: modelsView() });
   registerCommands();
   startShortcuts();

@@ -6,6 +6,7 @@ mod constraint;
 mod model;
 mod more_sampling;
 mod sampling;
+mod settings;
 
 pub use batch::BatchFlags;
 pub use config::ConfigFlags;

@@ -11,8 +11,8 @@ mod probabilities;
 use std::sync::Arc;
 
 use super::{
-    Bitmask, Breaker, Candidates, Draws, Mt19937, NanPolicy, OptionsError, Rng, SampleError,
-    SampleOptions, SamplerState, Scratch, Step, VocabSets, draws, scan,
+    Bitmask, Breaker, Candidate, Candidates, Draws, Mt19937, NanPolicy, OptionsError, Rng,
+    SampleError, SampleOptions, SamplerState, Scratch, Step, VocabSets, draws, scan,
 };
 
 pub use ask::{AskBuffer, Asked};
@@ -35,6 +35,20 @@ pub struct Row<'a> {
     pub attempt: u32,
     /// How many of the final candidates to report.
     pub top: usize,
+}
+
+/// What a step on probabilities may look at besides the candidates.
+pub(crate) struct Moment<'a> {
+    /// The settings.
+    pub options: &'a SampleOptions,
+    /// What the job carries from token to token.
+    pub state: &'a SamplerState,
+    /// The draws of this position.
+    pub draws: Draws,
+    /// Ids that exclusion of top choices leaves alone.
+    pub xtc_ignored: &'a Bitmask,
+    /// The candidates as adaptive-p found them, in no order.
+    pub before_adaptive: &'a mut Vec<Candidate>,
 }
 
 /// A chosen id.
@@ -145,11 +159,9 @@ impl Sampler {
         state: &mut SamplerState,
         scratch: &mut Scratch,
     ) -> Choice {
-        let r = self.change_probabilities(&mut candidates, state, draws);
+        let r = self.change_probabilities(&mut candidates, state, draws, &mut scratch.before);
         let chosen = candidates.pick(r);
-        if several {
-            self.learn(state, chosen.p);
-        }
+        self.learn(state, chosen, several, &scratch.before);
         let top = candidates.first(top).iter().map(|c| (c.id, c.p as f32)).collect();
         scratch.list = candidates.into_list();
         Choice { id: chosen.id, p: chosen.p as f32, top, denied_share: 0.0 }
@@ -192,7 +204,7 @@ fn breakers(options: &SampleOptions, sets: &VocabSets) -> Result<Option<Bitmask>
                 let ids = sets.ids_containing(text).ok_or_else(|| OptionsError {
                     name: "dry_breakers",
                     value: format!("{text:?}"),
-                    allowed: "ids, because no tokenizer is loaded",
+                    allowed: "ids, because no tokenizer is loaded".into(),
                 })?;
                 ids.iter().for_each(|id| mask.allow(*id));
             }

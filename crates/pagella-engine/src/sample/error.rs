@@ -1,5 +1,7 @@
 //! What can be wrong with options, and why no id could be chosen.
 
+use std::borrow::Cow;
+
 /// A setting outside its range, or one that contradicts another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is {value}, allowed is {allowed}: correct the value")]
@@ -9,7 +11,7 @@ pub struct OptionsError {
     /// What was given.
     pub value: String,
     /// The range, for people.
-    pub allowed: &'static str,
+    pub allowed: Cow<'static, str>,
 }
 
 /// Why no id could be chosen.

@@ -44,10 +44,11 @@ pub use error::{OptionsError, SampleError};
 pub use logprobs::{log_probs_of, raw_logprobs};
 pub use mix::mix;
 pub use mt19937::Mt19937;
-pub use options::{
-    Breaker, DEFAULT_DRY_BREAKERS, NanPolicy, PenaltyScope, Rng, SampleOptions, XtcMode,
-};
-pub use order::{SamplerOrder, Step};
+pub use crate::params::SampleOptions;
+pub(crate) use options::bias_json;
+pub use options::{Breaker, DEFAULT_DRY_BREAKERS, NanPolicy, PenaltyScope, Rng, XtcMode};
+pub use order::SamplerOrder;
+pub use steps::Step;
 pub use rng::{Draws, draws, uniform};
 pub use scratch::Scratch;
 pub use shape::Shape;

@@ -1,4 +1,4 @@
-//! The steps and their order.
+//! The order of the steps.
 //!
 //! Steps on logits stand before steps on probabilities; between the two, masks are applied and the
 //! softmax is taken. A step listed but switched off does nothing; a step switched on but not listed
@@ -9,80 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::OptionsError;
-
-macro_rules! steps {
-    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
-        /// A step of sampling.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Step {
-            $($(#[doc = $doc])+ $name,)+
-        }
-
-        impl Step {
-            /// All steps in the default order.
-            pub const ALL: &[Step] = &[$(Step::$name),+];
-
-            /// The name in lists.
-            pub fn name(self) -> &'static str {
-                match self { $(Step::$name => $text),+ }
-            }
-
-            /// What an order without this step lacks.
-            pub(super) fn missing(self) -> &'static str {
-                match self {
-                    $(Step::$name => concat!("a list with ", $text, ", whose setting is on")),+
-                }
-            }
-        }
-    };
-}
-
-steps! {
-    /// Repetition, frequency and presence penalties, on logits.
-    Penalties = "penalties",
-    /// The bias of single ids, on logits.
-    Bias = "bias",
-    /// The penalty for extending a repetition, on logits.
-    Dry = "dry",
-    /// Temperature or smoothing.
-    Temperature = "temperature",
-    /// Ids within standard deviations of the most likely.
-    TopNSigma = "top_n_sigma",
-    /// The k most likely.
-    TopK = "top_k",
-    /// The most likely with a given mass.
-    TopP = "top_p",
-    /// Ids near the square of the highest probability.
-    TopA = "top_a",
-    /// Ids near the highest probability.
-    MinP = "min_p",
-    /// Tail-free.
-    Tfs = "tfs",
-    /// Ids of ordinary surprise.
-    Typical = "typical",
-    /// A lowest probability.
-    EpsilonCutoff = "epsilon_cutoff",
-    /// A lowest probability that follows the entropy.
-    EtaCutoff = "eta_cutoff",
-    /// The cut-off that adapts.
-    Mirostat = "mirostat",
-    /// The temperature when it is applied last, or follows the entropy.
-    PostTemperature = "post_temperature",
-    /// Exclusion of top choices.
-    Xtc = "xtc",
-}
-
-impl Step {
-    /// The step of that name.
-    pub fn from_name(name: &str) -> Option<Step> {
-        Step::ALL.iter().copied().find(|step| step.name() == name)
-    }
-
-    /// Whether the step changes logits rather than probabilities.
-    pub fn is_on_logits(self) -> bool {
-        matches!(self, Step::Penalties | Step::Bias | Step::Dry)
-    }
-}
+use super::steps::Step;
 
 /// The steps as they are applied. In JSON a list of names, or `"exl2"` for the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +28,27 @@ impl SamplerOrder {
         SamplerOrder { steps }
     }
 
+    /// Every step, the listed ones in their order: what works on logits comes first, what is listed
+    /// twice counts once, and what is not listed follows what it usually follows.
+    pub fn completed(listed: &[Step]) -> Self {
+        let mut steps: Vec<Step> = Vec::new();
+        for step in listed {
+            if !steps.contains(step) {
+                steps.push(*step);
+            }
+        }
+        steps.sort_by_key(|step| !step.is_on_logits());
+        for (idx, step) in Step::ALL.iter().enumerate() {
+            if !steps.contains(step) {
+                let before = idx.checked_sub(1).map(|before| Step::ALL[before]);
+                let place = steps.iter().position(|other| Some(*other) == before);
+                steps.insert(place.map_or(0, |place| place + 1), *step);
+            }
+        }
+        steps.sort_by_key(|step| !step.is_on_logits());
+        SamplerOrder { steps }
+    }
+
     /// The steps, first to last.
     pub fn steps(&self) -> &[Step] {
         &self.steps
@@ -114,7 +62,7 @@ impl SamplerOrder {
     /// Checks that no step is listed twice and none on logits after one on probabilities.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let refuse =
-            |allowed| Err(OptionsError { name: "sampler_order", value: self.to_string(), allowed });
+            |allowed: &'static str| Err(OptionsError { name: "sampler_order", value: self.to_string(), allowed: allowed.into() });
         if self.steps.iter().enumerate().any(|(i, step)| self.steps[..i].contains(step)) {
             return refuse("every step at most once");
         }
@@ -183,6 +131,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_order_is_completed_with_what_it_does_not_list() {
+        assert_eq!(SamplerOrder::completed(&[]), SamplerOrder::exl2());
+        assert_eq!(SamplerOrder::completed(Step::ALL), SamplerOrder::exl2());
+        let listed = [Step::MinP, Step::TopK, Step::MinP, Step::Temperature, Step::Dry];
+        let order = SamplerOrder::completed(&listed);
+        assert_eq!(order.validate(), Ok(()));
+        assert_eq!(order.steps().len(), Step::ALL.len());
+        let at = |step: Step| order.steps().iter().position(|other| *other == step).unwrap();
+        assert!(at(Step::MinP) < at(Step::TopK) && at(Step::TopK) < at(Step::Temperature));
+        assert_eq!(at(Step::TopP), at(Step::TopK) + 1);
+    }
+
+    #[test]
     fn orders_that_cannot_be_applied_are_errors() {
         assert_eq!(SamplerOrder::exl2().validate(), Ok(()));
         let twice = SamplerOrder::new(vec![Step::TopK, Step::TopP, Step::TopK]);
@@ -192,14 +153,5 @@ mod tests {
             late.validate().unwrap_err().allowed,
             "penalties, bias and dry before all others"
         );
-    }
-
-    #[test]
-    fn names_lead_to_steps_and_back() {
-        for step in Step::ALL {
-            assert_eq!(Step::from_name(step.name()), Some(*step));
-            assert!(step.missing().contains(step.name()));
-        }
-        assert_eq!(Step::from_name("softmax"), None);
     }
 }

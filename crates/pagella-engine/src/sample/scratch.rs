@@ -15,6 +15,8 @@ pub struct Scratch {
     pub(super) found: Vec<(f32, u32)>,
     /// Memory of the candidates of the previous row.
     pub(super) list: Vec<Candidate>,
+    /// The candidates as adaptive-p found them.
+    pub(super) before: Vec<Candidate>,
     /// One bit per id: met already.
     pub(super) seen: Vec<u64>,
     /// The newest ids first, and how much of their beginning repeats at every index.

@@ -24,14 +24,14 @@ const OPENING_BYTES_MAX: usize = 256;
 /// The fields of a conversation.
 pub const CONVERSATION: &[Param] = &[
     any("messages"),
-    text("prompt_template", 255),
-    any("chat_template"),
-    any("template_vars").or(&["chat_template_kwargs"]),
+    text("prompt_template", 255).optional(),
+    any("chat_template").optional(),
+    any("template_vars").or(&["chat_template_kwargs"]).optional(),
     boolean("add_generation_prompt"),
     boolean("continue_final_message"),
-    text("response_prefix", 1 << 20),
-    any("documents"),
-    any("modalities"),
+    text("response_prefix", 1 << 20).optional(),
+    any("documents").optional(),
+    any("modalities").optional(),
 ];
 
 /// A conversation that is ready to be rendered.

@@ -7,7 +7,9 @@ mod param;
 
 use serde_json::{Map, Value};
 
-pub use param::{Kind, Param, any, boolean, integer, number, one_of, text};
+pub use param::{
+    Effect, Kind, Param, any, boolean, integer, joined, number, one_of, optional, rows, text,
+};
 
 use crate::wire::error::{ApiError, Code};
 
@@ -33,7 +35,8 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Checks a body against tables. `null` is the same as absent.
+    /// Checks a body against tables. `null` is the same as absent, and so is an empty value of a field
+    /// that may be left out. A spelling whose value asks for nothing gives way to another that does.
     pub fn read(
         body: Map<String, Value>,
         tables: &'static [&'static [Param]],
@@ -51,12 +54,22 @@ impl Fields {
                 fields.unknown.push(name);
                 continue;
             };
-            if value.is_null() {
+            if param.is_absent(&value) {
                 continue;
+            }
+            match param.effect {
+                Effect::Used => {}
+                _ if param.asks_for_nothing(&value) => continue,
+                Effect::Refused => return Err(unsupported(name, "leave it out")),
+                Effect::Ignored => {
+                    fields.unknown.push(name);
+                    continue;
+                }
             }
             let value = param.check(&name, value)?;
             match fields.values.get(param.name) {
-                Some(other) if *other != value => {
+                Some(other) if *other == value || param.is_neutral(&value) => continue,
+                Some(other) if !param.is_neutral(other) => {
                     let message = format!(
                         "{name} and another spelling of {} have different values: give one",
                         param.name
@@ -78,17 +91,18 @@ impl Fields {
         self.tables.iter().copied().flatten().find(|param| param.is_called(name))
     }
 
-    /// Names that no table has.
+    /// Names that no table has, and those without effect that ask for something.
     pub fn unknown(&self) -> Vec<String> {
         self.unknown.clone()
     }
 
-    /// The error for an unknown name.
+    /// The error for such a name.
     pub fn refuse_unknown(&self, name: &str) -> ApiError {
+        if self.param(name).is_some() {
+            return unsupported(name, "it has no effect yet, leave it out");
+        }
         let params = self.tables.iter().copied().flatten();
-        let names =
-            params.flat_map(|param| [param.name].into_iter().chain(param.aliases.iter().copied()));
-        ApiError::unknown_field(name, names)
+        ApiError::unknown_field(name, params.flat_map(Param::spellings))
     }
 
     /// Whether a field was given.
@@ -99,6 +113,11 @@ impl Fields {
     /// A field as it was given.
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.values.get(name)
+    }
+
+    /// Takes a field back.
+    pub fn remove(&mut self, name: &str) {
+        self.values.shift_remove(name);
     }
 
     /// Gives a field a value, as if it had been sent.

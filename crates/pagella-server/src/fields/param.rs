@@ -1,5 +1,6 @@
 //! One row of a table of fields.
 
+use pagella_engine::params::{Param as Row, ParamError, ParamKind};
 use serde_json::{Number, Value};
 
 use super::{out_of_range, wrong_type};
@@ -31,6 +32,8 @@ pub enum Kind {
     },
     /// One of these texts.
     OneOf(&'static [&'static str]),
+    /// What its row in the engine's table says.
+    Scalar,
     /// Something that whoever uses it checks.
     Any,
 }
@@ -44,10 +47,73 @@ pub struct Param {
     pub aliases: &'static [&'static str],
     /// Type and range.
     pub kind: Kind,
+    /// Its row in the engine's table of generation parameters.
+    pub row: Option<&'static Row>,
+    /// An empty text, list or object is the same as its absence.
+    pub optional: bool,
+    /// What becomes of a value that asks for something.
+    pub effect: Effect,
+    /// Numbers that ask for nothing, of a field without effect.
+    pub off: &'static [f64],
+}
+
+/// What becomes of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It is used.
+    Used,
+    /// It changes no text and is named in the answer.
+    Ignored,
+    /// It would change the text and is refused.
+    Refused,
 }
 
 const fn param(name: &'static str, kind: Kind) -> Param {
-    Param { name, aliases: &[], kind }
+    Param { name, aliases: &[], kind, row: None, optional: false, effect: Effect::Used, off: &[] }
+}
+
+/// A row of the engine's table.
+pub const fn row(row: &'static Row) -> Param {
+    let kind = match row.kind {
+        ParamKind::Code => Kind::Text { bytes_max: usize::MAX },
+        ParamKind::Texts | ParamKind::Ids | ParamKind::Json => Kind::Any,
+        _ => Kind::Scalar,
+    };
+    let param = Param { aliases: row.aliases, row: Some(row), ..param(row.wire(), kind) };
+    param.optional()
+}
+
+/// Rows of the engine's table.
+pub const fn rows<const N: usize>(of: &'static [Row]) -> [Param; N] {
+    let mut params = [param("", Kind::Any); N];
+    let mut idx = 0;
+    while idx < N {
+        params[idx] = row(&of[idx]);
+        idx += 1;
+    }
+    params
+}
+
+/// Two tables as one.
+pub const fn joined<const N: usize>(first: &[Param], second: &[Param]) -> [Param; N] {
+    let mut params = [param("", Kind::Any); N];
+    let mut idx = 0;
+    while idx < N {
+        params[idx] =
+            if idx < first.len() { first[idx] } else { second[idx - first.len()] };
+        idx += 1;
+    }
+    params
+}
+
+/// Fields of which an empty text, list or object is the same as its absence.
+pub const fn optional<const N: usize>(mut params: [Param; N]) -> [Param; N] {
+    let mut idx = 0;
+    while idx < N {
+        params[idx] = params[idx].optional();
+        idx += 1;
+    }
+    params
 }
 
 /// A truth value.
@@ -93,15 +159,82 @@ impl Param {
         self
     }
 
+    /// An empty value is the same as its absence.
+    pub const fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+
+    /// Known and without effect: named in the answer, unless its value asks for nothing.
+    pub const fn ignored(mut self, off: &'static [f64]) -> Self {
+        (self.effect, self.off) = (Effect::Ignored, off);
+        self
+    }
+
+    /// Known and not built: refused, unless its value asks for nothing.
+    pub const fn unbuilt(mut self, off: &'static [f64]) -> Self {
+        (self.effect, self.off) = (Effect::Refused, off);
+        self
+    }
+
+    /// Whether a value of a field without effect is one by which clients say that they do not want it.
+    pub fn asks_for_nothing(&self, value: &Value) -> bool {
+        match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Bool(true) => false,
+            Value::String(text) => text.is_empty(),
+            Value::Array(list) => list.is_empty(),
+            Value::Object(map) => map.is_empty(),
+            Value::Number(number) => {
+                number.as_f64().is_some_and(|number| number == 0.0 || self.off.contains(&number))
+            }
+        }
+    }
+
     /// Whether a spelling is one of this field.
     pub fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.aliases.contains(&name)
+        self.spellings().any(|spelling| spelling == name)
+    }
+
+    /// The first spelling and all others.
+    pub fn spellings(&self) -> impl Iterator<Item = &'static str> {
+        [self.name].into_iter().chain(self.others())
+    }
+
+    /// Spellings besides the first.
+    pub fn others(&self) -> impl Iterator<Item = &'static str> {
+        let own = self.row.filter(|row| row.name != self.name).map(|row| row.name);
+        own.into_iter().chain(self.aliases.iter().copied())
+    }
+
+    /// Whether a value is the same as the absence of the field.
+    pub fn is_absent(&self, value: &Value) -> bool {
+        match value {
+            Value::Null => true,
+            Value::String(text) => self.optional && text.is_empty(),
+            Value::Array(list) => self.optional && list.is_empty(),
+            Value::Object(map) => self.optional && map.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether a value asks for nothing: it gives way to another spelling that asks for something.
+    pub fn is_neutral(&self, value: &Value) -> bool {
+        match (self.row, value) {
+            (Some(row), value) => row.is_neutral(value),
+            (None, Value::Bool(on)) => !on,
+            (None, value) => self.is_absent(value),
+        }
     }
 
     /// The value if it has the right type and range; integers lose their point.
     pub fn check(&self, path: &str, value: Value) -> Result<Value, ApiError> {
         match self.kind {
             Kind::Any => Ok(value),
+            Kind::Scalar => match self.row {
+                Some(row) => scalar(row, path, &value),
+                None => Ok(value),
+            },
             Kind::Bool if value.is_boolean() => Ok(value),
             Kind::Bool => Err(wrong_type(path, "true or false")),
             Kind::Integer { min, max } => match as_integer(&value) {
@@ -132,6 +265,23 @@ impl Param {
                 None => Err(wrong_type(path, "a string")),
             },
         }
+    }
+}
+
+/// A scalar of the engine's table; numbers in one notation, so that spellings can be compared.
+fn scalar(row: &Row, path: &str, value: &Value) -> Result<Value, ApiError> {
+    match (row.scalar(value), row.kind) {
+        (Ok(_), ParamKind::Integer(..)) => {
+            as_integer(value).map(Value::from).ok_or_else(|| wrong_type(path, "an integer"))
+        }
+        (Ok(_), ParamKind::Number(..)) => Ok(value.as_f64().map_or(Value::Null, Value::from)),
+        (Ok(_), _) => Ok(value.clone()),
+        (Err(ParamError::Type(expected)), _) => Err(wrong_type(path, &expected)),
+        (Err(ParamError::Range(allowed)), ParamKind::Choice(_)) => {
+            let message = format!("{path} must be {allowed}");
+            Err(ApiError::field(Code::UnsupportedValue, path, message))
+        }
+        (Err(ParamError::Range(allowed)), _) => Err(out_of_range(path, &allowed)),
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use pagella_engine::constraint::{Block, ConstraintSpec};
-use pagella_engine::{Backpressure, Healing, JobSpec, LengthPolicy, SampleOptions};
+use pagella_engine::params::{self, Place};
+use pagella_engine::{Backpressure, JobSpec, LengthPolicy, SampleOptions};
 use pagella_text::BanRule;
 use serde_json::Value;
 
@@ -99,18 +100,13 @@ impl Ask {
         job.length_policy = LengthPolicy::Clamp;
         job.backpressure = Backpressure::Merge;
         job.max_new_tokens = most_tokens(call, fields);
-        job.min_new_tokens = usize::try_from(fields.int("min_tokens").unwrap_or(0)).unwrap_or(0);
+        scalars(fields, &mut job)?;
         if job.max_new_tokens.is_some_and(|max| job.min_new_tokens > max) {
             return Err(out_of_range("min_tokens", "at most max_tokens"));
         }
-        job.loop_window =
-            usize::try_from(fields.int("loop_detect_window").unwrap_or(0)).unwrap_or(0);
         stops(fields, model, limits, &mut job)?;
         if let Some(value) = fields.value("banned_strings") {
             job.banned = banned(value, limits.banned_strings)?;
-        }
-        if fields.is("token_healing") {
-            job.healing = Healing::Auto;
         }
         job.priority = priority(call, fields)?;
         job.timeout = time_limit(fields, limits.request_time);
@@ -119,16 +115,36 @@ impl Ask {
         if n > limits.max_n {
             return Err(out_of_range("n", &format!("from 1 to {}", limits.max_n)));
         }
-        let negative = fields.text("negative_prompt").map(str::to_owned);
-        job.sampling.cfg_scale = fields.number("cfg_scale").map(|scale| scale as f32);
-        if job.sampling.cfg_scale.is_some() != negative.is_some() {
-            let message = "cfg_scale and negative_prompt belong together: give both or neither";
-            return Err(ApiError::field(Code::MissingParameter, "negative_prompt", message));
-        }
+        let negative = negative(fields, &job.sampling)?;
         let (constraint_field, constraint) =
             shape::constraint(fields)?.map_or(("", None), |(field, spec)| (field, Some(spec)));
         let delivery = delivery(call, fields)?;
         Ok(Ask { job, constraint, constraint_field, block: None, n, seed, negative, delivery })
+    }
+}
+
+/// What the engine's table sets on a job.
+fn scalars(fields: &Fields, job: &mut JobSpec) -> Result<(), ApiError> {
+    for param in params::JOB {
+        let (Place::Job { set }, Some(value)) = (param.place, fields.value(param.wire())) else {
+            continue;
+        };
+        set(job, param.scalar(value).map_err(|error| sampling::refused(param.wire(), error))?);
+    }
+    Ok(())
+}
+
+/// What to steer away from. A scale of 1 does not steer, so it needs nothing and makes nothing of it.
+fn negative(fields: &Fields, sampling: &SampleOptions) -> Result<Option<String>, ApiError> {
+    let text = fields.text("negative_prompt");
+    match (text, sampling.cfg_scale) {
+        (Some(text), Some(_)) => Ok(Some(text.to_owned())),
+        (None, None) => Ok(None),
+        (Some(_), None) if fields.has("cfg_scale") => Ok(None),
+        _ => {
+            let message = "cfg_scale and negative_prompt belong together: give both or neither";
+            Err(ApiError::field(Code::MissingParameter, "negative_prompt", message))
+        }
     }
 }
 
@@ -175,10 +191,10 @@ fn stops(
         for (idx, entry) in list.iter().enumerate() {
             let path = format!("stop[{idx}]");
             match entry {
-                Value::String(text) if (1..=1024).contains(&text.len()) => {
-                    job.stop_strings.push(text.clone());
-                }
-                Value::String(_) => return Err(out_of_range(path, "1 to 1024 bytes long")),
+                // Clients with an empty line in their list of stop texts.
+                Value::String(text) if text.is_empty() => {}
+                Value::String(text) if text.len() <= 1024 => job.stop_strings.push(text.clone()),
+                Value::String(_) => return Err(out_of_range(path, "at most 1024 bytes long")),
                 Value::Number(_) => job.stop_ids.push(id(&path, entry, vocab)?),
                 _ => return Err(wrong_type(path, "a string or a token id")),
             }
@@ -199,9 +215,10 @@ fn stops(
 }
 
 fn banned(value: &Value, most: usize) -> Result<Vec<BanRule>, ApiError> {
-    let texts = strings("banned_strings", value, most)?;
-    if texts.iter().any(|text| !(1..=512).contains(&text.len())) {
-        return Err(out_of_range("banned_strings", "texts of 1 to 512 bytes"));
+    let mut texts = strings("banned_strings", value, most)?;
+    texts.retain(|text| !text.is_empty());
+    if texts.iter().any(|text| text.len() > 512) {
+        return Err(out_of_range("banned_strings", "texts of at most 512 bytes"));
     }
     Ok(texts.into_iter().map(BanRule::text).collect())
 }

@@ -61,7 +61,7 @@ fn told(error: &EngineError, prompt: &str) -> ApiError {
             ApiError::field(Code::OutOfRange, prompt, message)
         }
         E::Busy { .. } => ApiError::new(Code::QueueFull, "the queue is full: try again later"),
-        E::Options(error) => out_of_range(error.name, error.allowed),
+        E::Options(error) => out_of_range(error.name, &error.allowed),
         E::Constraint(error) => constraint_refusal(error),
         E::Text(error) => text_error(error),
         E::Sample(SampleError::NotANumber { .. }) => {

@@ -3,12 +3,20 @@
 use std::collections::BTreeMap;
 
 use pagella_engine::SampleOptions;
-use pagella_engine::sample::{Breaker, PenaltyScope, SamplerOrder, Step};
+use pagella_engine::params::{self, ParamError, ParamKind, Place};
+use pagella_engine::sample::{Breaker, SamplerOrder, Step};
 use pagella_text::Tokenizer;
 use serde_json::Value;
 
-use crate::fields::{Fields, id, ids, out_of_range, strings, unsupported, wrong_type};
+use crate::fields::{Fields, id, ids, out_of_range, strings, wrong_type};
 use crate::wire::error::{ApiError, Code};
+
+/// Texts that end a phrase, at most.
+const BREAKERS_MAX: usize = 64;
+/// Names in an order, at most.
+const STEPS_MAX: usize = 64;
+/// What others list as a step and is none here: masks, which come after everything on logits.
+const NOT_IN_ORDER: [&str; 3] = ["no_repeat_ngram", "encoder_repetition_penalty", "infill"];
 
 /// What `top_p: 0` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,15 +45,77 @@ pub fn options(
     zero_top_p: ZeroTopP,
     bias_max: usize,
 ) -> Result<SampleOptions, ApiError> {
-    let Vocabulary { tokenizer, size: vocab } = vocabulary;
     let mut options = recommended.clone();
-    numbers(fields, &mut options, zero_top_p);
-    temperatures(fields, &mut options)?;
-    penalties(fields, &mut options)?;
-    dry(fields, &mut options)?;
-    mirostat(fields, &mut options)?;
+    refuse_contradictions(fields)?;
+    for param in params::SAMPLING.iter().chain(params::VARIANTS) {
+        let (Place::Sampling { set, .. } | Place::Variant { set, .. }) = param.place else {
+            continue;
+        };
+        let Some(value) = fields.value(param.wire()) else { continue };
+        // The same setting under another name may say something.
+        if matches!(param.place, Place::Variant { .. }) && param.is_neutral(value) {
+            continue;
+        }
+        let scalar = param.scalar(value).map_err(|error| refused(param.wire(), error))?;
+        set(&mut options, scalar);
+    }
+    if fields.number("top_p") == Some(0.0) && zero_top_p == ZeroTopP::One {
+        options.top_k = 1;
+    }
+    lists(fields, vocabulary, bias_max, &mut options)?;
+    let denied = |id: &u32| options.deny.contains(id);
+    if options.allow.as_ref().is_some_and(|allowed| allowed.iter().all(denied)) {
+        let message = "allowed_tokens and banned_tokens leave no token: change one of them";
+        return Err(ApiError::field(Code::ConflictingParameters, "allowed_tokens", message));
+    }
+    options.validate().map_err(|error| out_of_range(error.name, &error.allowed))?;
+    Ok(options)
+}
+
+/// The error for a value that its row does not allow.
+pub fn refused(name: &str, error: ParamError) -> ApiError {
+    match error {
+        ParamError::Type(expected) => wrong_type(name, &expected),
+        ParamError::Range(allowed) => out_of_range(name, &allowed),
+    }
+}
+
+/// One setting under several names must have one value, as far as they ask for something.
+fn refuse_contradictions(fields: &Fields) -> Result<(), ApiError> {
+    let asked = |param: &params::Param| {
+        let value = fields.value(param.wire())?;
+        if param.is_neutral(value) { None } else { value.as_f64() }
+    };
+    for param in params::SAMPLING {
+        let is_variant = |variant: &&params::Param| {
+            let counts = matches!(variant.kind, ParamKind::Integer(..));
+            matches!(variant.place, Place::Variant { of, .. } if of == param.name) && counts
+        };
+        let variants = params::VARIANTS.iter().filter(is_variant);
+        let mut given = [param].into_iter().chain(variants).filter_map(asked);
+        let Some(first) = given.next() else { continue };
+        if given.any(|other| other != first) {
+            let message =
+                format!("{} is given under several names with different values", param.wire());
+            return Err(ApiError::field(Code::ConflictingParameters, param.wire(), message));
+        }
+    }
+    match (fields.number("min_temp"), fields.number("max_temp")) {
+        (Some(min), Some(max)) if min > max => Err(out_of_range("min_temp", "at most max_temp")),
+        _ => Ok(()),
+    }
+}
+
+/// Settings that are no scalars.
+fn lists(
+    fields: &Fields,
+    vocabulary: Vocabulary<'_>,
+    bias_max: usize,
+    options: &mut SampleOptions,
+) -> Result<(), ApiError> {
+    let Vocabulary { tokenizer, size: vocab } = vocabulary;
     if let Some(value) = fields.value("logit_bias") {
-        bias(value, vocabulary, bias_max, &mut options)?;
+        bias(value, vocabulary, bias_max, options)?;
     }
     if let Some(ids) = id_list(fields, "banned_tokens", vocab)? {
         options.deny.extend(ids);
@@ -53,162 +123,38 @@ pub fn options(
     if let Some(ids) = id_list(fields, "allowed_tokens", vocab)?.filter(|ids| !ids.is_empty()) {
         options.allow = Some(ids);
     }
+    if let Some(ids) = id_list(fields, "xtc_ignore", vocab)? {
+        options.xtc_ignore = Some(ids);
+    }
     if fields.is("ban_eos_token") {
         options.deny.extend(tokenizer.eos_ids());
+    }
+    if let Some(value) = fields.value("dry_sequence_breakers") {
+        options.dry_breakers = breakers(value)?;
     }
     if let Some(value) = fields.value("sampler_order") {
         options.sampler_order = order(value)?;
     }
-    if fields.number("adaptive_target").is_some_and(|target| target < 1.0) {
-        return Err(unsupported("adaptive_target", "leave it at 1"));
-    }
-    let denied = |id: &u32| options.deny.contains(id);
-    if options.allow.as_ref().is_some_and(|allowed| allowed.iter().all(denied)) {
-        let message = "allowed_tokens and banned_tokens leave no token: change one of them";
-        return Err(ApiError::field(Code::ConflictingParameters, "allowed_tokens", message));
-    }
-    options.validate().map_err(|error| out_of_range(error.name, error.allowed))?;
-    Ok(options)
-}
-
-/// Settings that are a number and nothing more.
-fn numbers(fields: &Fields, options: &mut SampleOptions, zero_top_p: ZeroTopP) {
-    let direct: [(&str, &mut f32); 15] = [
-        ("temperature", &mut options.temperature),
-        ("smoothing_factor", &mut options.smoothing_factor),
-        ("top_p", &mut options.top_p),
-        ("top_a", &mut options.top_a),
-        ("min_p", &mut options.min_p),
-        ("tfs", &mut options.tfs),
-        ("typical", &mut options.typical),
-        ("top_n_sigma", &mut options.top_n_sigma),
-        ("skew", &mut options.skew),
-        ("xtc_probability", &mut options.xtc_probability),
-        ("xtc_threshold", &mut options.xtc_threshold),
-        ("frequency_penalty", &mut options.frequency_penalty),
-        ("presence_penalty", &mut options.presence_penalty),
-        ("repetition_penalty", &mut options.repetition_penalty),
-        ("dry_multiplier", &mut options.dry_multiplier),
-    ];
-    for (name, setting) in direct {
-        if let Some(number) = fields.number(name) {
-            *setting = number as f32;
-        }
-    }
-    if let Some(curve) = fields.number("smoothing_curve") {
-        options.smoothing_curve = (curve as f32).max(1.0);
-    }
-    if let Some(k) = fields.int("top_k") {
-        options.top_k = usize::try_from(k).unwrap_or(0);
-    }
-    if fields.number("top_p") == Some(0.0) && zero_top_p == ZeroTopP::One {
-        options.top_k = 1;
-    }
-    if let Some(last) = fields.bool("temperature_last") {
-        options.temperature_last = last;
-    }
-}
-
-fn temperatures(fields: &Fields, options: &mut SampleOptions) -> Result<(), ApiError> {
-    if let Some(range) = fields.number("dynatemp_range").filter(|range| *range > 0.0) {
-        options.min_temp = (options.temperature - range as f32).max(0.0);
-        options.max_temp = options.temperature + range as f32;
-    }
-    let (min, max) = (fields.number("min_temp"), fields.number("max_temp"));
-    if let (Some(min), Some(max)) = (min, max)
-        && min > max
-    {
-        return Err(out_of_range("min_temp", "at most max_temp"));
-    }
-    if let (Some(min), Some(max)) = (min, max) {
-        (options.min_temp, options.max_temp) = (min as f32, max as f32);
-    }
-    if let Some(exponent) = fields.number("temp_exponent") {
-        options.temp_exponent = exponent as f32;
-    }
     Ok(())
 }
 
-fn penalties(fields: &Fields, options: &mut SampleOptions) -> Result<(), ApiError> {
-    let all_or = |range: i64| usize::try_from(range).ok();
-    // The same setting under three names, in which 0 means different things.
-    let ranges = [
-        fields.int("penalty_range").map(all_or),
-        fields.int("repeat_last_n").map(all_or),
-        fields.int("rep_pen_range").map(|range| all_or(range).filter(|range| *range > 0)),
-    ];
-    let mut given = ranges.into_iter().flatten();
-    if let Some(range) = given.next() {
-        if given.any(|other| other != range) {
-            let message = "penalty_range is given under several names with different values";
-            return Err(ApiError::field(Code::ConflictingParameters, "penalty_range", message));
-        }
-        options.penalty_range = range;
-    }
-    if let Some(decay) = fields.int("repetition_decay") {
-        options.penalty_decay = usize::try_from(decay).unwrap_or(usize::MAX);
-    }
-    options.penalty_scope = match fields.text("penalty_scope") {
-        Some("output") => PenaltyScope::Output,
-        Some("prompt") => PenaltyScope::Prompt,
-        Some(_) => PenaltyScope::All,
-        None => options.penalty_scope,
-    };
-    Ok(())
-}
-
-fn dry(fields: &Fields, options: &mut SampleOptions) -> Result<(), ApiError> {
-    // 0 is how old clients say that they have no opinion.
-    if let Some(base) = fields.number("dry_base").filter(|base| *base > 0.0) {
-        options.dry_base = base as f32;
-    }
-    if let Some(length) = fields.int("dry_allowed_length") {
-        options.dry_allowed_length = usize::try_from(length).unwrap_or(1).max(1);
-    }
-    if let Some(longest) = fields.int("dry_max_ngram") {
-        options.dry_max_ngram = usize::try_from(longest).unwrap_or(1);
-    }
-    if let Some(range) = fields.int("dry_range") {
-        options.dry_range = usize::try_from(range).unwrap_or(0);
-    }
-    match fields.int("dry_penalty_last_n") {
-        Some(0) => options.dry_multiplier = 0.0,
-        Some(range) => options.dry_range = usize::try_from(range).unwrap_or(0),
-        None => {}
-    }
-    let Some(value) = fields.value("dry_sequence_breakers") else { return Ok(()) };
+/// Texts in a list, or in the JSON text of one; none is the usual ones.
+fn breakers(value: &Value) -> Result<Option<Vec<Breaker>>, ApiError> {
     let path = "dry_sequence_breakers";
-    let parsed = value.as_str().map(serde_json::from_str::<Value>);
-    let list = match parsed {
+    let list = match value.as_str() {
         None => value.clone(),
-        Some(Ok(list @ Value::Array(_))) => list,
-        Some(_) => return Err(wrong_type(path, "a list of strings, or its JSON text")),
+        Some(text) => {
+            // text-generation-webui writes the list without its brackets.
+            let list = serde_json::from_str(text).ok().filter(Value::is_array);
+            let list = list.or_else(|| serde_json::from_str(&format!("[{text}]")).ok());
+            list.ok_or_else(|| wrong_type(path, "a list of strings, or its JSON text"))?
+        }
     };
-    let breakers = strings(path, &list, 64)?;
+    let breakers = strings(path, &list, BREAKERS_MAX)?;
     if breakers.iter().any(String::is_empty) {
         return Err(out_of_range(path, "strings that are not empty"));
     }
-    options.dry_breakers = Some(breakers.into_iter().map(Breaker::Text).collect());
-    Ok(())
-}
-
-fn mirostat(fields: &Fields, options: &mut SampleOptions) -> Result<(), ApiError> {
-    options.mirostat = match fields.value("mirostat_mode") {
-        None => options.mirostat,
-        Some(Value::Bool(on)) => *on,
-        Some(value) => match value.as_f64() {
-            Some(mode) if [0.0, 1.0, 2.0].contains(&mode) => mode > 0.0,
-            Some(_) => return Err(out_of_range("mirostat_mode", "0, 1 or 2")),
-            None => return Err(wrong_type("mirostat_mode", "0, 1, 2, true or false")),
-        },
-    };
-    if let Some(tau) = fields.number("mirostat_tau") {
-        options.mirostat_tau = tau as f32;
-    }
-    if let Some(eta) = fields.number("mirostat_eta") {
-        options.mirostat_eta = eta as f32;
-    }
-    Ok(())
+    Ok((!breakers.is_empty()).then(|| breakers.into_iter().map(Breaker::Text).collect()))
 }
 
 /// Ids from a list, or from text such as `1,2,3`.
@@ -272,29 +218,50 @@ fn bias(
     Ok(())
 }
 
-/// Steps by our names or by llama.cpp's. What is on and not listed goes where it usually is.
+/// Steps by our names or by those of others. What is not listed goes where it usually is, so that no
+/// setting is lost; what works on logits comes first in any case.
 fn order(value: &Value) -> Result<SamplerOrder, ApiError> {
     let name = "sampler_order";
     if value.as_str() == Some("exl2") {
         return Ok(SamplerOrder::exl2());
     }
+    let listed = match value.as_str() {
+        Some(letters) if !letters.is_empty() && letters.chars().all(|c| by_letter(c).is_some()) => {
+            letters.chars().filter_map(by_letter).map(str::to_owned).collect()
+        }
+        // As text-generation-webui and llama.cpp's command line write lists.
+        Some(text) => text.split(['\n', ';', ',']).map(|step| step.trim().to_owned()).collect(),
+        None => strings(name, value, STEPS_MAX)?,
+    };
     let mut steps = Vec::new();
-    for text in strings(name, value, 64)? {
-        let ours = match text.as_str() {
-            "typ_p" | "typical_p" => "typical",
-            "temp" => "temperature",
-            "tfs_z" => "tfs",
-            "logit_bias" => "bias",
-            other => other,
-        };
-        let step = Step::from_name(ours).ok_or_else(|| {
-            let known: Vec<&str> = Step::ALL.iter().map(|step| step.name()).collect();
-            let message = format!("{text:?} is no step: choose among {}", known.join(", "));
-            ApiError::field(Code::UnsupportedValue, name, message)
-        })?;
-        steps.push(step);
+    for text in listed.iter().filter(|text| !text.is_empty()) {
+        if text == "top_p_top_k" {
+            steps.extend([Step::TopK, Step::TopP]);
+        } else if !NOT_IN_ORDER.contains(&text.as_str()) {
+            steps.push(Step::from_name(text).ok_or_else(|| {
+                let known: Vec<&str> = Step::ALL.iter().map(|step| step.name()).collect();
+                let message = format!("{text:?} is no step: choose among {}", known.join(", "));
+                ApiError::field(Code::UnsupportedValue, name, message)
+            })?);
+        }
     }
-    let order = SamplerOrder::new(steps);
-    order.validate().map_err(|error| out_of_range(name, error.allowed))?;
-    Ok(order)
+    Ok(SamplerOrder::completed(&steps))
+}
+
+/// The step of llama.cpp's letter.
+fn by_letter(letter: char) -> Option<&'static str> {
+    let letters = [
+        ('d', "dry"),
+        ('k', "top_k"),
+        ('y', "typical"),
+        ('p', "top_p"),
+        ('s', "top_n_sigma"),
+        ('m', "min_p"),
+        ('t', "temperature"),
+        ('x', "xtc"),
+        ('i', "infill"),
+        ('e', "penalties"),
+        ('a', "adaptive_p"),
+    ];
+    letters.iter().find(|(known, _)| *known == letter).map(|(_, step)| *step)
 }

@@ -177,7 +177,6 @@ mod tests {
     fn bad_constraint_is_never_ignored() {
         for body in [
             json!({"response_format": {"type": "jsonschema"}}),
-            json!({"response_format": {}}),
             json!({"response_format": "json"}),
             json!({"response_format": {"type": "json_schema"}}),
             json!({"response_format": {"type": "grammar", "syntax": "x", "definition": "y"}}),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::order;
 use crate::call::Call;
 use crate::fields::{
-    Fields, Param, any, boolean, integer, number, out_of_range, text, unsupported,
+    Fields, Param, any, boolean, integer, out_of_range, text, unsupported,
 };
 use crate::generate::ask::Ask;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
@@ -31,32 +31,30 @@ const KOBOLD: &[Param] = &[
     text("memory", PROMPT_BYTES_MAX),
     text("genkey", GENKEY_BYTES_MAX),
     integer("max_context_length", 1, i64::MAX),
-    integer("seed", i64::MIN, i64::MAX).or(&["sampler_seed"]),
     boolean("ban_eos_token").or(&["ignore_eos", "use_default_badwordsids"]),
-    number("rep_pen_slope", 0.0, 10.0),
     boolean("trim_stop"),
     boolean("singleline"),
     boolean("replace_instruct_placeholders"),
-    any("sampler_order").or(&["samplers"]),
+    any("sampler_order").or(&["samplers", "sampler_priority"]).optional(),
 ];
 
 /// What nothing here can do: accepted where it asks for nothing.
 const UNBUILT: &[Param] = &[
-    any("bypass_eos").or(&["bypass_eos_token"]),
-    any("grammar_retain_state"),
-    any("images"),
-    any("logprobs"),
-    any("render_special"),
-    any("soft_prompt"),
-    any("frmtadsnsp"),
-    any("frmtrmblln"),
-    any("frmtrmspch"),
-    any("frmttriminc"),
-    any("use_authors_note"),
-    any("use_memory"),
-    any("use_story"),
-    any("use_userscripts"),
-    any("use_world_info"),
+    any("bypass_eos").or(&["bypass_eos_token"]).unbuilt(&[]),
+    any("grammar_retain_state").unbuilt(&[]),
+    any("images").unbuilt(&[]),
+    any("logprobs").unbuilt(&[]),
+    any("render_special").unbuilt(&[]),
+    any("soft_prompt").unbuilt(&[]),
+    any("frmtadsnsp").unbuilt(&[]),
+    any("frmtrmblln").unbuilt(&[]),
+    any("frmtrmspch").unbuilt(&[]),
+    any("frmttriminc").unbuilt(&[]),
+    any("use_authors_note").unbuilt(&[]),
+    any("use_memory").unbuilt(&[]),
+    any("use_story").unbuilt(&[]),
+    any("use_userscripts").unbuilt(&[]),
+    any("use_world_info").unbuilt(&[]),
 ];
 
 /// Known and without effect: nothing is printed or formatted that they could switch off.
@@ -85,11 +83,6 @@ pub fn read(call: &Call, body: Map<String, Value>, stream: bool) -> Result<Field
         return Err(ApiError::field(Code::ConflictingParameters, "stream", message));
     }
     fields.set("stream", stream.into());
-    for param in UNBUILT {
-        if fields.value(param.name).is_some_and(|value| !asks_for_nothing(value)) {
-            return Err(unsupported(param.name, "leave it out"));
-        }
-    }
     let prompt = fields.text("prompt").unwrap_or_default();
     if fields.is("replace_instruct_placeholders") && prompt.contains(PLACEHOLDER) {
         let instead = "write the turns as the model knows them, or use /v1/chat/completions";
@@ -100,6 +93,12 @@ pub fn read(call: &Call, body: Map<String, Value>, stream: bool) -> Result<Field
     }
     if let Some(order) = fields.value("sampler_order").map(order::named).transpose()? {
         fields.set("sampler_order", order);
+    }
+    // Kobold's own name counts where one number comes under several.
+    for other in ["penalty_range", "repeat_last_n"] {
+        if fields.has("rep_pen_range") && fields.int(other) == fields.int("rep_pen_range") {
+            fields.remove(other);
+        }
     }
     if stream && fields.int("n").is_some_and(|n| n > 1) && streams(call) {
         let message = "several answers cannot be streamed here: ask for one";
@@ -123,10 +122,6 @@ impl Asked {
     /// What these fields ask of a model.
     pub fn new(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
         let mut ask = Ask::read(call, fields, model, ZeroTopP::Off)?;
-        let slope = fields.number("rep_pen_slope").unwrap_or(0.0);
-        if slope != 0.0 && slope != 1.0 && ask.job.sampling.repetition_penalty != 1.0 {
-            return Err(unsupported("rep_pen_slope", "leave it at 1, or rep_pen at 1"));
-        }
         if fields.is("singleline") {
             ask.job.stop_strings.push("\n".to_owned());
         }
@@ -177,17 +172,6 @@ impl Asked {
 /// Whether the answer to a stream really is one.
 fn streams(call: &Call) -> bool {
     !call.app.settings.developer.disable_request_streaming
-}
-
-/// Values by which clients say that they do not want something.
-fn asks_for_nothing(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        _ => false,
-    }
 }
 
 fn fitted(

@@ -12,16 +12,16 @@ use crate::wire::error::ApiError;
 /// Fields that a chat does not have, or has in another form.
 const MESSAGES: &[Param] = &[
     any("messages"),
-    any("system"),
-    any("tools"),
-    any("tool_choice"),
-    any("thinking"),
-    any("output_config"),
-    any("output_format"),
-    any("mcp_servers"),
+    any("system").optional(),
+    any("tools").optional(),
+    any("tool_choice").optional(),
+    any("thinking").optional(),
+    any("output_config").optional(),
+    any("output_format").optional(),
+    any("mcp_servers").optional(),
     any("template_vars").or(&["chat_template_kwargs"]),
-    any("cache_control"),
-    any("inference_geo"),
+    any("cache_control").optional(),
+    any("inference_geo").optional(),
 ];
 const MAX_TOKENS: &[Param] = &[integer("max_tokens", 0, i64::MAX)];
 

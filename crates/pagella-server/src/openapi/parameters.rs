@@ -1,5 +1,6 @@
 //! From a table of fields to a schema. Type and range are the table's, the words are `fields.json`'s.
 
+use pagella_engine::params::{Param as Row, ParamKind};
 use serde_json::{Map, Value, json};
 
 use crate::fields::{Kind, Param};
@@ -40,7 +41,15 @@ pub fn properties(notes: &Notes, schema: &str, table: &[Param], required: &[&str
 }
 
 fn property(notes: &Notes, schema: &str, param: &Param, required: bool) -> Map<String, Value> {
-    let mut property = typed(param.kind);
+    let mut property = typed(param);
+    if let Some(row) = param.row {
+        property.insert("description".into(), row.help_line().into());
+        let default = match row.kind {
+            ParamKind::Flag | ParamKind::Switch => Some(row.default().unwrap_or(0.0)),
+            _ => row.default(),
+        };
+        property.extend(default.map(|number| ("default".to_owned(), row.to_json(number))));
+    }
     if let Some(notes) = notes.of(schema, param.name) {
         for (key, value) in notes {
             property.entry(key).or_insert_with(|| value.clone());
@@ -49,15 +58,20 @@ fn property(notes: &Notes, schema: &str, param: &Param, required: bool) -> Map<S
     if !required {
         allow_null(&mut property);
     }
-    if !param.aliases.is_empty() {
-        property.insert("x-aliases".into(), json!(param.aliases));
+    let others: Vec<&str> = param.others().collect();
+    if !others.is_empty() {
+        property.insert("x-aliases".into(), json!(others));
     }
     property
 }
 
 /// Type and range.
-fn typed(kind: Kind) -> Map<String, Value> {
-    let schema = match kind {
+fn typed(param: &Param) -> Map<String, Value> {
+    let schema = match param.kind {
+        Kind::Scalar => match param.row {
+            Some(row) => scalar(row),
+            None => json!({}),
+        },
         Kind::Bool => json!({ "type": "boolean" }),
         Kind::Integer { min, max } => {
             let mut schema = json!({ "type": "integer", "format": "int64" });
@@ -79,6 +93,31 @@ fn typed(kind: Kind) -> Map<String, Value> {
         Kind::Any => json!({}),
     };
     schema.as_object().cloned().unwrap_or_default()
+}
+
+/// A scalar of the engine's table.
+fn scalar(row: &Row) -> Value {
+    let (min, max) = row.asked.or(row.range()).unwrap_or((0.0, 1.0));
+    match row.kind {
+        ParamKind::Flag => json!({ "type": "boolean" }),
+        ParamKind::Choice(words) => json!({ "type": "string", "enum": words }),
+        ParamKind::Integer(min, max) => {
+            let mut schema = json!({ "type": "integer", "format": "int64" });
+            if min != i64::MIN {
+                schema["minimum"] = min.into();
+            }
+            match row.asked {
+                Some((_, asked)) => schema["maximum"] = (asked as i64).into(),
+                None if max != i64::MAX => schema["maximum"] = max.into(),
+                None => {}
+            }
+            schema
+        }
+        ParamKind::Switch => json!({
+            "anyOf": [{ "type": "integer", "minimum": 0, "maximum": 2 }, { "type": "boolean" }],
+        }),
+        _ => json!({ "type": "number", "minimum": min, "maximum": max }),
+    }
 }
 
 /// `null` is the same as absent.

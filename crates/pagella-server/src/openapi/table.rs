@@ -373,6 +373,12 @@ const OPERATIONS: &[Operation] = &[
     )
     .also(MODEL),
     op(
+        ("GET", "/v1/sampling/parameters"),
+        ("settings", "listParameters"),
+        "The generation parameters, with ranges, neutral values and help, for panels and forms",
+        "Parameters",
+    ),
+    op(
         ("GET", "/v1/sampling/overrides"),
         ("settings", "listOverrides"),
         "The preset that holds, and for administrators those that could",

@@ -20,7 +20,6 @@ const OF_REQUESTS: &[&str] = &[
     "timings_per_token",
     "lora",
     "draft",
-    "prediction",
     "timeout",
 ];
 /// Fields that are lists, to which a preset can add.
@@ -112,9 +111,7 @@ fn one(name: &str, given: &Value) -> Result<Option<(&'static str, Override)>, St
     let known =
         || TABLES.iter().copied().flatten().filter(|param| !OF_REQUESTS.contains(&param.name));
     let Some(param) = known().find(|param| param.is_called(name)) else {
-        let names =
-            known().flat_map(|param| [param.name].into_iter().chain(param.aliases.iter().copied()));
-        let near = crate::wire::nearest::nearest(name, names);
+        let near = crate::wire::nearest::nearest(name, known().flat_map(Param::spellings));
         let hint = near.map_or("remove it".to_owned(), |near| format!("did you mean {near:?}?"));
         return Err(format!("{name:?} is not a field that presets have: {hint}"));
     };
@@ -196,6 +193,8 @@ mod tests {
     fn every_field_can_be_forced_to_what_it_accepts() {
         let values =
             [json!(0), json!(0.0), json!(1), json!(false), json!([]), json!(""), json!("all")];
+        let values = values.into_iter().chain(["mixture", "error", "philox"].map(Value::from));
+        let values: Vec<Value> = values.collect();
         let params = TABLES.iter().copied().flatten();
         for param in params.filter(|param| !OF_REQUESTS.contains(&param.name)) {
             let fitting = values.iter().filter_map(|value| param.check("x", value.clone()).ok());

@@ -5,13 +5,13 @@ use pagella_text::{AddBos, Span, Tokenizer};
 use serde_json::Value;
 
 use super::tags::Tags;
-use crate::fields::{Fields, Param, any, boolean, integer, one_of, text, wrong_type};
+use crate::fields::{Fields, Param, any, boolean, integer, one_of, optional, text, wrong_type};
 use crate::generate::ending::text_error;
 use crate::settings::ReasoningSettings;
 use crate::wire::error::ApiError;
 
 /// The fields about reasoning.
-pub const REASONING: &[Param] = &[
+pub const REASONING: &[Param] = &optional([
     text("reasoning_effort", 64),
     boolean("enable_thinking"),
     text("verbosity", 64),
@@ -25,7 +25,7 @@ pub const REASONING: &[Param] = &[
         "thinking_budget_tokens",
     ]),
     text("reasoning_budget_message", 4096),
-];
+]);
 
 /// What a request says about reasoning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

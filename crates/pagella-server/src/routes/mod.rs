@@ -21,6 +21,7 @@ pub mod metrics;
 pub mod model;
 mod model_name;
 pub mod pages;
+pub mod parameters;
 pub mod permission;
 pub mod requests;
 pub mod responses;

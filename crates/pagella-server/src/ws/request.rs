@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::call::Call;
 use crate::fields::{
-    Fields, Param, any, boolean, integer, missing, number, out_of_range, text, unsupported,
+    Fields, Param, any, boolean, integer, missing, out_of_range, text, unsupported,
 };
 use crate::generate::ask::Ask;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
@@ -25,11 +25,9 @@ const INFER: &[Param] = &[
     text("text", TEXT_BYTES_MAX),
     integer("max_tokens", 1, i64::MAX).or(&["max_new_tokens"]),
     boolean("stream_full").or(&["full_response"]),
-    any("stop").or(&["stop_conditions"]),
-    any("banned_tokens").or(&["bann_bann"]),
-    number("frequency_penalty", -10.0, 10.0).or(&["freq_pen"]),
-    number("presence_penalty", -10.0, 10.0).or(&["pres_pen"]),
-    text("customBos", 1 << 20),
+    any("stop").or(&["stop_conditions"]).optional(),
+    any("banned_tokens").or(&["bann_bann"]).optional(),
+    text("customBos", 1 << 20).optional(),
     any("tag"),
 ];
 

@@ -211,7 +211,6 @@ fn every_alias_gives_the_same_job() {
     for (name, aliases, value, other) in [
         ("min_tokens", &["min_length"][..], json!(2), json!(3)),
         ("stop", &["stop_sequence", "stop_sequences"], json!(["a"]), json!(["b"])),
-        ("ban_eos_token", &["ignore_eos"], json!(true), json!(false)),
         ("banned_tokens", &["custom_token_bans"], json!([5]), json!([6])),
         ("allowed_tokens", &["allowed_token_ids"], json!([5, 6]), json!([7, 8])),
         ("min_temp", &["dynatemp_low"], json!(0.5), json!(0.6)),
@@ -221,7 +220,7 @@ fn every_alias_gives_the_same_job() {
         ("top_n_sigma", &["nsigma"], json!(1.0), json!(2.0)),
         ("repetition_penalty", &["rep_pen", "repeat_penalty"], json!(1.5), json!(1.6)),
         ("penalty_range", &["repetition_range", "repetition_penalty_range"], json!(64), json!(65)),
-        ("mirostat_mode", &["mirostat"], json!(2), json!(0)),
+        ("mirostat_mode", &["mirostat"], json!(2), json!(1)),
         ("sampler_order", &["samplers"], json!(["top_k", "temperature"]), json!(["temperature"])),
         ("json_schema", &["guided_json"], json!({"type": "integer"}), json!({"type": "null"})),
         ("regex_pattern", &["guided_regex"], json!("[a-f]+"), json!("[0-9]+")),

@@ -5,6 +5,7 @@
 mod access;
 mod cancel;
 mod chat;
+mod client_bodies;
 mod completions;
 mod download;
 mod embeddings;
@@ -27,6 +28,7 @@ mod log;
 mod messages;
 mod metrics;
 mod model;
+mod neutral;
 mod operator;
 mod packaging;
 mod pages;

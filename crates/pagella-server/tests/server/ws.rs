@@ -37,7 +37,7 @@ fn greeting(client: &Client) -> Client {
 }
 
 /// A WebSocket, seen from the client.
-struct Ws {
+pub struct Ws {
     reader: BufReader<TcpStream>,
 }
 
@@ -50,7 +50,7 @@ enum Said {
 }
 
 impl Ws {
-    fn open(client: &Client) -> Self {
+    pub fn open(client: &Client) -> Self {
         let client = greeting(client);
         let mut head = format!("GET /ws HTTP/1.1\r\nhost: {}\r\n", client.address);
         head.push_str("connection: keep-alive, Upgrade\r\n");
@@ -140,7 +140,7 @@ impl Ws {
         }
     }
 
-    fn ask(&mut self, message: &Value) -> Value {
+    pub fn ask(&mut self, message: &Value) -> Value {
         self.send(message);
         self.message()
     }

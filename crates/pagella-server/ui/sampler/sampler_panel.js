@@ -15,11 +15,16 @@ import { getJson, postJson, routeUrl } from '../net/api.js';
 import { connection, currentModel } from '../net/connection.js';
 import { deletePreset, presetsOf, savePreset } from '../data/preset_store.js';
 import { CodeView } from '../render/code_view.js';
-import { SAMPLER_GROUPS, SAMPLER_TABLE } from './sampler_table.js';
+import { SAMPLER_GROUPS, SAMPLER_TABLE, setSamplerTable } from './sampler_table.js';
 import { checkSampler, cleanSamplers, curlLine, escapeLine, isNeutral, samplerConflict, samplerFields, samplerOrigin } from './sampler_values.js';
 
 /** What server preset and model say, for "where does this value come from". */
 const samplerSources = new Cell({ preset: {}, presetName: null, presetNames: [], model: {} });
+
+/** Asks the server which parameters there are; before any panel is made. */
+export async function loadSamplerTable() {
+  setSamplerTable(await getJson('v1/sampling/parameters'));
+}
 
 export async function refreshSamplerSources() {
   const overrides = await getJson('v1/sampling/overrides').catch(() => ({}));
@@ -115,7 +120,7 @@ export class SamplerPanel {
 
   #numberInput(entry) {
     const main = el('input.sampler-number', { type: 'text', inputmode: entry.kind === 'int' && entry.min >= 0 ? 'numeric' : 'decimal', autocomplete: 'off', on: {
-      change: () => this.#setOne(entry, main.value.trim() === '' || main.value === this.#offWord(entry) ? undefined : main.value),
+      change: () => this.#setOne(entry, main.value.trim() === '' || main.value === entry.offWord ? undefined : main.value),
       focus: () => main.select(),
       keydown: (event) => {
         if (event.key !== 'ArrowUp' && event.key !== 'ArrowDown') return;
@@ -135,13 +140,9 @@ export class SamplerPanel {
     } };
   }
 
-  #offWord(entry) {
-    return entry.offWord ?? say('off');
-  }
-
   #numberText(entry, value) {
-    if (value === null || value === undefined) return this.#offWord(entry);
-    return (entry.off || entry.offWord) && value === entry.neutral ? this.#offWord(entry) : formatPlain(value);
+    if (value === null || value === undefined) return entry.offWord ?? '';
+    return entry.offWord && isNeutral(entry, value) ? entry.offWord : formatPlain(value);
   }
 
   #step(entry, by) {
@@ -186,7 +187,7 @@ export class SamplerPanel {
     const { value, origin, forced } = samplerOrigin(entry, this.values, samplerSources.value);
     control.input.show(value, origin === 'request');
     control.field.classList.toggle('changed', origin === 'request');
-    control.field.classList.toggle('off', Boolean(entry.off) && isNeutral(entry, value));
+    control.field.classList.toggle('off', entry.offWord === 'off' && isNeutral(entry, value));
     control.reset.hidden = origin !== 'request';
     setText(control.origin, forced ? say('origin.forced') : origin === 'neutral' ? '' : say(`origin.${origin}`));
   }

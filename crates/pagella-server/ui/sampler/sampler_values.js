@@ -21,6 +21,7 @@ function checkNumber(entry, raw) {
   const number = typeof raw === 'number' ? raw : Number(String(raw).replace('−', '-').replace(',', '.'));
   if (!Number.isFinite(number)) return { error: 'is not a number' };
   if (entry.kind === 'int' && !Number.isInteger(number)) return { error: 'must be a whole number' };
+  if (entry.off?.includes(number)) return { value: number };
   if (number < entry.min) return { error: `must be at least ${entry.min}` };
   if (number > entry.max) return { error: `must be at most ${entry.max}` };
   return { value: number };
@@ -58,8 +59,7 @@ export function samplerFields(values, route = 'chat') {
   for (const entry of SAMPLER_TABLE) {
     const value = values[entry.name];
     if (value === undefined || (entry.chatOnly && route !== 'chat')) continue;
-    if (entry.sendAs) Object.assign(fields, entry.sendAs(value));
-    else fields[entry.name] = value;
+    fields[entry.name] = value;
   }
   return fields;
 }
@@ -84,7 +84,7 @@ export function samplerOrigin(entry, values, { preset = {}, model = {} } = {}) {
   return { value: entry.neutral, origin: 'neutral' };
 }
 
-export const isNeutral = (entry, value) => value === entry.neutral || value === undefined || value === null;
+export const isNeutral = (entry, value) => value === entry.neutral || value === undefined || value === null || Boolean(entry.off?.includes(value));
 
 /** Keeps what the table knows and what is in range; returns `{values, skipped}`. For imports. */
 export function cleanSamplers(raw) {

@@ -5,6 +5,9 @@ import assert from 'node:assert/strict';
 import { exportJson, exportMarkdown, exportPlain, fileName } from '../data/export.js';
 import { readImport } from '../data/import.js';
 import { activePath, newTree } from '../data/tree.js';
+import { setSamplerTable } from '../sampler/sampler_table.js';
+
+setSamplerTable({ groups: [], parameters: [{ name: 'temperature', group: 'basic', kind: 'number', min: 0, max: 10, neutral: 1, help: 'Help.' }] });
 
 let next = 0;
 const makeId = () => `new${next++}`;

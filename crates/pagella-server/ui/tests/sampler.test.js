@@ -1,22 +1,36 @@
-// The sampler table is complete and consistent; values are checked, sent only when changed, and explained.
+// Values are checked against the server's list, sent only when changed, and explained. That the list is
+// complete and consistent is tested where it is made, in the engine and in the route.
 
 import test from 'node:test';
 import assert from 'node:assert/strict';
-import { SAMPLER_GROUPS, SAMPLER_TABLE, samplerByName } from '../sampler/sampler_table.js';
-import { checkSampler, cleanSamplers, curlLine, escapeLine, samplerConflict, samplerFields, samplerOrigin } from '../sampler/sampler_values.js';
+import { SAMPLER_GROUPS, SAMPLER_TABLE, samplerByName, setSamplerTable } from '../sampler/sampler_table.js';
+import { checkSampler, cleanSamplers, curlLine, escapeLine, isNeutral, samplerConflict, samplerFields, samplerOrigin } from '../sampler/sampler_values.js';
 
-test('every row is complete', () => {
-  const groups = new Set(SAMPLER_GROUPS.map(([id]) => id));
-  const seen = new Set();
-  for (const entry of SAMPLER_TABLE) {
-    assert.ok(groups.has(entry.group), entry.name);
-    assert.ok(!seen.has(entry.name), `${entry.name} twice`);
-    seen.add(entry.name);
-    assert.match(entry.help, /^[A-Z].*[.:}]$/, entry.name);
-    if (entry.slider) assert.ok(entry.slider[0] >= entry.min && entry.slider[1] <= entry.max, entry.name);
-    if (entry.neutral !== null) assert.equal(checkSampler(entry, entry.neutral).error, undefined, `${entry.name}: its neutral value is out of range`);
-  }
-  for (const [id] of SAMPLER_GROUPS) assert.ok(SAMPLER_TABLE.some((entry) => entry.group === id), id);
+const number = (name, neutral, min, max, more) => ({ name, group: 'basic', kind: 'number', neutral, min, max, step: 0.01, slider: [min, max], off: [], help: 'Help.', ...more });
+const list = {
+  groups: [{ name: 'basic', title: 'Basic' }],
+  parameters: [
+    number('temperature', 1, 0, 10), number('top_p', 1, 0, 1, { off: [1, 0], off_word: 'off' }), number('min_temp', 0, 0, 100), number('max_temp', 0, 0, 100),
+    number('adaptive_target', 1, 0, 1, { off: [1], off_word: 'off' }), { ...number('top_k', 0, 0, 100, { off: [0, -1], off_word: 'off' }), kind: 'int' },
+    ...[['stop', 'list'], ['banned_tokens', 'ids'], ['json_schema', 'json', 'constraint'], ['regex_pattern', 'code', 'constraint']].map(([name, kind, exclusive]) => ({ name, group: 'basic', kind, help: 'Help.', exclusive })),
+    { name: 'enable_thinking', group: 'basic', kind: 'bool', neutral: null, help: 'Help.', chat_only: true },
+  ],
+};
+setSamplerTable(list);
+
+test('the list of the server replaces the one before', () => {
+  setSamplerTable(list);
+  assert.deepEqual(SAMPLER_GROUPS, [['basic', 'Basic']]);
+  assert.equal(SAMPLER_TABLE.length, list.parameters.length);
+  assert.ok(samplerByName.get('enable_thinking').chatOnly && !samplerByName.get('stop').chatOnly);
+  assert.equal(samplerByName.get('top_k').offWord, 'off');
+});
+
+test('values that mean off are values, and neutral', () => {
+  const entry = samplerByName.get('top_k');
+  assert.deepEqual(checkSampler(entry, -1), { value: -1 });
+  assert.ok(isNeutral(entry, -1) && isNeutral(entry, 0) && !isNeutral(entry, 1));
+  assert.ok(checkSampler(entry, -2).error);
 });
 
 test('values outside the limits are refused with a reason', () => {
@@ -34,8 +48,7 @@ test('values outside the limits are refused with a reason', () => {
 
 test('only changed values are sent, in the shape of the wire', () => {
   assert.deepEqual(samplerFields({}), {});
-  assert.deepEqual(samplerFields({ temperature: 0, draft_tokens: 0 }), { temperature: 0, draft: false });
-  assert.deepEqual(samplerFields({ draft_tokens: 4 }), { draft: { tokens: 4 } });
+  assert.deepEqual(samplerFields({ temperature: 0 }), { temperature: 0 });
   assert.deepEqual(samplerFields({ enable_thinking: true, top_p: 0.9 }, 'completions'), { top_p: 0.9 });
 });
 

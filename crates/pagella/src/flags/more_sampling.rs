@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use pagella::SampleOptions;
-use pagella_engine::sample::Rng;
 
 use crate::usage::Usage;
 
@@ -22,15 +21,6 @@ pub enum Preset {
     Exl2,
 }
 
-/// Where draws come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Draws {
-    /// A function of seed and position
-    Philox,
-    /// The Mersenne Twister, one draw after the other
-    Mt19937,
-}
-
 /// Settings that fewer people need.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "More sampling")]
@@ -41,84 +31,12 @@ pub struct MoreSampling {
     /// Start from the settings in this JSON file; flags override them
     #[arg(long, value_name = "FILE", conflicts_with = "preset")]
     sampling: Option<PathBuf>,
-    /// Keep tokens with A times the square of the highest probability; 0 is off
-    #[arg(long, value_name = "A")]
-    top_a: Option<f32>,
-    /// Tail-free: cut where probabilities become flat; 0 or 1 is off
-    #[arg(long, value_name = "Z")]
-    tfs: Option<f32>,
-    /// Keep tokens of ordinary surprise until this mass; 0 or 1 is off
-    #[arg(long, value_name = "P")]
-    typical: Option<f32>,
-    /// Keep tokens with at least this probability; 0 is off
-    #[arg(long, value_name = "P")]
-    epsilon_cutoff: Option<f32>,
-    /// Like --epsilon-cutoff, lower where the entropy is high; 0 is off
-    #[arg(long, value_name = "P")]
-    eta_cutoff: Option<f32>,
-    /// Keep tokens within N standard deviations of the highest logit; 0 is off
-    #[arg(long, value_name = "N")]
-    top_n_sigma: Option<f32>,
-    /// How many tokens the cuts leave at least
-    #[arg(long, value_name = "N")]
-    min_keep: Option<usize>,
-    /// Apply the temperature after all cuts
-    #[arg(long)]
-    temperature_last: bool,
-    /// Quadratic smoothing; 0 is off
-    #[arg(long, value_name = "F")]
-    smoothing_factor: Option<f32>,
-    /// Cubic share of the smoothing, 1 to 3
-    #[arg(long, value_name = "C", requires = "smoothing_factor")]
-    smoothing_curve: Option<f32>,
     /// Temperature between LOW and HIGH by the entropy, bent by EXP
     #[arg(long, value_name = "LOW,HIGH[,EXP]", value_parser = dynatemp)]
     dynatemp: Option<Dynatemp>,
-    /// Keep the surprise near TAU bits by an adaptive cut
-    #[arg(long)]
-    mirostat: bool,
-    /// Wanted surprise in bits
-    #[arg(long, value_name = "TAU", requires = "mirostat")]
-    mirostat_tau: Option<f32>,
-    /// How fast the cut adapts
-    #[arg(long, value_name = "ETA", requires = "mirostat")]
-    mirostat_eta: Option<f32>,
-    /// How often likely tokens are excluded; 0 is off
-    #[arg(long, value_name = "P")]
-    xtc_probability: Option<f32>,
-    /// From which probability a token counts as likely
-    #[arg(long, value_name = "P", requires = "xtc_probability")]
-    xtc_threshold: Option<f32>,
-    /// Bend the draw: above 0 toward unlikely tokens, below toward likely ones
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
-    skew: Option<f32>,
-    /// Over how many older tokens the penalties fade
-    #[arg(long, value_name = "N")]
-    penalty_decay: Option<usize>,
-    /// Strength of DRY, which lowers tokens that extend a repetition; 0 is off
-    #[arg(long, value_name = "M")]
-    dry_multiplier: Option<f32>,
-    /// Factor for every further token of the repetition
-    #[arg(long, value_name = "B", requires = "dry_multiplier")]
-    dry_base: Option<f32>,
-    /// Repetitions shorter than this are free
-    #[arg(long, value_name = "N", requires = "dry_multiplier")]
-    dry_allowed_length: Option<usize>,
-    /// How far back repetitions are looked for; 0 is everything
-    #[arg(long, value_name = "N", requires = "dry_multiplier")]
-    dry_range: Option<usize>,
-    /// Longer repetitions count as this long
-    #[arg(long, value_name = "N", requires = "dry_multiplier")]
-    dry_max_ngram: Option<usize>,
-    /// No group of N tokens occurs twice; 0 is off
-    #[arg(long, value_name = "N")]
-    no_repeat_ngram: Option<usize>,
     /// Add V to the logit of a token; inf and -inf decide and deny; can be repeated
     #[arg(long, value_name = "ID=V", value_parser = bias)]
     bias: Vec<(u32, f32)>,
-    /// Where draws come from
-    #[arg(long, value_enum)]
-    rng: Option<Draws>,
 }
 
 /// Settings to start from.
@@ -144,39 +62,9 @@ impl MoreSampling {
 
     /// Puts the given flags on top.
     pub fn apply(&self, options: &mut SampleOptions) {
-        let set = |target: &mut f32, given: Option<f32>| *target = given.unwrap_or(*target);
-        set(&mut options.top_a, self.top_a);
-        set(&mut options.tfs, self.tfs);
-        set(&mut options.typical, self.typical);
-        set(&mut options.epsilon_cutoff, self.epsilon_cutoff);
-        set(&mut options.eta_cutoff, self.eta_cutoff);
-        set(&mut options.top_n_sigma, self.top_n_sigma);
-        set(&mut options.smoothing_factor, self.smoothing_factor);
-        set(&mut options.smoothing_curve, self.smoothing_curve);
-        set(&mut options.mirostat_tau, self.mirostat_tau);
-        set(&mut options.mirostat_eta, self.mirostat_eta);
-        set(&mut options.xtc_probability, self.xtc_probability);
-        set(&mut options.xtc_threshold, self.xtc_threshold);
-        set(&mut options.skew, self.skew);
-        set(&mut options.dry_multiplier, self.dry_multiplier);
-        set(&mut options.dry_base, self.dry_base);
-        let set = |target: &mut usize, given: Option<usize>| *target = given.unwrap_or(*target);
-        set(&mut options.min_keep, self.min_keep);
-        set(&mut options.penalty_decay, self.penalty_decay);
-        set(&mut options.dry_allowed_length, self.dry_allowed_length);
-        set(&mut options.dry_range, self.dry_range);
-        set(&mut options.dry_max_ngram, self.dry_max_ngram);
-        set(&mut options.no_repeat_ngram, self.no_repeat_ngram);
-        options.temperature_last |= self.temperature_last;
-        options.mirostat |= self.mirostat;
         options.logit_bias.extend(self.bias.iter().copied());
         if let Some(Dynatemp { low, high, exponent }) = self.dynatemp {
             (options.min_temp, options.max_temp, options.temp_exponent) = (low, high, exponent);
-        }
-        match self.rng {
-            None => {}
-            Some(Draws::Philox) => options.rng = Rng::Philox,
-            Some(Draws::Mt19937) => options.rng = Rng::Mt19937,
         }
     }
 }

@@ -5,6 +5,7 @@ use clap::Args;
 use pagella::{Complete, SampleOptions};
 
 use super::more_sampling::{Base, MoreSampling};
+use super::settings::SettingFlags;
 use super::token_count;
 use crate::usage::Usage;
 
@@ -18,30 +19,8 @@ pub struct SamplingFlags {
     /// Same seed, prompt and settings: same text [default: random]
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// Higher is more surprising, 0 is greedy
-    #[arg(long, value_name = "T", visible_alias = "temp")]
-    pub temperature: Option<f32>,
-    /// Keep the K most likely tokens; 0 is off
-    #[arg(long, value_name = "K")]
-    pub top_k: Option<usize>,
-    /// Keep the most likely tokens that together have probability P; 0 or 1 is off
-    #[arg(long, value_name = "P")]
-    pub top_p: Option<f32>,
-    /// Keep tokens with at least this share of the highest probability; 0 is off
-    #[arg(long, value_name = "P")]
-    pub min_p: Option<f32>,
-    /// Lower tokens that occurred before; 1 is off
-    #[arg(long, value_name = "R")]
-    pub repetition_penalty: Option<f32>,
-    /// Lower tokens for every time they occurred; 0 is off
-    #[arg(long, value_name = "F", allow_negative_numbers = true)]
-    pub frequency_penalty: Option<f32>,
-    /// Lower tokens that occurred at all; 0 is off
-    #[arg(long, value_name = "F", allow_negative_numbers = true)]
-    pub presence_penalty: Option<f32>,
-    /// How many of the newest tokens the penalties look at [default: all]
-    #[arg(long, value_name = "N")]
-    pub penalty_range: Option<usize>,
+    #[command(flatten)]
+    settings: SettingFlags,
     /// Most tokens to write [default: 512 for run, 1024 for chat]
     #[arg(long, value_name = "N", visible_alias = "max-tokens", value_parser = token_count)]
     pub max_new_tokens: Option<usize>,
@@ -65,15 +44,7 @@ impl SamplingFlags {
         if self.greedy {
             options.temperature = 0.0;
         }
-        let set = |target: &mut f32, given: Option<f32>| *target = given.unwrap_or(*target);
-        set(&mut options.temperature, self.temperature);
-        set(&mut options.top_p, self.top_p);
-        set(&mut options.min_p, self.min_p);
-        set(&mut options.repetition_penalty, self.repetition_penalty);
-        set(&mut options.frequency_penalty, self.frequency_penalty);
-        set(&mut options.presence_penalty, self.presence_penalty);
-        options.top_k = self.top_k.unwrap_or(options.top_k);
-        options.penalty_range = self.penalty_range.or(options.penalty_range);
+        self.settings.apply(&mut options);
         self.more.apply(&mut options);
         options.validate().map_err(|error| Usage::error(error.to_string()))?;
         Ok((options, self.seed.or(seed)))

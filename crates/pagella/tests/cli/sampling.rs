@@ -27,12 +27,51 @@ fn every_setting_reaches_the_sampler() {
         &["--skew", "-3"],
         &["--no-repeat-ngram", "1"],
         &["--rng", "mt19937"],
+        &["--adaptive-target", "0.05"],
+        &["--min-temp", "0.01", "--max-temp", "0.3"],
         &["--bias", "271=100"],
     ] {
         assert_ne!(ids(&[&["--preset", "neutral"], more].concat()), neutral, "{more:?}");
     }
     assert_eq!(ids(&["--preset", "neutral", "--top-a", "0"]), neutral);
     assert_eq!(ids(&["--bias", "271=inf"]), Value::from(vec![271; 24]));
+}
+
+#[test]
+fn min_keep_holds_for_every_cut() {
+    let with = |more: &[&str]| ids(&[&["--preset", "neutral"], more].concat());
+    let cuts = [
+        &["--top-k", "1"][..],
+        &["--top-p", "0.001"],
+        &["--min-p", "0.999"],
+        &["--top-a", "1000"],
+        &["--tfs", "0.001"],
+        &["--typical", "0.001"],
+        &["--epsilon-cutoff", "1"],
+        &["--eta-cutoff", "1"],
+        &["--top-n-sigma", "0.001"],
+        &["--mirostat", "--mirostat-tau", "0.01"],
+    ];
+    for cut in cuts {
+        let kept = with(&[cut, &["--min-keep", "40"]].concat());
+        assert_ne!(kept, with(cut), "{cut:?}");
+    }
+    let all = with(&["--top-k", "40"]);
+    assert_eq!(with(&["--top-k", "1", "--min-keep", "40"]), all, "forty are what forty are");
+}
+
+#[test]
+fn values_that_mean_off_are_off() {
+    let neutral = ids(&["--preset", "neutral"]);
+    for off in [
+        &["--top-k", "-1"][..],
+        &["--top-p", "0"],
+        &["--top-n-sigma", "-1"],
+        &["--adaptive-target", "-0.01"],
+        &["--penalty-range", "-1", "--repetition-penalty", "1"],
+    ] {
+        assert_eq!(ids(&[&["--preset", "neutral"], off].concat()), neutral, "{off:?}");
+    }
 }
 
 #[test]

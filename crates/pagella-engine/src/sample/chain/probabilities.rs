@@ -1,19 +1,18 @@
 //! The second half of the chain: softmax, steps on probabilities, and what is learned from a pick.
 
-use super::Sampler;
+use super::{Moment, Sampler};
 use crate::sample::cut::{Reach, cut};
 use crate::sample::gather::Softmax;
-use crate::sample::steps::temperature::GREEDY_BELOW;
-use crate::sample::steps::{
-    cutoff, min_p, mirostat, skew, temperature, tfs, top_a, top_k, top_n_sigma, top_p, typical, xtc,
-};
-use crate::sample::{Candidates, Draws, SamplerState, Scratch, Shape, Step, XtcMode};
+use crate::sample::steps::adaptive_p::Average;
+use crate::sample::steps::temperature::{self, GREEDY_BELOW};
+use crate::sample::steps::{mirostat, skew, top_k};
+use crate::sample::{Candidate, Candidates, Draws, SamplerState, Scratch, Shape, Step};
 
 impl Sampler {
     /// Whether the first step on probabilities leaves one id.
     pub(super) fn is_greedy(&self) -> bool {
         match self.probability_steps.first() {
-            Some(Step::Temperature) if self.temperature() < GREEDY_BELOW => true,
+            Some(Step::Temperature) if temperature::early(&self.options) < GREEDY_BELOW => true,
             Some(Step::Temperature) => self.is_top_1(self.probability_steps.get(1)),
             // Temperature applied last, below the limit, with nothing before it.
             Some(Step::PostTemperature) => {
@@ -24,26 +23,15 @@ impl Sampler {
     }
 
     fn is_top_1(&self, step: Option<&Step>) -> bool {
-        step == Some(&Step::TopK) && self.options.top_k == 1
-    }
-
-    /// The temperature of the early step: 1 where it is applied last or follows the entropy.
-    fn temperature(&self) -> f32 {
-        let elsewhere = self.options.temperature_last || self.options.has_dynamic_temperature();
-        if elsewhere { 1.0 } else { self.options.temperature }
+        step == Some(&Step::TopK) && top_k::count(&self.options) == 1
     }
 
     /// What the softmax does with logits: the temperature, if that step comes first.
     pub(super) fn shape(&self) -> Shape {
         match self.probability_steps.first() {
-            Some(Step::Temperature) => self.bend(),
+            Some(Step::Temperature) => temperature::bend(&self.options),
             _ => Shape::UNCHANGED,
         }
-    }
-
-    fn bend(&self) -> Shape {
-        let (factor, curve) = (self.options.smoothing_factor, self.options.smoothing_curve);
-        Shape::new(self.temperature().max(GREEDY_BELOW), factor, curve)
     }
 
     /// The steps behind the softmax.
@@ -56,16 +44,9 @@ impl Sampler {
 
     /// What the first step behind the softmax needs of a row.
     pub(super) fn reach(&self, draws: Draws, state: &SamplerState) -> Reach {
-        let o = &self.options;
         match self.later_steps().first() {
-            None => Reach::Draw(skew::apply(o.skew, draws.id)),
-            Some(Step::TopK) => Reach::Count(o.top_k),
-            Some(Step::TopP) => Reach::Mass(f64::from(o.top_p)),
-            Some(Step::TopA) => Reach::SquareOfMax(f64::from(o.top_a)),
-            Some(Step::MinP) => Reach::Share(f64::from(o.min_p)),
-            Some(Step::EpsilonCutoff) => Reach::Probability(f64::from(o.epsilon_cutoff)),
-            Some(Step::Mirostat) => Reach::Probability((-self.mu(state)).exp2()),
-            Some(_) => Reach::All,
+            None => Reach::Draw(skew::apply(self.options.skew, draws.id)),
+            Some(step) => step.reach(&self.options, state),
         }
     }
 
@@ -89,68 +70,44 @@ impl Sampler {
     }
 
     /// Applies the steps behind the first and returns the draw that picks among what they leave.
+    /// `before` receives what adaptive-p found.
     pub(super) fn change_probabilities(
         &self,
         candidates: &mut Candidates,
         state: &SamplerState,
         draws: Draws,
+        before: &mut Vec<Candidate>,
     ) -> f64 {
         let steps = self.later_steps();
         // A cut was decided with the softmax; a step that is none has not been applied.
         let applied = usize::from(self.reach(draws, state) != Reach::All).min(steps.len());
+        let xtc_ignored = self.xtc_ignored.as_ref().unwrap_or(&self.sets.xtc_ignored);
+        let options = &self.options;
+        let mut moment = Moment { options, state, draws, xtc_ignored, before_adaptive: before };
         for step in &steps[applied..] {
-            self.apply(*step, candidates, state, draws);
+            step.apply(&mut moment, candidates);
         }
         skew::apply(self.options.skew, draws.id)
     }
 
-    fn apply(&self, step: Step, c: &mut Candidates, state: &SamplerState, draws: Draws) {
+    /// Lets steps adapt to a pick. Mirostat does not learn from choices that were forced.
+    pub(super) fn learn(
+        &self,
+        state: &mut SamplerState,
+        chosen: Candidate,
+        several: bool,
+        before: &[Candidate],
+    ) {
         let o = &self.options;
-        let min_keep = o.min_keep;
-        match step {
-            Step::Penalties | Step::Bias | Step::Dry => {}
-            Step::Temperature if self.temperature() < GREEDY_BELOW => c.keep(1),
-            Step::Temperature => temperature::apply(self.bend(), c),
-            Step::TopNSigma => top_n_sigma::apply(o.top_n_sigma, min_keep, c),
-            Step::TopK => top_k::apply(o.top_k, c),
-            Step::TopP => top_p::apply(o.top_p, min_keep, c),
-            Step::TopA => top_a::apply(o.top_a, min_keep, c),
-            Step::MinP => min_p::apply(o.min_p, min_keep, c),
-            Step::Tfs => tfs::apply(o.tfs, min_keep, c),
-            Step::Typical => typical::apply(o.typical, min_keep, c),
-            Step::EpsilonCutoff => cutoff::epsilon(o.epsilon_cutoff, min_keep, c),
-            Step::EtaCutoff => cutoff::eta(o.eta_cutoff, min_keep, c),
-            Step::Mirostat => mirostat::apply(self.mu(state), min_keep, c),
-            Step::PostTemperature => {
-                let t = match o.has_dynamic_temperature() {
-                    true => temperature::dynamic(o.min_temp, o.max_temp, o.temp_exponent, c),
-                    false => f64::from(o.temperature),
-                };
-                temperature::apply_post(t, c);
-            }
-            Step::Xtc => {
-                let ignored = self.xtc_ignored.as_ref().unwrap_or(&self.sets.xtc_ignored);
-                match o.xtc_mode {
-                    XtcMode::Mixture => {
-                        xtc::mixture(o.xtc_probability, o.xtc_threshold, ignored, c)
-                    }
-                    XtcMode::Draw => {
-                        xtc::drawn(o.xtc_probability, o.xtc_threshold, ignored, draws.xtc, c);
-                    }
-                }
-            }
+        if several && self.probability_steps.contains(&Step::Mirostat) {
+            let mu = mirostat::cut_off(o, state);
+            let next = mirostat::update(mu, o.mirostat_tau, o.mirostat_eta, chosen.p);
+            state.mirostat_mu = Some(next);
         }
-    }
-
-    fn mu(&self, state: &SamplerState) -> f64 {
-        state.mirostat_mu.unwrap_or_else(|| mirostat::start(self.options.mirostat_tau))
-    }
-
-    /// Lets mirostat adapt to a pick among several candidates (S15: not to forced ones).
-    pub(super) fn learn(&self, state: &mut SamplerState, p: f64) {
-        if self.probability_steps.contains(&Step::Mirostat) {
-            let (tau, eta) = (self.options.mirostat_tau, self.options.mirostat_eta);
-            state.mirostat_mu = Some(mirostat::update(self.mu(state), tau, eta, p));
+        if self.probability_steps.contains(&Step::AdaptiveP) {
+            let average = state.adaptive.unwrap_or_else(|| Average::start(o));
+            let p = before.iter().find(|c| c.id == chosen.id).map_or(chosen.p, |c| c.p);
+            state.adaptive = Some(average.after(o, p));
         }
     }
 }

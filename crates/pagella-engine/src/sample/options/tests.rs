@@ -1,6 +1,9 @@
 //! Ranges, names and the two ways through JSON.
 
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::sample::SamplerOrder;
 
 fn refused(change: impl Fn(&mut SampleOptions)) -> &'static str {
     let mut options = SampleOptions::default();

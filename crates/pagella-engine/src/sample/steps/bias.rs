@@ -2,6 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::sample::SampleOptions;
+
+/// Whether the step does anything with these settings.
+pub fn is_on(options: &SampleOptions) -> bool {
+    !options.logit_bias.is_empty()
+}
+
 /// Adds every bias to its logit; −∞ denies, +∞ decides. Ids beyond the row are ignored.
 pub fn apply(bias: &BTreeMap<u32, f32>, logits: &mut [f32]) {
     for (&id, &bias) in bias {

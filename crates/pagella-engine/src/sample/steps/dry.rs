@@ -6,7 +6,12 @@
 //! every earlier place, how many ids before it equal the end of the context. One pass, no memory
 //! from token to token, so nothing has to be rolled back (S8).
 
-use crate::sample::{Bitmask, Scratch};
+use crate::sample::{Bitmask, SampleOptions, Scratch};
+
+/// Whether the step does anything with these settings.
+pub fn is_on(options: &SampleOptions) -> bool {
+    options.dry_multiplier > 0.0
+}
 
 /// The largest penalty; enough to exclude any id, small enough to keep logits finite.
 pub const PENALTY_MAX: f64 = 1e4;

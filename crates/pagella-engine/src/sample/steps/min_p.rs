@@ -1,6 +1,26 @@
 //! Min-p: keeps candidates with at least a share of the highest probability.
 
-use crate::sample::Candidates;
+use super::ProbabilityStep;
+use crate::sample::chain::Moment;
+use crate::sample::cut::Reach;
+use crate::sample::{Candidates, SampleOptions, SamplerState};
+
+/// The step.
+pub(crate) struct MinP;
+
+impl ProbabilityStep for MinP {
+    fn is_on(options: &SampleOptions) -> bool {
+        options.min_p > 0.0 && options.min_p < 1.0
+    }
+
+    fn reach(options: &SampleOptions, _state: &SamplerState) -> Reach {
+        Reach::Share(f64::from(options.min_p))
+    }
+
+    fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
+        apply(moment.options.min_p, moment.options.min_keep, candidates);
+    }
+}
 
 /// Keeps `p ≥ share · p_max`; values outside (0, 1) are off.
 pub fn apply(share: f32, min_keep: usize, candidates: &mut Candidates) {

@@ -2,7 +2,32 @@
 //!
 //! μ, in bits, starts at twice the target; ids with more surprise than μ are cut.
 
-use crate::sample::Candidates;
+use super::ProbabilityStep;
+use crate::sample::chain::Moment;
+use crate::sample::cut::Reach;
+use crate::sample::{Candidates, SampleOptions, SamplerState};
+
+/// The step.
+pub(crate) struct Mirostat;
+
+impl ProbabilityStep for Mirostat {
+    fn is_on(options: &SampleOptions) -> bool {
+        options.mirostat
+    }
+
+    fn reach(options: &SampleOptions, state: &SamplerState) -> Reach {
+        Reach::Probability((-cut_off(options, state)).exp2())
+    }
+
+    fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
+        apply(cut_off(moment.options, moment.state), moment.options.min_keep, candidates);
+    }
+}
+
+/// The cut-off of the next token.
+pub fn cut_off(options: &SampleOptions, state: &SamplerState) -> f64 {
+    state.mirostat_mu().unwrap_or_else(|| start(options.mirostat_tau))
+}
 
 /// The cut-off before the first token.
 pub fn start(tau: f32) -> f64 {

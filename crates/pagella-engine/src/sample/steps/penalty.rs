@@ -4,6 +4,17 @@
 //! the weight of its newest occurrence, frequency once per occurrence. With factor 1 and the other
 //! two 0 the logits stay bitwise unchanged. Ids beyond the vocabulary are ignored.
 
+use crate::sample::SampleOptions;
+
+/// Whether the step does anything with these settings.
+pub fn is_on(options: &SampleOptions) -> bool {
+    let reaches = options.penalty_range != Some(0) || options.penalty_decay > 0;
+    let acts = options.repetition_penalty != 1.0
+        || options.frequency_penalty != 0.0
+        || options.presence_penalty != 0.0;
+    reaches && acts
+}
+
 /// Strengths and reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Penalties {

@@ -2,7 +2,22 @@
 //!
 //! With fewer than three candidates above 1e-8, or no curvature at all, nothing is cut (S13).
 
-use crate::sample::Candidates;
+use super::ProbabilityStep;
+use crate::sample::chain::Moment;
+use crate::sample::{Candidates, SampleOptions};
+
+/// The step.
+pub(crate) struct Tfs;
+
+impl ProbabilityStep for Tfs {
+    fn is_on(options: &SampleOptions) -> bool {
+        options.tfs > 0.0 && options.tfs < 1.0
+    }
+
+    fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
+        apply(moment.options.tfs, moment.options.min_keep, candidates);
+    }
+}
 
 /// Candidates below this are the tail, whatever the curve.
 const TAIL_BELOW: f64 = 1e-8;

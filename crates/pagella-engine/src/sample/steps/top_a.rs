@@ -1,6 +1,26 @@
 //! Top-a: keeps candidates near the square of the highest probability.
 
-use crate::sample::Candidates;
+use super::ProbabilityStep;
+use crate::sample::chain::Moment;
+use crate::sample::cut::Reach;
+use crate::sample::{Candidates, SampleOptions, SamplerState};
+
+/// The step.
+pub(crate) struct TopA;
+
+impl ProbabilityStep for TopA {
+    fn is_on(options: &SampleOptions) -> bool {
+        options.top_a > 0.0
+    }
+
+    fn reach(options: &SampleOptions, _state: &SamplerState) -> Reach {
+        Reach::SquareOfMax(f64::from(options.top_a))
+    }
+
+    fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
+        apply(moment.options.top_a, moment.options.min_keep, candidates);
+    }
+}
 
 /// Keeps `p ≥ factor · p_max²`, always the most likely; 0 is off.
 pub fn apply(factor: f32, min_keep: usize, candidates: &mut Candidates) {

@@ -1,6 +1,31 @@
 //! Top-k: keeps the k most likely candidates; ties at the cut go to the lowest ids (S11).
 
-use crate::sample::Candidates;
+use super::ProbabilityStep;
+use crate::sample::chain::Moment;
+use crate::sample::cut::Reach;
+use crate::sample::{Candidates, SampleOptions, SamplerState};
+
+/// The step.
+pub(crate) struct TopK;
+
+impl ProbabilityStep for TopK {
+    fn is_on(options: &SampleOptions) -> bool {
+        options.top_k > 0
+    }
+
+    fn reach(options: &SampleOptions, _state: &SamplerState) -> Reach {
+        Reach::Count(count(options))
+    }
+
+    fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
+        apply(count(moment.options), candidates);
+    }
+}
+
+/// How many the step keeps: no cut leaves fewer than `min_keep`.
+pub fn count(options: &SampleOptions) -> usize {
+    options.top_k.max(options.min_keep)
+}
 
 /// Keeps the `k` most likely; 0 is off.
 pub fn apply(k: usize, candidates: &mut Candidates) {

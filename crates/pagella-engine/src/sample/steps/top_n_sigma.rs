@@ -3,7 +3,22 @@
 //! Log-probabilities differ from logits by a constant, and a temperature scales maximum and
 //! deviation alike, so the result does not depend on it.
 
-use crate::sample::Candidates;
+use super::ProbabilityStep;
+use crate::sample::chain::Moment;
+use crate::sample::{Candidates, SampleOptions};
+
+/// The step.
+pub(crate) struct TopNSigma;
+
+impl ProbabilityStep for TopNSigma {
+    fn is_on(options: &SampleOptions) -> bool {
+        options.top_n_sigma > 0.0
+    }
+
+    fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
+        apply(moment.options.top_n_sigma, moment.options.min_keep, candidates);
+    }
+}
 
 /// Keeps `ln p ≥ ln p_max − n·σ`, with σ over the current candidates; 0 is off.
 pub fn apply(n: f32, min_keep: usize, candidates: &mut Candidates) {

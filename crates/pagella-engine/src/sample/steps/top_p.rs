@@ -2,7 +2,27 @@
 //!
 //! The candidate that crosses the threshold is kept (S12: the reference drops it).
 
-use crate::sample::Candidates;
+use super::ProbabilityStep;
+use crate::sample::chain::Moment;
+use crate::sample::cut::Reach;
+use crate::sample::{Candidates, SampleOptions, SamplerState};
+
+/// The step.
+pub(crate) struct TopP;
+
+impl ProbabilityStep for TopP {
+    fn is_on(options: &SampleOptions) -> bool {
+        options.top_p > 0.0 && options.top_p < 1.0
+    }
+
+    fn reach(options: &SampleOptions, _state: &SamplerState) -> Reach {
+        Reach::Mass(f64::from(options.top_p))
+    }
+
+    fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
+        apply(moment.options.top_p, moment.options.min_keep, candidates);
+    }
+}
 
 /// Keeps the nucleus of mass `p` and at least `min_keep`; values outside (0, 1) are off.
 pub fn apply(p: f32, min_keep: usize, candidates: &mut Candidates) {

@@ -3,8 +3,23 @@
 //! The candidate that crosses the mass is kept, and surprise is `−ln p` (S14). The most likely
 //! candidate need not survive.
 
+use super::ProbabilityStep;
 use crate::sample::candidates::{canonical, prefix_until};
-use crate::sample::{Candidate, Candidates};
+use crate::sample::chain::Moment;
+use crate::sample::{Candidate, Candidates, SampleOptions};
+
+/// The step.
+pub(crate) struct Typical;
+
+impl ProbabilityStep for Typical {
+    fn is_on(options: &SampleOptions) -> bool {
+        options.typical > 0.0 && options.typical < 1.0
+    }
+
+    fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
+        apply(moment.options.typical, moment.options.min_keep, candidates);
+    }
+}
 
 /// Keeps the shortest list, closest surprise first, with at least the mass; values outside (0, 1)
 /// are off.

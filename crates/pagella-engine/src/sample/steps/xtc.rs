@@ -5,7 +5,27 @@
 //! probability q all of E is left out. The mixture form gives each id its exact probability over both
 //! outcomes and needs no draw of its own.
 
-use crate::sample::{Bitmask, Candidates};
+use super::ProbabilityStep;
+use crate::sample::chain::Moment;
+use crate::sample::{Bitmask, Candidates, SampleOptions, XtcMode};
+
+/// The step.
+pub(crate) struct Xtc;
+
+impl ProbabilityStep for Xtc {
+    fn is_on(options: &SampleOptions) -> bool {
+        options.xtc_probability > 0.0
+    }
+
+    fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
+        let o = moment.options;
+        let (q, threshold, ignored) = (o.xtc_probability, o.xtc_threshold, moment.xtc_ignored);
+        match o.xtc_mode {
+            XtcMode::Mixture => mixture(q, threshold, ignored, candidates),
+            XtcMode::Draw => drawn(q, threshold, ignored, moment.draws.xtc, candidates),
+        }
+    }
+}
 
 /// Which candidates are in E.
 fn excluded(threshold: f32, ignored: &Bitmask, candidates: &mut Candidates) -> Vec<u32> {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::sample::steps::check::candidates;
 use crate::sample::steps::{
-    cutoff, min_p, mirostat, tfs, top_a, top_k, top_n_sigma, top_p, typical, xtc,
+    epsilon_cutoff, eta_cutoff, min_p, mirostat, tfs, top_a, top_k, top_n_sigma, top_p, typical, xtc,
 };
 
 type Truncation = (&'static str, fn(f32, &mut Candidates));
@@ -18,8 +18,8 @@ const WIDER: &[Truncation] = &[
     ("typical", |s, c| typical::apply(s, 1, c)),
     ("top_a", |s, c| top_a::apply(1.0 - s, 1, c)),
     ("min_p", |s, c| min_p::apply(1.0 - s, 1, c)),
-    ("epsilon", |s, c| cutoff::epsilon(1.0 - s, 1, c)),
-    ("eta", |s, c| cutoff::eta(1.0 - s, 1, c)),
+    ("epsilon", |s, c| epsilon_cutoff::apply(1.0 - s, 1, c)),
+    ("eta", |s, c| eta_cutoff::apply(1.0 - s, 1, c)),
     ("mirostat", |s, c| mirostat::apply(f64::from(s) * 10.0, 1, c)),
     ("top_n_sigma", |s, c| top_n_sigma::apply(0.01 + s * 4.0, 1, c)),
 ];

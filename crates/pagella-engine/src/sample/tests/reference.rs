@@ -26,7 +26,7 @@ pub fn distribution(o: &SampleOptions, logits: &[f32], mu: f64) -> List {
         list.truncate(1);
     }
     if o.top_k > 0 {
-        list.truncate(o.top_k);
+        list.truncate(o.top_k.max(o.min_keep));
         normalise(&mut list);
     }
     if inside(o.top_p) {

@@ -1,7 +1,9 @@
-//! What `/set` can change: one table of names, each with its way in and out.
+//! What `/set` can change: the engine's table of sampling parameters, the seed and the length.
 
 use anyhow::Result;
 use pagella::{Complete, SampleOptions};
+use pagella_engine::params::{Param, ParamError, ParamKind, Place, SAMPLING};
+use serde_json::Value;
 
 use crate::flags::SamplingFlags;
 
@@ -21,74 +23,92 @@ pub struct Settings {
 }
 
 /// One name that `/set` knows.
-struct Setting {
-    name: &'static str,
-    show: fn(&Settings) -> String,
-    /// `None` when the value cannot be read.
-    set: fn(&mut Settings, &str) -> Option<()>,
+#[derive(Clone, Copy)]
+enum Setting {
+    /// A row of the engine's table.
+    Sampling(&'static Param),
+    Seed,
+    MaxNewTokens,
 }
 
-/// A setting that is a field of the sampling options.
-macro_rules! sampling {
-    ($field:ident) => {
-        Setting {
-            name: stringify!($field),
-            show: |s| s.sampling.$field.to_string(),
-            set: |s, value| {
-                s.sampling.$field = value.parse().ok()?;
-                Some(())
-            },
+impl Setting {
+    /// Everything that can be changed, in the order in which it is shown.
+    fn all() -> impl Iterator<Item = Setting> {
+        let scalar = |param: &&Param| matches!(param.place, Place::Sampling { .. });
+        // Guidance needs a second prompt, which a conversation does not have.
+        let offered = |param: &&Param| param.offered && param.name != "cfg_scale";
+        let rows = SAMPLING.iter().filter(scalar).filter(offered).map(Setting::Sampling);
+        rows.chain([Setting::Seed, Setting::MaxNewTokens])
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Setting::Sampling(param) => param.name,
+            Setting::Seed => "seed",
+            Setting::MaxNewTokens => "max_new_tokens",
         }
-    };
+    }
+
+    fn is_called(self, name: &str) -> bool {
+        match self {
+            Setting::Sampling(param) => param.is_called(name),
+            _ => self.name() == name,
+        }
+    }
+
+    fn show(self, settings: &Settings) -> String {
+        match self {
+            Setting::Sampling(param) => match param.place {
+                Place::Sampling { get, .. } => shown(param, get(&settings.sampling)),
+                _ => String::new(),
+            },
+            Setting::Seed => settings.seed.map_or("random".into(), |seed| seed.to_string()),
+            Setting::MaxNewTokens => settings.max_new_tokens.to_string(),
+        }
+    }
+
+    fn set(self, settings: &mut Settings, value: &str) -> Result<(), String> {
+        let wrong = || format!("{value:?} is no value for {}", self.name());
+        match self {
+            Setting::Sampling(param) => {
+                let number = read(param, value).ok_or_else(wrong)?;
+                let number = number.map_err(|error| format!("{} {error}", param.name))?;
+                if let Place::Sampling { set, .. } = param.place {
+                    set(&mut settings.sampling, number);
+                }
+            }
+            Setting::Seed => settings.seed = optional(value, "random").ok_or_else(wrong)?,
+            Setting::MaxNewTokens => {
+                let tokens = value.parse::<usize>().ok().filter(|tokens| *tokens > 0);
+                settings.max_new_tokens = tokens.ok_or_else(wrong)?;
+            }
+        }
+        Ok(())
+    }
 }
 
-const SETTINGS: &[Setting] = &[
-    sampling!(temperature),
-    sampling!(top_k),
-    sampling!(top_p),
-    sampling!(min_p),
-    sampling!(repetition_penalty),
-    sampling!(frequency_penalty),
-    sampling!(presence_penalty),
-    sampling!(top_a),
-    sampling!(tfs),
-    sampling!(typical),
-    sampling!(top_n_sigma),
-    sampling!(smoothing_factor),
-    sampling!(mirostat),
-    sampling!(mirostat_tau),
-    sampling!(mirostat_eta),
-    sampling!(xtc_probability),
-    sampling!(xtc_threshold),
-    sampling!(skew),
-    sampling!(dry_multiplier),
-    sampling!(dry_base),
-    sampling!(dry_allowed_length),
-    Setting {
-        name: "penalty_range",
-        show: |s| s.sampling.penalty_range.map_or("all".into(), |range| range.to_string()),
-        set: |s, value| {
-            s.sampling.penalty_range = optional(value, "all")?;
-            Some(())
-        },
-    },
-    Setting {
-        name: "seed",
-        show: |s| s.seed.map_or("random".into(), |seed| seed.to_string()),
-        set: |s, value| {
-            s.seed = optional(value, "random")?;
-            Some(())
-        },
-    },
-    Setting {
-        name: "max_new_tokens",
-        show: |s| s.max_new_tokens.to_string(),
-        set: |s, value| {
-            s.max_new_tokens = value.parse().ok().filter(|&tokens| tokens > 0)?;
-            Some(())
-        },
-    },
-];
+/// A scalar for people.
+fn shown(param: &Param, number: f64) -> String {
+    match param.to_json(number) {
+        Value::String(word) => word,
+        _ if param.name == "penalty_range" && number < 0.0 => "all".to_owned(),
+        Value::Number(_) if matches!(param.kind, ParamKind::Number(..)) => {
+            (number as f32).to_string()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What a person typed; `None` where it is no value at all.
+fn read(param: &Param, value: &str) -> Option<Result<f64, ParamError>> {
+    let json = match (param.kind, value) {
+        (ParamKind::Choice(_), word) => Value::String(word.to_owned()),
+        (_, "all") if param.name == "penalty_range" => Value::from(-1),
+        (_, "off") => Value::from(param.off.first().copied()?),
+        (_, text) => serde_json::from_str(text).ok().filter(|v: &Value| !v.is_string())?,
+    };
+    Some(param.scalar(&json))
+}
 
 /// A number, or a word that stands for its absence.
 fn optional<T: std::str::FromStr>(value: &str, absent: &str) -> Option<Option<T>> {
@@ -116,24 +136,21 @@ impl Settings {
             return Ok(self.show());
         }
         let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        // `temp` is what people type.
-        let name = if name == "temp" { "temperature" } else { name };
-        let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
-            let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
+        let Some(setting) = Setting::all().find(|setting| setting.is_called(name)) else {
+            let names: Vec<&str> = Setting::all().map(Setting::name).collect();
             return Err(format!("there is no setting {name}: choose one of {}", names.join(", ")));
         };
         let mut changed = self.clone();
-        let value = value.trim();
-        (setting.set)(&mut changed, value)
-            .ok_or_else(|| format!("{value:?} is no value for {name}"))?;
+        setting.set(&mut changed, value.trim())?;
         changed.sampling.validate().map_err(|error| error.to_string())?;
         *self = changed;
-        Ok(format!("{name} is {}", (setting.show)(self)))
+        Ok(format!("{} is {}", setting.name(), setting.show(self)))
     }
 
     fn show(&self) -> String {
-        let lines: Vec<String> =
-            SETTINGS.iter().map(|s| format!("  {:18}  {}", s.name, (s.show)(self))).collect();
+        let width = Setting::all().map(|setting| setting.name().len()).max().unwrap_or(0);
+        let line = |setting: Setting| format!("  {:width$}  {}", setting.name(), setting.show(self));
+        let lines: Vec<String> = Setting::all().map(line).collect();
         lines.join("\n")
     }
 
@@ -159,19 +176,19 @@ mod tests {
 
     #[test]
     fn every_setting_can_be_shown_and_set_to_what_it_shows() {
-        for setting in SETTINGS {
+        for setting in Setting::all() {
             let mut settings = settings();
-            let shown = (setting.show)(&settings);
-            let said = settings.take(&format!("{} {shown}", setting.name)).unwrap();
-            assert_eq!(said, format!("{} is {shown}", setting.name));
+            let (name, shown) = (setting.name(), setting.show(&settings));
+            let said = settings.take(&format!("{name} {shown}")).unwrap();
+            assert_eq!(said, format!("{name} is {shown}"));
         }
-        assert_eq!(settings().take("").unwrap().lines().count(), SETTINGS.len());
+        assert_eq!(settings().take("").unwrap().lines().count(), Setting::all().count());
     }
 
     #[test]
     fn wrong_values_change_nothing() {
         let mut settings = settings();
-        for line in ["temperature -1", "temperature x", "top_p 2", "top_k -1", "nonsense 1", "seed"]
+        for line in ["temperature -1", "temperature x", "top_p 2", "top_k -2", "nonsense 1", "seed"]
         {
             assert!(settings.take(line).is_err(), "{line}");
         }
