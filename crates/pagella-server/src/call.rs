@@ -7,7 +7,6 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body::Body;
-use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -16,7 +15,7 @@ use crate::app::App;
 use crate::auth::{Caller, Role};
 use crate::fields::Fields;
 use crate::log::secret::Secrets;
-use crate::net::{self, ReplyBody, Upgrade, Waits};
+use crate::net::{self, ReplyBody, RequestBody, Upgrade, Waits};
 use crate::router::{BodyRule, Route};
 use crate::settings::UnknownFields;
 use crate::wire::error::{ApiError, Code};
@@ -46,7 +45,7 @@ pub struct Call {
     pub peer: SocketAddr,
     /// Whether it waits for a model.
     pub waits: Arc<Waits>,
-    pub(crate) body: Option<Incoming>,
+    pub(crate) body: Option<RequestBody>,
     /// The body that was read, without secrets, where someone wants to keep it.
     pub(crate) shown: Option<Value>,
     /// The connection, for routes that go on with it in another protocol.

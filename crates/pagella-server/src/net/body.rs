@@ -7,19 +7,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::stream::Answering;
+use super::busy::{Answering, RequestBody};
 use crate::access::Access;
 use crate::app::App;
+use crate::call::Reply;
 use crate::settings::Limits;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::json;
-use crate::wire::sse::Events;
+use crate::wire::sse::{self, Events};
 
 /// How long a body may be slower than the slowest rate.
 const SLOW_START: Duration = Duration::from_secs(5);
@@ -28,11 +28,12 @@ const PARSE_HERE_BYTES_MAX: usize = 64 << 10;
 
 /// Reads a JSON body.
 pub async fn read_json(
-    body: Incoming,
+    body: RequestBody,
     headers: &HeaderMap,
     bytes_max: usize,
     app: &App,
 ) -> Result<Value, ApiError> {
+    check_encoding(headers)?;
     check_type(headers)?;
     let bytes = read(body, headers, bytes_max, &app.settings.limits).await?;
     app.metrics.http.body_bytes.note(bytes.len() as f64);
@@ -45,6 +46,20 @@ pub async fn read_json(
 
 fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Bodies are read as they are: a compressed one could be a thousand times what was announced.
+fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
+    let encodings = headers.get_all(header::CONTENT_ENCODING).iter();
+    let mut names = encodings.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let coded = names.find_map(|name| {
+        let name = String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase();
+        (!matches!(name.as_str(), "" | "identity")).then_some(name)
+    });
+    let Some(name) = coded else { return Ok(()) };
+    let name: String = name.chars().take(32).collect();
+    let message = format!("the body is encoded as {name:?}: send it without Content-Encoding");
+    Err(ApiError::new(Code::UnsupportedMediaType, message))
 }
 
 /// A type that no form of a web page can send without asking first.
@@ -60,7 +75,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 async fn read(
-    mut body: Incoming,
+    mut body: RequestBody,
     headers: &HeaderMap,
     bytes_max: usize,
     limits: &Limits,
@@ -112,17 +127,25 @@ pub enum ReplyBody {
 /// A body on its way out. Tells the log and the connection when it is done.
 pub struct TrackedBody {
     body: ReplyBody,
+    /// What is sent between two pieces to see whether anyone reads.
+    sign_of_life: &'static [u8],
     access: Arc<Access>,
     answering: Answering,
 }
 
 impl TrackedBody {
-    pub fn new(body: ReplyBody, access: Arc<Access>, mut answering: Answering) -> Self {
-        if let ReplyBody::Whole(None) = body {
+    pub fn new(reply: Reply, access: Arc<Access>, mut answering: Answering) -> Self {
+        if let ReplyBody::Whole(None) = reply.body {
             access.complete();
             answering.complete();
         }
-        TrackedBody { body, access, answering }
+        let kind = reply.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        // Between lines of JSON a space means nothing.
+        let sign_of_life = match kind.starts_with(b"text/event-stream") {
+            true => sse::KEEP_ALIVE,
+            false => b" ",
+        };
+        TrackedBody { body: reply.body, sign_of_life, access, answering }
     }
 }
 
@@ -136,7 +159,12 @@ impl Body for TrackedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = match &mut self.body {
             ReplyBody::Whole(bytes) => bytes.take(),
-            ReplyBody::Events(events) => ready!(events.poll_next(context)),
+            ReplyBody::Events(events) => match events.poll_next(context) {
+                Poll::Pending if self.answering.is_asked() => {
+                    Some(Bytes::from_static(self.sign_of_life))
+                }
+                polled => ready!(polled),
+            },
         };
         let whole = matches!(self.body, ReplyBody::Whole(_));
         if let Some(bytes) = &next {
