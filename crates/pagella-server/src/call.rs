@@ -46,6 +46,8 @@ pub struct Call {
     /// Whether it waits for a model.
     pub waits: Arc<Waits>,
     pub(crate) body: Option<RequestBody>,
+    /// Bytes of the body that was read: how much work the request may be.
+    pub(crate) body_bytes: usize,
     /// The body that was read, without secrets, where someone wants to keep it.
     pub(crate) shown: Option<Value>,
     /// The connection, for routes that go on with it in another protocol.
@@ -64,7 +66,9 @@ impl Call {
         let Some(body) = self.body.take() else {
             return Err(ApiError::new(Code::MissingParameter, "the request has no body: send one"));
         };
-        match net::read_json(body, &self.headers, bytes_max, &self.app).await? {
+        let (value, bytes) = net::read_json(body, &self.headers, bytes_max, &self.app).await?;
+        self.body_bytes = bytes;
+        match value {
             Value::Object(map) => {
                 self.note_body(&map);
                 Ok(map)

@@ -131,3 +131,69 @@ impl Entrance {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Keys;
+    use crate::log::Log;
+    use crate::settings::Settings;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// A client that asks, and what it reads to the end.
+    async fn ask(mut socket: TcpStream) -> String {
+        let request = "GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        let _ = socket.write_all(request.as_bytes()).await;
+        let mut answer = String::new();
+        let _ = socket.read_to_string(&mut answer).await;
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_connection_too_many_is_answered_counted_and_written_down() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = Settings::default();
+        settings.limits.connections_per_peer = 1;
+        settings.logging.quiet = true;
+        settings.logging.file = Some(dir.path().join("log"));
+        let log = Log::open(settings.logging.clone()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = Arc::new(App::new(settings, log, Keys::none(), address));
+        let listener = Listener::Tcp(listener);
+        let entrance = Entrance { listener, door: Door::Main, certificates: None };
+        let (peers, places) = (Peers::default(), Arc::new(Semaphore::new(8)));
+        let refusals = Arc::new(Semaphore::new(1));
+        let peer: SocketAddr = "192.0.2.7:1".parse().unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            clients.push(TcpStream::connect(address).await.unwrap());
+            let Ok(Accepted::Tcp(socket, _)) = entrance.accept().await else { panic!() };
+            let place = places.clone().acquire_owned().await.unwrap();
+            entrance.enter(&app, socket, peer, place, &peers, &refusals);
+        }
+        assert_eq!(places.available_permits(), 7, "those who are refused hold no place");
+        let hasty = ask(clients.pop().unwrap()).await;
+        assert!(hasty.is_empty() || hasty.starts_with("HTTP/1.1 503"), "{hasty}");
+        let second = ask(clients.pop().unwrap()).await;
+        for part in ["HTTP/1.1 503", "retry-after: 1", "connection: close", "too_many_connections"] {
+            assert!(second.contains(part), "{part} is not in {second}");
+        }
+        let text = std::fs::read_to_string(dir.path().join("log")).unwrap();
+        assert!(text.contains("connection_refused peer=192.0.2.7:1"), "{text}");
+        let counts = crate::metrics::render(&app, crate::metrics::Form::Text);
+        assert!(counts.contains("pagella_connections_refused_total 2"), "{counts}");
+        // The first one is served; another address is, too.
+        let mut first = clients.pop().unwrap();
+        let request = "GET /health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        first.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        first.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let other = TcpStream::connect(address).await.unwrap();
+        let Ok(Accepted::Tcp(socket, _)) = entrance.accept().await else { panic!() };
+        let place = places.clone().acquire_owned().await.unwrap();
+        entrance.enter(&app, socket, "192.0.2.8:1".parse().unwrap(), place, &peers, &refusals);
+        drop(other);
+    }
+}

@@ -26,22 +26,24 @@ const SLOW_START: Duration = Duration::from_secs(5);
 /// Bodies above this size are parsed on a thread of their own.
 const PARSE_HERE_BYTES_MAX: usize = 64 << 10;
 
-/// Reads a JSON body.
+/// Reads a JSON body; also returns how many bytes it had.
 pub async fn read_json(
     body: RequestBody,
     headers: &HeaderMap,
     bytes_max: usize,
     app: &App,
-) -> Result<Value, ApiError> {
+) -> Result<(Value, usize), ApiError> {
     check_encoding(headers)?;
     check_type(headers)?;
     let bytes = read(body, headers, bytes_max, &app.settings.limits).await?;
     app.metrics.http.body_bytes.note(bytes.len() as f64);
-    let large = bytes.len() > PARSE_HERE_BYTES_MAX;
+    let length = bytes.len();
+    let large = length > PARSE_HERE_BYTES_MAX;
     let parse = move || {
-        json::parse(&bytes).map_err(|error| ApiError::new(Code::InvalidJson, error.to_string()))
+        let parsed = json::parse(&bytes).map(|value| (value, length));
+        parsed.map_err(|error| ApiError::new(Code::InvalidJson, error.to_string()))
     };
-    if large { app.blocking.run(parse).await } else { parse() }
+    if large { app.blocking.prepare(length, move |_| parse()).await } else { parse() }
 }
 
 fn content_length(headers: &HeaderMap) -> Option<u64> {

@@ -83,6 +83,7 @@ pub async fn answer(
                     peer,
                     waits: Arc::default(),
                     body: Some(body),
+                    body_bytes: 0,
                     shown: None,
                     upgrade: Some(upgrade),
                 };
