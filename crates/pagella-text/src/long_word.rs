@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use tokenizers::Model as _;
-    use tokenizers::models::bpe::BPE;
+    use tokenizers::models::bpe::{BPE, Vocab};
 
     /// A vocabulary over four letters, and merges in any order: also such as no training makes.
     fn vocabulary(merges: &[(usize, usize)]) -> (BPE, LongWords) {
@@ -166,7 +166,7 @@ mod tests {
             bytes[usize::from(piece.as_bytes()[0])] = id(piece);
         }
         let triples = pairs.iter().map(|(l, r)| (id(l), id(r), id(&format!("{l}{r}")))).collect();
-        let bpe = BPE::builder().vocab_and_merges(vocab.collect::<_>(), pairs.clone());
+        let bpe = BPE::builder().vocab_and_merges(vocab.collect::<Vocab>(), pairs.clone());
         (bpe.build().unwrap(), LongWords::new(bytes, triples))
     }
 

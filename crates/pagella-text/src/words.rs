@@ -54,11 +54,6 @@ impl Words {
         Some(Words { stages })
     }
 
-    /// Whether no character of a text is left out.
-    pub fn keeps_all(&self) -> bool {
-        self.stages.iter().all(|stage| stage.keeps_gaps)
-    }
-
     /// Hands every word of a text to `take`, until that fails.
     pub fn each<E>(
         &self,
