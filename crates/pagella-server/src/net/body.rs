@@ -159,22 +159,23 @@ impl Body for TrackedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = match &mut self.body {
+        let this = &mut *self;
+        let next = match &mut this.body {
             ReplyBody::Whole(bytes) => bytes.take(),
             ReplyBody::Events(events) => match events.poll_next(context) {
-                Poll::Pending if self.answering.is_asked() => {
-                    Some(Bytes::from_static(self.sign_of_life))
+                Poll::Pending if this.answering.is_asked() => {
+                    Some(Bytes::from_static(this.sign_of_life))
                 }
                 polled => ready!(polled),
             },
         };
-        let whole = matches!(self.body, ReplyBody::Whole(_));
+        let whole = matches!(this.body, ReplyBody::Whole(_));
         if let Some(bytes) = &next {
-            self.access.sent(bytes.len());
+            this.access.sent(bytes.len());
         }
         if whole || next.is_none() {
-            self.access.complete();
-            self.answering.complete();
+            this.access.complete();
+            this.answering.complete();
         }
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }
