@@ -68,11 +68,7 @@ fn has_letters(pieces: &HashSet<&str>) -> bool {
 }
 
 /// By how much a tree of stages can shorten a text.
-fn product(
-    stage: &Value,
-    children: &str,
-    one: &dyn Fn(&Value) -> Option<usize>,
-) -> Option<usize> {
+fn product(stage: &Value, children: &str, one: &dyn Fn(&Value) -> Option<usize>) -> Option<usize> {
     if stage.get("type").and_then(Value::as_str) != Some("Sequence") {
         return one(stage);
     }

@@ -108,7 +108,11 @@ impl Pipeline {
 
     /// The ids by way of every stage at once, whatever else is possible.
     #[cfg(test)]
-    pub fn encode_plainly(&self, text: &str, inert: &[Range<usize>]) -> Result<Vec<u32>, TextError> {
+    pub fn encode_plainly(
+        &self,
+        text: &str,
+        inert: &[Range<usize>],
+    ) -> Result<Vec<u32>, TextError> {
         let touches = |r: Range<usize>| inert.iter().any(|i| i.start < r.end && r.start < i.end);
         guarded(|| self.encode_at_once(text, &touches))
     }

@@ -11,8 +11,7 @@ use regex_automata::{Anchored, Input};
 use serde_json::Value;
 
 /// What byte-level tokenizers cut with where they name no pattern.
-const USUAL: &str =
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+const USUAL: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// How patterns end that have the rule about white space.
 const TAIL: &str = r"|\s+(?!\S)|\s+";
 /// Repetitions that never give back what they took, which means something else elsewhere.
@@ -37,7 +36,8 @@ impl Words {
         let mut flat = Vec::new();
         flatten(pre_tokenizer, &mut flat)?;
         let (last, splits) = flat.split_last()?;
-        let is = |stage: &Value, kind: &str| stage.get("type").and_then(Value::as_str) == Some(kind);
+        let is =
+            |stage: &Value, kind: &str| stage.get("type").and_then(Value::as_str) == Some(kind);
         if !is(last, "ByteLevel") || last.get("add_prefix_space") != Some(&Value::Bool(false)) {
             return None;
         }
@@ -126,11 +126,7 @@ impl Stage {
         Some(Stage { regex: regex.ok()?, has_tail, keeps_gaps })
     }
 
-    fn each<E>(
-        &self,
-        text: &str,
-        take: &mut dyn FnMut(&str) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn each<E>(&self, text: &str, take: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<(), E> {
         let mut done = 0;
         while done < text.len() {
             // Words mostly follow each other without a gap.

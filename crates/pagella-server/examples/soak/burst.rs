@@ -41,7 +41,8 @@ pub async fn run(server: &ServerProcess, streams: usize) -> Result<bool, Error> 
             _ => wrong.push(format!("stream {idx} differs from its answer alone")),
         }
     }
-    let millis = |share| percentile(&mut first.clone(), share).unwrap_or(Duration::ZERO).as_millis();
+    let millis =
+        |share| percentile(&mut first.clone(), share).unwrap_or(Duration::ZERO).as_millis();
     println!(
         "{streams} streams at once from one address: {} answered, {} wrong, {:.1} s in all",
         streams - wrong.len(),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pagella_text::{AddBos, ChatTemplate, EncodeBudget, Message, RenderOptions, Span, spans_to_string};
+use pagella_text::{
+    AddBos, ChatTemplate, EncodeBudget, Message, RenderOptions, Span, spans_to_string,
+};
 use serde_json::Value;
 
 use super::message::{Traits, into_parts, messages};

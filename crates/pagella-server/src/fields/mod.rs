@@ -243,11 +243,9 @@ mod tests {
 
     #[test]
     fn spellings_that_conflict_are_both_named() {
-        for (first, second) in [
-            ("n_predict", "max_tokens"),
-            ("max_tokens", "n_predict"),
-            ("n_predict", "max_length"),
-        ] {
+        for (first, second) in
+            [("n_predict", "max_tokens"), ("max_tokens", "n_predict"), ("n_predict", "max_length")]
+        {
             let error = read(json!({ first: 5, "top_p": 1, second: 6 })).err().unwrap();
             assert_eq!(error.code, Code::ConflictingParameters);
             let named = |name: &str| error.message.contains(name);

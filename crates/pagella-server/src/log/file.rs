@@ -94,7 +94,8 @@ impl LogFile {
         if state.bytes + line.len() as u64 > bytes_max {
             let mut full = self.path.clone().into_os_string();
             full.push(".1");
-            let moved = std::fs::rename(&self.path, full).and_then(|()| self.begin_anew(&mut state));
+            let moved =
+                std::fs::rename(&self.path, full).and_then(|()| self.begin_anew(&mut state));
             if moved.is_err() {
                 return state.note("begun anew", moved);
             }

@@ -52,7 +52,8 @@ mod tests {
         some.tell(some, 1500, "a", &log);
         some.tell(Told { preemptions: 3, ..some }, 1500, "a", &log);
         let text = std::fs::read_to_string(file).unwrap();
-        let lines: Vec<&str> = text.lines().map(|line| &line["00:00:00 ".len()..]).skip(1).collect();
+        let lines: Vec<&str> =
+            text.lines().map(|line| &line["00:00:00 ".len()..]).skip(1).collect();
         let expected = [
             "info preempt model=a jobs=2",
             "warn slow_iteration model=a ms=1500 steps=1",

@@ -176,7 +176,8 @@ mod tests {
         let hasty = ask(clients.pop().unwrap()).await;
         assert!(hasty.is_empty() || hasty.starts_with("HTTP/1.1 503"), "{hasty}");
         let second = ask(clients.pop().unwrap()).await;
-        for part in ["HTTP/1.1 503", "retry-after: 1", "connection: close", "too_many_connections"] {
+        for part in ["HTTP/1.1 503", "retry-after: 1", "connection: close", "too_many_connections"]
+        {
             assert!(second.contains(part), "{part} is not in {second}");
         }
         let text = std::fs::read_to_string(dir.path().join("log")).unwrap();

@@ -124,7 +124,8 @@ mod tests {
         let mut settings = Settings::default();
         settings.network.proxies = vec!["10.1.0.0/16".parse().unwrap()];
         let counted = |peer: &str| counted_as(&settings, peer.parse().unwrap());
-        for free in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "10.1.2.3:1"] {
+        for free in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "10.1.2.3:1"]
+        {
             assert_eq!(counted(free), None, "{free}");
         }
         assert_eq!(counted("10.2.0.1:1"), Some(IpAddr::from([10, 2, 0, 1])));

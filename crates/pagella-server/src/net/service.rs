@@ -10,9 +10,9 @@ use hyper::body::Incoming;
 
 use super::body::{ReplyBody, TrackedBody};
 use super::browser;
+use super::busy::{Answering, Busy, RequestBody};
 use super::connection::Door;
 use super::late;
-use super::busy::{Answering, Busy, RequestBody};
 use super::upgrade::{self, Later, Upgrade};
 use crate::access::Access;
 use crate::app::App;

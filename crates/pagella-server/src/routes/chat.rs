@@ -70,8 +70,7 @@ pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
     let conversation = Conversation::read(&call, &fields, &model)?;
-    let encode =
-        move |budget: EncodeBudget| conversation.encode(&model, AddBos::Auto, &budget);
+    let encode = move |budget: EncodeBudget| conversation.encode(&model, AddBos::Auto, &budget);
     let ids = call.app.blocking.prepare(call.body_bytes, encode).await?;
     let body = json!({ "object": "response.input_tokens", "input_tokens": ids.len() });
     let mut reply = Reply::json(&body)?;

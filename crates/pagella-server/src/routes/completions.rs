@@ -200,8 +200,7 @@ async fn encode(
         let tokenizer = &model.parts.tokenizer;
         let budget = budget.within(model.capacity());
         let too_long = |error: ApiError| error.at("prompt");
-        let encode =
-            |text: String| prompt_ids(tokenizer, text, add_bos, &budget).map_err(too_long);
+        let encode = |text: String| prompt_ids(tokenizer, text, add_bos, &budget).map_err(too_long);
         let negative = negative.map(encode).transpose()?;
         let prompt = |given| -> Result<Prompt, ApiError> {
             let ids = match (given, &suffix) {

@@ -148,8 +148,7 @@ fn describe(app: &App, health: &Health) -> Value {
 }
 
 fn reply(body: &Value, health: &Health) -> Reply {
-    let status =
-        if health.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if health.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Reply::bytes(status, "application/json", body.to_string())
 }
 

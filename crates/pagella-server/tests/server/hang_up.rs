@@ -8,9 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::gate::Gate;
-use crate::support::{
-    API, OTHER, TestServer, demo, demo_behind, keys, parse, settings, wait_for,
-};
+use crate::support::{API, OTHER, TestServer, demo, demo_behind, keys, parse, settings, wait_for};
 
 const COMPLETIONS: &str = "/v1/completions";
 /// Longer than any answer of these tests takes.
@@ -32,7 +30,8 @@ fn a_half_closed_client_is_answered() {
     let server = TestServer::start(patient, keys(), Some(demo(8)));
     let client = server.client(API);
     let body = |stream: bool| {
-        let body = json!({"prompt": "CSS is", "max_tokens": 40, "temperature": 0, "stream": stream});
+        let body =
+            json!({"prompt": "CSS is", "max_tokens": 40, "temperature": 0, "stream": stream});
         body.to_string().into_bytes()
     };
     let expected = client.send("POST", COMPLETIONS, Some(&body(false))).good();

@@ -10,7 +10,8 @@ use crate::{AddBos, Span, TextError, Tokenizer};
 /// Tokenizers that encode word by word.
 static ALL: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let dirs = ["models/demo", "testdata/tokenizer/byte-level", "testdata/tokenizer/byte-level-nfc"];
+    let dirs =
+        ["models/demo", "testdata/tokenizer/byte-level", "testdata/tokenizer/byte-level-nfc"];
     dirs.map(|dir| Tokenizer::from_dir(&root.join(dir)).unwrap()).to_vec()
 });
 
@@ -65,7 +66,9 @@ proptest! {
 
 #[test]
 fn runs_of_one_class_become_the_same_ids_however_long() {
-    for class in [" ", "a", "1", "\n", "\u{5b57}", "\u{1f469}\u{200d}", "1 ", "\t", ".", "e\u{301}", " a"] {
+    for class in
+        [" ", "a", "1", "\n", "\u{5b57}", "\u{1f469}\u{200d}", "1 ", "\t", ".", "e\u{301}", " a"]
+    {
         for bytes in [100, 2047, 2048, 2049, 5000] {
             let text = format!("x{}y", class.repeat(bytes / class.len()));
             for tokenizer in ALL.iter() {

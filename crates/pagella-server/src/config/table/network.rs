@@ -54,7 +54,8 @@ pub(super) const ROWS: &[Entry] = &[
         "[]",
         "Addresses of reverse proxies, as 10.0.0.7 or 10.0.0.0/8: not limited by address",
         |s, v| {
-            s.network.proxies = v.texts().iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+            s.network.proxies =
+                v.texts().iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
             Ok(())
         },
     )

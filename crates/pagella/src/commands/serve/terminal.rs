@@ -31,7 +31,8 @@ fn ignores_hangup() -> bool {
 /// The first bit of the mask of ignored signals is that of SIGHUP.
 fn ignores(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|bits| bits & 1 == 1)
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|bits| bits & 1 == 1)
 }
 
 #[cfg(test)]
