@@ -14,8 +14,6 @@ use serde_json::Value;
 const USUAL: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// How patterns end that have the rule about white space.
 const TAIL: &str = r"|\s+(?!\S)|\s+";
-/// Repetitions that never give back what they took, which means something else elsewhere.
-const POSSESSIVE: [&str; 4] = ["?+", "*+", "++", "}+"];
 
 /// Patterns that cut, each what the one before it left whole.
 pub(crate) struct Words {
@@ -108,7 +106,7 @@ impl Stage {
     }
 
     fn new(pattern: &str, keeps_gaps: bool) -> Option<Self> {
-        if POSSESSIVE.iter().any(|sign| pattern.contains(sign)) {
+        if is_possessive(pattern) {
             return None;
         }
         let head = pattern.strip_suffix(TAIL);
@@ -149,6 +147,17 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+/// Whether a repetition may never give back what it took: elsewhere the same signs mean something else.
+fn is_possessive(pattern: &str) -> bool {
+    // Braces that count, and not those that name a property.
+    let counts = |end: usize| match pattern[..end].rfind('{') {
+        Some(begin) => !pattern[..begin].ends_with(r"\p") && !pattern[..begin].ends_with(r"\P"),
+        None => true,
+    };
+    ["?+", "*+", "++"].iter().any(|signs| pattern.contains(signs))
+        || pattern.match_indices("}+").any(|(end, _)| counts(end))
 }
 
 /// Where white space ends as a word: before its last character if something follows, unless it is the
