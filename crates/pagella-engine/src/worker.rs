@@ -207,6 +207,11 @@ impl Worker {
         self.facts.capacity
     }
 
+    /// Most jobs of a step.
+    pub fn batch_max(&self) -> usize {
+        self.facts.batch_max
+    }
+
     /// Numbers of a text's vector.
     pub fn hidden(&self) -> usize {
         self.facts.hidden

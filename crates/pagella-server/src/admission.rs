@@ -6,7 +6,7 @@
 mod fair;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ pub struct Counts {
 
 struct State {
     counts: Counts,
+    /// Jobs of requests that were begun: rows of the batch that are taken.
+    jobs: usize,
     keys: HashMap<String, KeyUse>,
     mean_seconds: f64,
     queue_max: usize,
@@ -45,8 +47,8 @@ struct State {
 
 /// What one key uses now.
 struct KeyUse {
-    /// Admitted, and not begun.
-    queued: usize,
+    /// Admitted, and not ended.
+    live: usize,
     /// Admitted in all; the entry goes with the last one, unless tokens still count.
     admitted: usize,
     /// Places of its running requests, and how many there are.
@@ -66,6 +68,7 @@ impl Admission {
     pub fn new(limits: &Limits) -> Self {
         let state = State {
             counts: Counts::default(),
+            jobs: 0,
             keys: HashMap::new(),
             mean_seconds: 0.0,
             queue_max: limits.max_queue,
@@ -90,13 +93,15 @@ impl Admission {
         self.lock().counts
     }
 
-    /// Lets a request in, or says when to come back.
-    pub fn enter(&self, key: &Arc<Key>) -> Result<Ticket, ApiError> {
+    /// Lets a request in, or says when to come back. `batch` is how many jobs the engines compute at
+    /// once: a request for which there is room does not wait, even before its engine has begun it.
+    pub fn enter(&self, key: &Arc<Key>, batch: usize) -> Result<Ticket, ApiError> {
         let now = Instant::now();
         let mut state = self.lock();
         let wait = state.estimated_wait();
         let busy = |code, message: String| Err(ApiError::new(code, message).retry_after(wait));
-        if state.counts.queued >= state.queue_max {
+        let room = batch.saturating_sub(state.jobs);
+        if state.counts.queued >= state.queue_max.saturating_add(room) {
             let message = format!("{} requests are waiting: try again later", state.counts.queued);
             return busy(Code::QueueFull, message);
         }
@@ -111,12 +116,13 @@ impl Admission {
             let left = usage.window_left(now);
             return Err(ApiError::new(Code::TokensPerMinute, message).retry_after(left));
         }
-        let full = usage.places.as_ref().is_some_and(|(places, _)| places.available_permits() == 0);
-        if full && usage.queued >= key.max_queued {
-            let message = format!("{} requests of this key are waiting already", usage.queued);
+        let most = key.max_concurrent.saturating_add(key.max_queued);
+        if key.max_concurrent > 0 && usage.live >= most {
+            let waiting = usage.live.saturating_sub(key.max_concurrent);
+            let message = format!("{waiting} requests of this key are waiting already");
             return busy(Code::KeyQueueFull, message);
         }
-        usage.queued += 1;
+        usage.live += 1;
         usage.admitted += 1;
         let places = usage.places.as_ref().map(|(places, _)| places.clone());
         state.counts.queued += 1;
@@ -125,7 +131,8 @@ impl Admission {
             admission: self.clone(),
             key: key.clone(),
             places,
-            begun: AtomicBool::new(false),
+            stage: Mutex::new(Stage::Waiting),
+            jobs: AtomicUsize::new(1),
             has_turn: AtomicBool::new(false),
             entered: now,
         })
@@ -151,7 +158,7 @@ impl State {
 
 impl KeyUse {
     fn new(now: Instant) -> Self {
-        KeyUse { queued: 0, admitted: 0, places: None, window_began: now, window_tokens: 0 }
+        KeyUse { live: 0, admitted: 0, places: None, window_began: now, window_tokens: 0 }
     }
 
     /// Follows changed limits and a window that has passed.
@@ -176,10 +183,20 @@ pub struct Ticket {
     admission: Admission,
     key: Arc<Key>,
     places: Option<Arc<Semaphore>>,
-    begun: AtomicBool,
+    stage: Mutex<Stage>,
+    /// How many jobs it is in the engine.
+    jobs: AtomicUsize,
     /// It is one of those that the engine has and has not begun.
     has_turn: AtomicBool,
     entered: Instant,
+}
+
+/// How far a request is with the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Begun,
+    Ended,
 }
 
 /// A request that waits for its turn; gives it back if it is not taken.
@@ -233,17 +250,45 @@ impl Ticket {
         }
     }
 
+    /// It is so many jobs in the engine.
+    pub fn is_jobs(&self, n: usize) {
+        self.jobs.store(n, Ordering::Relaxed);
+    }
+
     /// The engine has begun.
     pub fn begin(&self) {
-        if self.begun.swap(true, Ordering::Relaxed) {
-            return;
-        }
+        self.advance(Stage::Begun);
+    }
+
+    /// The engine has ended all of it. What is left is to tell the client, and others need not wait
+    /// for that.
+    pub fn end(&self) {
+        self.advance(Stage::Ended);
+    }
+
+    fn advance(&self, to: Stage) {
         let mut state = self.admission.lock();
-        self.end_turn(&mut state);
-        state.counts.queued -= 1;
-        state.counts.running += 1;
-        if let Some(usage) = state.keys.get_mut(&self.key.name) {
-            usage.queued -= 1;
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if *stage == Stage::Waiting {
+            self.end_turn(&mut state);
+            state.counts.queued -= 1;
+            if to == Stage::Begun {
+                state.counts.running += 1;
+                state.jobs += self.jobs.load(Ordering::Relaxed);
+            }
+        }
+        if *stage == Stage::Begun && to == Stage::Ended {
+            state.counts.running -= 1;
+            state.jobs -= self.jobs.load(Ordering::Relaxed);
+            let seconds = self.entered.elapsed().as_secs_f64();
+            state.mean_seconds += NEWEST_WEIGHT * (seconds - state.mean_seconds);
+        }
+        if *stage != Stage::Ended && to == Stage::Ended {
+            let usage = state.keys.get_mut(&self.key.name);
+            usage.into_iter().for_each(|usage| usage.live -= 1);
+        }
+        if *stage != Stage::Ended {
+            *stage = to;
         }
     }
 
@@ -279,20 +324,9 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let begun = *self.begun.get_mut();
-        let seconds = self.entered.elapsed().as_secs_f64();
-        let admission = self.admission.clone();
-        let mut state = admission.lock();
-        self.end_turn(&mut state);
-        match begun {
-            true => state.counts.running -= 1,
-            false => state.counts.queued -= 1,
-        }
-        if begun {
-            state.mean_seconds += NEWEST_WEIGHT * (seconds - state.mean_seconds);
-        }
+        self.end();
+        let mut state = self.admission.lock();
         if let Some(usage) = state.keys.get_mut(&self.key.name) {
-            usage.queued -= usize::from(!begun);
             usage.admitted -= 1;
             if usage.admitted == 0 && usage.window_tokens == 0 {
                 state.keys.remove(&self.key.name);
@@ -314,8 +348,8 @@ mod tests {
     fn everything_is_given_back() {
         let admission = admission(8);
         let key = Arc::new(Key { max_concurrent: 2, ..Key::new("a", Role::Api) });
-        let first = admission.enter(&key).unwrap();
-        let second = admission.enter(&key).unwrap();
+        let first = admission.enter(&key, 0).unwrap();
+        let second = admission.enter(&key, 0).unwrap();
         first.begin();
         first.begin();
         assert_eq!(admission.counts(), Counts { queued: 1, running: 1 });
@@ -325,17 +359,61 @@ mod tests {
     }
 
     #[test]
+    fn batch_one_and_queue_two_admit_three_however_far_the_engine_is() {
+        let key = Arc::new(Key::new("a", Role::Api));
+        // How many of those who came first the engine has begun when the others come.
+        for begun in 0..=1 {
+            let admission = admission(2);
+            let first = admission.enter(&key, 1).unwrap();
+            (0..begun).for_each(|_| first.begin());
+            let others = [admission.enter(&key, 1).unwrap(), admission.enter(&key, 1).unwrap()];
+            let refused = admission.enter(&key, 1).err().unwrap();
+            assert_eq!(refused.code, Code::QueueFull, "{begun}");
+            first.begin();
+            assert!(admission.enter(&key, 1).is_err(), "two wait");
+            // Its last word is on its way to its client.
+            first.end();
+            let fourth = admission.enter(&key, 1).unwrap();
+            assert!(admission.enter(&key, 1).is_err());
+            drop((first, others, fourth));
+            assert_eq!((admission.counts(), admission.lock().jobs), (Counts::default(), 0));
+        }
+    }
+
+    #[test]
+    fn a_request_takes_as_many_places_as_it_has_jobs() {
+        let (admission, key) = (admission(1), Arc::new(Key::new("a", Role::Api)));
+        let wide = admission.enter(&key, 4).unwrap();
+        wide.is_jobs(3);
+        wide.begin();
+        let _both = [admission.enter(&key, 4).unwrap(), admission.enter(&key, 4).unwrap()];
+        assert_eq!(admission.enter(&key, 4).err().unwrap().code, Code::QueueFull);
+    }
+
+    #[test]
+    fn a_key_with_one_place_and_two_waiting_admits_three_however_far_the_engine_is() {
+        let key = Key { max_concurrent: 1, max_queued: 2, ..Key::new("a", Role::Api) };
+        let (admission, key) = (admission(100), Arc::new(key));
+        let three: Vec<Ticket> = (0..3).map(|_| admission.enter(&key, 8).unwrap()).collect();
+        assert_eq!(admission.enter(&key, 8).err().unwrap().code, Code::KeyQueueFull);
+        three[0].begin();
+        assert_eq!(admission.enter(&key, 8).err().unwrap().code, Code::KeyQueueFull);
+        three[0].end();
+        assert!(admission.enter(&key, 8).is_ok());
+    }
+
+    #[test]
     fn a_full_queue_is_503_and_a_full_key_429() {
         let admission = admission(3);
         let key = Key { max_concurrent: 1, max_queued: 1, ..Key::new("a", Role::Api) };
         let (key, other) = (Arc::new(key), Arc::new(Key::new("b", Role::Api)));
-        let running = admission.enter(&key).unwrap();
+        let running = admission.enter(&key, 0).unwrap();
         let place = running.places.clone().unwrap().try_acquire_owned().unwrap();
         running.begin();
-        let _waiting = admission.enter(&key).unwrap();
-        assert_eq!(admission.enter(&key).err().unwrap().code, Code::KeyQueueFull);
-        let _others = [admission.enter(&other).unwrap(), admission.enter(&other).unwrap()];
-        let refused = admission.enter(&other).err().unwrap();
+        let _waiting = admission.enter(&key, 0).unwrap();
+        assert_eq!(admission.enter(&key, 0).err().unwrap().code, Code::KeyQueueFull);
+        let _others = [admission.enter(&other, 0).unwrap(), admission.enter(&other, 0).unwrap()];
+        let refused = admission.enter(&other, 0).err().unwrap();
         assert_eq!(refused.code, Code::QueueFull);
         assert!(refused.retry_after.is_some());
         drop((place, running));
@@ -349,18 +427,18 @@ mod tests {
             let admission = admission(100);
             let key = Arc::new(Key::new("a", Role::Api));
             let tickets: Vec<Ticket> =
-                (0..SUBMITTED_MAX).map(|_| admission.enter(&key).unwrap()).collect();
+                (0..SUBMITTED_MAX).map(|_| admission.enter(&key, 0).unwrap()).collect();
             for ticket in &tickets {
                 ticket.turn(10, 0).await;
             }
-            let later = admission.enter(&key).unwrap();
+            let later = admission.enter(&key, 0).unwrap();
             let soon = Duration::from_millis(20);
             assert!(tokio::time::timeout(soon, later.turn(10, 0)).await.is_err(), "all are taken");
             tickets[0].begin();
             tokio::time::timeout(soon * 50, later.turn(10, 0)).await.unwrap();
             drop(tickets);
             for _ in 0..3 * SUBMITTED_MAX {
-                let ticket = admission.enter(&key).unwrap();
+                let ticket = admission.enter(&key, 0).unwrap();
                 ticket.turn(10, 0).await;
             }
         });
@@ -370,13 +448,13 @@ mod tests {
     fn tokens_per_minute_are_counted() {
         let admission = admission(8);
         let key = Arc::new(Key { tokens_per_minute: 10, ..Key::new("a", Role::Api) });
-        let ticket = admission.enter(&key).unwrap();
+        let ticket = admission.enter(&key, 0).unwrap();
         ticket.charge(4);
         let mut headers = HeaderMap::new();
         ticket.write_headers(&mut headers);
         assert_eq!(headers["x-ratelimit-remaining-tokens"], "6");
         ticket.charge(6);
         drop(ticket);
-        assert_eq!(admission.enter(&key).err().unwrap().code, Code::TokensPerMinute);
+        assert_eq!(admission.enter(&key, 0).err().unwrap().code, Code::TokensPerMinute);
     }
 }

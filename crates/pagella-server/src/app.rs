@@ -96,9 +96,9 @@ pub struct App {
 
 impl App {
     /// A server that is about to begin.
-    pub fn new(settings: Settings, keys: Keys, bound: SocketAddr) -> Self {
+    pub fn new(settings: Settings, log: Log, keys: Keys, bound: SocketAddr) -> Self {
         App {
-            log: Log::new(settings.logging.clone()),
+            log,
             model: Models::default(),
             events: Events::default(),
             admission: Admission::new(&settings.limits),

@@ -2,24 +2,38 @@
 //!
 //! Bounded in threads and in what waits for them, so that a flood of heavy requests is refused
 //! instead of collected. A thread is in use until its work ends, whether or not anyone still waits
-//! for the result: clients that leave cannot make more work run at once than there are threads.
+//! for the result: clients that leave cannot make more work run at once than there are threads. Work on
+//! large requests has threads of its own, few of them: small requests never wait behind it, and what it
+//! holds in memory at once is bounded.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use pagella_text::EncodeBudget;
 use tokio::sync::Semaphore;
 
 use crate::caught;
 use crate::settings::Limits;
 use crate::wire::error::{ApiError, Code};
 
+/// Bytes of a request from which on its work has threads of its own.
+const LARGE_BYTES_MIN: usize = 256 << 10;
+/// Most threads for large requests.
+const LARGE_THREADS_MAX: usize = 4;
+
 /// Threads for heavy work.
 pub struct Blocking {
+    small: Lane,
+    large: Lane,
+    queue_max: AtomicUsize,
+}
+
+/// Threads, and those who wait for one.
+struct Lane {
     threads: Arc<Semaphore>,
     line: Mutex<Line>,
-    queue_max: AtomicUsize,
 }
 
 /// Who waits for a thread, and since when; the oldest first.
@@ -31,13 +45,43 @@ struct Line {
 
 /// One that waits, for as long as it lives.
 struct Waiting<'a> {
-    blocking: &'a Blocking,
+    lane: &'a Lane,
     serial: u64,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.blocking.line().since.remove(&self.serial);
+        self.lane.line().since.remove(&self.serial);
+    }
+}
+
+impl Lane {
+    fn new(threads: usize) -> Self {
+        Lane { threads: Arc::new(Semaphore::new(threads)), line: Mutex::default() }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, queue_max: usize) -> Option<Waiting<'_>> {
+        let mut line = self.line();
+        if line.since.len() >= queue_max {
+            return None;
+        }
+        line.serial += 1;
+        let serial = line.serial;
+        line.since.insert(serial, Instant::now());
+        Some(Waiting { lane: self, serial })
+    }
+}
+
+/// Tells work that nobody waits for it any more.
+struct Leaving(Arc<AtomicBool>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -50,8 +94,8 @@ impl Blocking {
             n => n,
         };
         Blocking {
-            threads: Arc::new(Semaphore::new(threads)),
-            line: Mutex::default(),
+            small: Lane::new(threads),
+            large: Lane::new((threads / 2).clamp(1, LARGE_THREADS_MAX)),
             queue_max: AtomicUsize::new(limits.blocking_queue),
         }
     }
@@ -61,29 +105,14 @@ impl Blocking {
         self.queue_max.store(limits.blocking_queue, Ordering::Relaxed);
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait(&self) -> Option<Waiting<'_>> {
-        let mut line = self.line();
-        if line.since.len() >= self.queue_max.load(Ordering::Relaxed) {
-            return None;
-        }
-        line.serial += 1;
-        let serial = line.serial;
-        line.since.insert(serial, Instant::now());
-        Some(Waiting { blocking: self, serial })
-    }
-
     /// How many wait for a thread.
     pub fn waiting(&self) -> usize {
-        self.line().since.len()
+        self.small.line().since.len() + self.large.line().since.len()
     }
 
-    /// How long the first in line has waited.
+    /// How long the first in line has waited. Large requests are expected to.
     pub fn longest_wait(&self) -> Duration {
-        let since = self.line().since.first_key_value().map(|(_, since)| *since);
+        let since = self.small.line().since.first_key_value().map(|(_, since)| *since);
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
@@ -93,11 +122,32 @@ impl Blocking {
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let Some(waiting) = self.wait() else {
+        self.run_in(&self.small, work).await
+    }
+
+    /// Runs `work` of a request of so many bytes. It is given a budget that ends with the caller's
+    /// patience: what has begun is told when nobody waits for it.
+    pub async fn prepare<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce(EncodeBudget) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let _leaving = Leaving(stop.clone());
+        let lane = if bytes >= LARGE_BYTES_MIN { &self.large } else { &self.small };
+        self.run_in(lane, move || work(EncodeBudget::until(stop))).await
+    }
+
+    async fn run_in<T: Send + 'static>(
+        &self,
+        lane: &Lane,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let Some(waiting) = lane.wait(self.queue_max.load(Ordering::Relaxed)) else {
             let message = "too many requests are being prepared: try again later";
             return Err(ApiError::new(Code::QueueFull, message));
         };
-        let thread = self.threads.clone().acquire_owned().await;
+        let thread = lane.threads.clone().acquire_owned().await;
         drop(waiting);
         let guarded = move || {
             let _thread = thread;
@@ -114,6 +164,7 @@ impl Blocking {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagella_text::AddBos;
 
     fn run<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
@@ -156,6 +207,60 @@ mod tests {
             first.unwrap();
         });
         assert_eq!((blocking.waiting(), blocking.longest_wait()), (0, Duration::ZERO));
+    }
+
+    #[test]
+    fn small_requests_pass_large_ones_that_hold_every_thread_of_theirs() {
+        let blocking = Blocking::new(&Limits { blocking_threads: 1, ..Limits::default() });
+        run(async {
+            let (release, held) = std::sync::mpsc::channel::<()>();
+            let (begun, begins) = tokio::sync::oneshot::channel();
+            let large = blocking.prepare(LARGE_BYTES_MIN, move |_| {
+                let _ = begun.send(());
+                let _ = held.recv();
+                Ok(1)
+            });
+            let next = blocking.prepare(LARGE_BYTES_MIN, |_| Ok(2));
+            let small = async {
+                begins.await.unwrap();
+                let passed = blocking.prepare(LARGE_BYTES_MIN - 1, |_| Ok(3)).await;
+                assert_eq!((blocking.waiting(), blocking.longest_wait()), (1, Duration::ZERO));
+                release.send(()).unwrap();
+                passed
+            };
+            let (large, next, small) = tokio::join!(large, next, small);
+            assert_eq!((large.unwrap(), next.unwrap(), small.unwrap()), (1, 2, 3));
+        });
+    }
+
+    #[test]
+    fn work_is_told_when_nobody_waits_for_it() {
+        let tokenizer = tokenizer();
+        let blocking = Blocking::new(&Limits::default());
+        let (begun, begins) = tokio::sync::oneshot::channel();
+        let (told, tells) = std::sync::mpsc::channel();
+        run(async {
+            let leaving = blocking.prepare(0, move |budget| {
+                let _ = begun.send(());
+                let text = [pagella_text::Span::Text("a b ".repeat(2000))];
+                let encode = || tokenizer.encode_within(&text, AddBos::Never, &budget);
+                // Until it is stopped.
+                let ended = std::iter::repeat_with(encode).find_map(Result::err);
+                told.send(ended).unwrap();
+                Ok(())
+            });
+            tokio::select! {
+                _ = leaving => panic!("it goes on"),
+                begun = begins => begun.unwrap(),
+            }
+        });
+        let ended = tells.recv().unwrap();
+        assert!(matches!(ended, Some(pagella_text::TextError::Stopped)), "{ended:?}");
+    }
+
+    fn tokenizer() -> pagella_text::Tokenizer {
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/demo");
+        pagella_text::Tokenizer::from_dir(std::path::Path::new(dir)).unwrap()
     }
 
     /// A client that leaves takes nothing with it but its wait: its work still has the thread.

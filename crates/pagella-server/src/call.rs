@@ -7,7 +7,6 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body::Body;
-use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -16,7 +15,7 @@ use crate::app::App;
 use crate::auth::{Caller, Role};
 use crate::fields::Fields;
 use crate::log::secret::Secrets;
-use crate::net::{self, ReplyBody, Upgrade, Waits};
+use crate::net::{self, ReplyBody, RequestBody, Upgrade, Waits};
 use crate::router::{BodyRule, Route};
 use crate::settings::UnknownFields;
 use crate::wire::error::{ApiError, Code};
@@ -46,7 +45,9 @@ pub struct Call {
     pub peer: SocketAddr,
     /// Whether it waits for a model.
     pub waits: Arc<Waits>,
-    pub(crate) body: Option<Incoming>,
+    pub(crate) body: Option<RequestBody>,
+    /// Bytes of the body that was read: how much work the request may be.
+    pub(crate) body_bytes: usize,
     /// The body that was read, without secrets, where someone wants to keep it.
     pub(crate) shown: Option<Value>,
     /// The connection, for routes that go on with it in another protocol.
@@ -65,7 +66,9 @@ impl Call {
         let Some(body) = self.body.take() else {
             return Err(ApiError::new(Code::MissingParameter, "the request has no body: send one"));
         };
-        match net::read_json(body, &self.headers, bytes_max, &self.app).await? {
+        let (value, bytes) = net::read_json(body, &self.headers, bytes_max, &self.app).await?;
+        self.body_bytes = bytes;
+        match value {
             Value::Object(map) => {
                 self.note_body(&map);
                 Ok(map)

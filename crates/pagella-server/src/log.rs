@@ -7,7 +7,7 @@ mod file;
 pub mod secret;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -41,10 +41,26 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log with these settings.
-    pub fn new(settings: Logging) -> Self {
-        let file = settings.file.clone().map(LogFile::new);
-        Log { settings: RwLock::new(Arc::new(settings)), file, salt: random_bytes() }
+    /// A log with these settings. Its file is tried: one that cannot be written is noticed now, not
+    /// when someone looks for what it should hold.
+    pub fn open(settings: Logging) -> io::Result<Self> {
+        let file = settings.file.clone().map(LogFile::open).transpose()?;
+        let log = Log { settings: RwLock::new(Arc::new(settings)), file, salt: random_bytes() };
+        if let Some(file) = &log.file {
+            let fields = [("version", env!("CARGO_PKG_VERSION").into())];
+            if let Some(line) = log.line(LogLevel::Info, "start", &fields, Length::Cut) {
+                file.write(&line);
+            }
+        }
+        match log.trouble() {
+            Some((_, why)) => Err(io::Error::other(why)),
+            None => Ok(log),
+        }
+    }
+
+    /// Since when lines of the file are lost, and why.
+    pub fn trouble(&self) -> Option<(SystemTime, String)> {
+        self.file.as_ref()?.trouble()
     }
 
     /// Follows changed settings.
@@ -93,9 +109,31 @@ impl Log {
     }
 
     fn write(&self, level: LogLevel, event: &str, fields: &[(&str, Value)], length: Length) {
-        let settings = self.settings();
-        if level < settings.level || (settings.quiet && self.file.is_none()) {
+        let quiet = self.settings().quiet;
+        if quiet && self.file.is_none() {
             return;
+        }
+        let Some(line) = self.line(level, event, fields, length) else { return };
+        if !quiet {
+            // With standard error gone there is nobody left to tell.
+            let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        }
+        if let Some(file) = &self.file {
+            file.write(&line);
+        }
+    }
+
+    /// An event as a line; `None` where the operator does not want it.
+    fn line(
+        &self,
+        level: LogLevel,
+        event: &str,
+        fields: &[(&str, Value)],
+        length: Length,
+    ) -> Option<String> {
+        let settings = self.settings();
+        if level < settings.level {
+            return None;
         }
         let level = match level {
             LogLevel::Debug => "debug",
@@ -104,17 +142,10 @@ impl Log {
             LogLevel::Error => "error",
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let line = match settings.json {
+        Some(match settings.json {
             true => json_line(now.as_millis(), level, event, fields, length),
             false => text_line(now.as_secs(), level, event, fields, length),
-        };
-        if !settings.quiet {
-            // With standard error gone there is nobody left to tell.
-            let _ = std::io::stderr().lock().write_all(line.as_bytes());
-        }
-        if let Some(file) = &self.file {
-            file.write(&line);
-        }
+        })
     }
 }
 
@@ -221,7 +252,7 @@ mod tests {
 
     #[test]
     fn peers_are_named_as_the_operator_wants() {
-        let named = |peer| Log::new(Logging { peer, ..Logging::default() });
+        let named = |peer| Log::open(Logging { peer, ..Logging::default() }).unwrap();
         let [one, other] = ["10.0.0.1:5", "10.0.0.2:5"].map(|peer| peer.parse().unwrap());
         assert_eq!(named(PeerName::Full).peer(one).as_deref(), Some("10.0.0.1:5"));
         assert_eq!(named(PeerName::None).peer(one), None);

@@ -59,6 +59,8 @@ pub struct Metrics {
     pub http: HttpMetrics,
     /// Clients that did not read their answer.
     pub stalls: Arc<AtomicU64>,
+    /// Connections of addresses that had too many.
+    refused_connections: AtomicU64,
     /// Seconds of rendering conversations.
     pub template_time: Arc<Histogram>,
     /// Seconds of compiling constraints.
@@ -103,6 +105,7 @@ impl Default for Metrics {
         Metrics {
             http: HttpMetrics::default(),
             stalls: Arc::default(),
+            refused_connections: AtomicU64::new(0),
             template_time: Arc::new(Histogram::new(WORK)),
             constraint_time: Arc::new(Histogram::new(WORK)),
             time_to_first_token: Histogram::new(FIRST_TOKEN),
@@ -176,6 +179,11 @@ impl Metrics {
         if let Some(idx) = Code::ALL.iter().position(|known| *known == code) {
             self.rejected.get(idx).into_iter().for_each(|count| add(count, 1));
         }
+    }
+
+    /// A connection was refused because its address has too many.
+    pub fn note_refused_connection(&self) {
+        add(&self.refused_connections, 1);
     }
 
     /// A request ended before its answer did.

@@ -191,7 +191,7 @@ routes! {
     GET "/health" Public None OpenAi health::health;
     GET "/v1/health" Public None OpenAi health::health;
     GET "/health/live" Public None OpenAi health::live;
-    GET "/health/ready" Public None OpenAi health::ready;
+    GET "/health/ready" Public None OpenAi health::health;
     GET "/metrics" Metrics None OpenAi metrics::show;
     GET "/.well-known/serviceinfo" Public None OpenAi service_info::show;
     GET "/openapi.json" Docs None OpenAi docs::document;
@@ -213,6 +213,20 @@ pub enum Found {
     OtherMethods(String),
     /// Nothing.
     Nothing,
+}
+
+/// How errors of a path look that leads nowhere: as those of the routes beside it.
+pub fn dialect_beside(path: &str) -> Dialect {
+    let under = |base: &str| {
+        path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    // Kobold's routes, whose clients read errors as OpenAI's do.
+    const KOBOLD: [&str; 3] = ["/api/v1", "/api/latest", "/api/extra"];
+    match () {
+        () if under("/v1/messages") => Dialect::Anthropic,
+        () if under("/api") && !KOBOLD.into_iter().any(under) => Dialect::Ollama,
+        () => Dialect::OpenAi,
+    }
 }
 
 /// Looks for a path, without the base path, as it was sent.
@@ -311,6 +325,26 @@ mod tests {
         let Found::OtherMethods(methods) = find("DELETE", "/v1/models") else { panic!() };
         assert_eq!(methods, "GET");
         assert!(matches!(find("GET", "/nothing"), Found::Nothing));
+    }
+
+    #[test]
+    fn errors_of_unknown_paths_look_like_those_beside_them() {
+        for (path, dialect) in [
+            ("/v1/messages/batches", Dialect::Anthropic),
+            ("/v1/messages", Dialect::Anthropic),
+            ("/v1/messages_x", Dialect::OpenAi),
+            ("/api/nothing", Dialect::Ollama),
+            ("/api", Dialect::Ollama),
+            ("/api/v1/nothing", Dialect::OpenAi),
+            ("/apis", Dialect::OpenAi),
+            ("/v1/nothing", Dialect::OpenAi),
+            ("/", Dialect::OpenAi),
+        ] {
+            assert_eq!(dialect_beside(path), dialect, "{path}");
+        }
+        for route in ROUTES.iter().filter(|route| route.dialect != Dialect::Tabby) {
+            assert_eq!(dialect_beside(route.path), route.dialect, "{}", route.path);
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod logging;
 mod model;
 mod network;
 mod operation;
+mod subnet;
 
 pub use answer::{
     Chat, ConstraintSettings, Developer, HostedTools, ReasoningField, Responses, Sampling, Tools,
@@ -20,6 +21,7 @@ pub use logging::{LogLevel, Logging, PeerName};
 pub use model::{ConversationSettings, ModelSettings, ReasoningSettings, Toggle};
 pub use network::{ApiServer, DocsAuth, Network, Tls, UnknownFields};
 pub use operation::{Downloads, Health, MetricNames, MetricSettings, MetricsAuth, Shutdown, Ui};
+pub use subnet::Subnet;
 
 /// Everything that can be chosen.
 #[derive(Clone, Debug, Default)]

@@ -13,8 +13,7 @@ use regex::Regex;
 use crate::error::TextError;
 use crate::source::AddedToken;
 
-static STARTS_WITH_WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\w").ok());
-static ENDS_WITH_WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\w$").ok());
+static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\w$").ok());
 
 /// A cut through a text: a range of it, and the token found there.
 pub(crate) struct Cut {
@@ -98,8 +97,11 @@ impl AddedMatcher {
 }
 
 fn stands_alone(text: &str, range: &Range<usize>) -> bool {
-    let is = |regex: &Option<Regex>, s: &str| regex.as_ref().is_some_and(|r| r.is_match(s));
-    !is(&ENDS_WITH_WORD, &text[..range.start]) && !is(&STARTS_WITH_WORD, &text[range.end..])
+    let is_word = |c: Option<char>| {
+        let regex = WORD.as_ref();
+        c.is_some_and(|c| regex.is_some_and(|word| word.is_match(c.encode_utf8(&mut [0; 4]))))
+    };
+    !is_word(text[..range.start].chars().next_back()) && !is_word(text[range.end..].chars().next())
 }
 
 #[cfg(test)]

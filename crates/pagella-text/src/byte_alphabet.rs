@@ -16,6 +16,17 @@ pub(crate) fn byte_of(c: char) -> Option<u8> {
     (0..=255u8).filter(|b| !is_plain(*b)).nth(rank as usize)
 }
 
+/// The character that each byte is written as.
+pub(crate) fn letters() -> [char; 256] {
+    let mut letters = ['\0'; 256];
+    for c in (0..0x200).filter_map(char::from_u32) {
+        if let Some(byte) = byte_of(c) {
+            letters[usize::from(byte)] = c;
+        }
+    }
+    letters
+}
+
 /// The bytes a piece stands for, or `None` if a character is outside the alphabet.
 pub(crate) fn bytes_of(piece: &str) -> Option<Vec<u8>> {
     piece.chars().map(byte_of).collect()

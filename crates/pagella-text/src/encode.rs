@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::budget::EncodeBudget;
 use crate::error::TextError;
 use crate::span::{AddBos, Span};
 use crate::tokenizer::Tokenizer;
@@ -10,6 +11,16 @@ use crate::tokenizer::Tokenizer;
 impl Tokenizer {
     /// The ids of `spans`.
     pub fn encode(&self, spans: &[Span], add_bos: AddBos) -> Result<Vec<u32>, TextError> {
+        self.encode_within(spans, add_bos, &EncodeBudget::default())
+    }
+
+    /// The same, unless there are more ids than the budget has, or nobody waits for them.
+    pub fn encode_within(
+        &self,
+        spans: &[Span],
+        add_bos: AddBos,
+        budget: &EncodeBudget,
+    ) -> Result<Vec<u32>, TextError> {
         let mut text = String::with_capacity(spans.iter().map(|s| s.as_str().len()).sum());
         let mut inert: Vec<Range<usize>> = Vec::new();
         for span in spans {
@@ -19,20 +30,20 @@ impl Tokenizer {
                 inert.push(start..text.len());
             }
         }
-        let ids = self.pipeline().encode(&text, &inert)?;
+        let ids = self.pipeline().encode(&text, &inert, budget)?;
         self.with_bos(ids, add_bos)
     }
 
     /// The ids of plain text: no begin token, special tokens inert.
     pub fn encode_text(&self, text: &str) -> Result<Vec<u32>, TextError> {
         let whole = 0..text.len();
-        self.pipeline().encode(text, std::slice::from_ref(&whole))
+        self.pipeline().encode(text, std::slice::from_ref(&whole), &EncodeBudget::default())
     }
 
     /// The ids of text in which special tokens are recognised, as Hugging Face Tokenizers encodes it
     /// with `add_special_tokens=False`.
     pub fn encode_special(&self, text: &str) -> Result<Vec<u32>, TextError> {
-        self.pipeline().encode(text, &[])
+        self.pipeline().encode(text, &[], &EncodeBudget::default())
     }
 
     fn with_bos(&self, mut ids: Vec<u32>, add_bos: AddBos) -> Result<Vec<u32>, TextError> {

@@ -137,6 +137,17 @@ pub enum TextError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// The text becomes more ids than it may.
+    #[error("the text has at least {at_least} tokens and may have {limit}: shorten it")]
+    TooManyTokens {
+        /// How many were counted, or follow from the text's length.
+        at_least: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Whoever wanted the ids does not want them any more.
+    #[error("encoding was stopped: nobody waits for it")]
+    Stopped,
     /// The tokenizer itself failed on this text.
     #[error(
         "the tokenizer could not encode the text: {problem}; the tokenizer file is probably damaged"

@@ -35,13 +35,17 @@
 
 mod added;
 mod ban;
+mod budget;
 mod byte_alphabet;
 mod control;
 mod decode;
+mod direct;
 mod encode;
 mod error;
 mod file;
 mod healing;
+mod least;
+mod long_word;
 mod pipeline;
 mod source;
 mod span;
@@ -50,8 +54,10 @@ mod template;
 mod tokenizer;
 mod utf8;
 mod vocab;
+mod words;
 
 pub use ban::{BanMatch, BanMatcher, BanPattern, BanRule, BanStep};
+pub use budget::EncodeBudget;
 pub use control::{PadSource, PadToken};
 pub use decode::{StreamDecoder, StreamStart};
 pub use error::TextError;

@@ -18,7 +18,10 @@ use tokenizers::{
 };
 
 use crate::added::AddedMatcher;
+use crate::budget::{EncodeBudget, Ids};
+use crate::direct::Direct;
 use crate::error::TextError;
+use crate::least;
 use crate::source::{AddedToken, ModelParts, Parts};
 
 /// Longest text encoded in one call; about 16 million ids.
@@ -33,6 +36,10 @@ pub(crate) struct Pipeline {
     first_prefix: Option<&'static str>,
     pre_tokenizer: Option<PreTokenizerWrapper>,
     model: Model,
+    /// Does the same word by word, where that is known to be the same.
+    direct: Option<Direct>,
+    /// Most bytes of text that one id stands for; `None` where there is no bound.
+    bytes_per_id: Option<usize>,
 }
 
 enum Model {
@@ -62,6 +69,7 @@ impl Pipeline {
             }
         }
         normalized.retain(|(_, pattern)| !pattern.is_empty());
+        let (model, merges) = build_model(parts, specials)?;
         Ok(Self {
             added: parts.added.clone(),
             exact: AddedMatcher::new(exact)?,
@@ -69,25 +77,101 @@ impl Pipeline {
             normalizer,
             first_prefix: parts.first_prefix,
             pre_tokenizer,
-            model: build_model(parts, specials)?,
+            model,
+            direct: Direct::new(parts, specials, &merges),
+            bytes_per_id: least::bytes_per_id(parts, specials),
         })
     }
 
     /// Encodes `text`; special tokens that touch one of the sorted `inert` ranges stay text.
-    pub fn encode(&self, text: &str, inert: &[Range<usize>]) -> Result<Vec<u32>, TextError> {
+    pub fn encode(
+        &self,
+        text: &str,
+        inert: &[Range<usize>],
+        budget: &EncodeBudget,
+    ) -> Result<Vec<u32>, TextError> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(TextError::TextTooLong { bytes: text.len(), limit: TEXT_BYTES_MAX });
         }
-        guarded(|| self.encode_unguarded(text, inert))
-    }
-
-    fn encode_unguarded(&self, text: &str, inert: &[Range<usize>]) -> tokenizers::Result<Vec<u32>> {
+        let mut ids = Ids::new(budget, self.bytes_per_id);
+        ids.expect(text.len())?;
         let touches = |r: Range<usize>| {
             let first = inert.partition_point(|i| i.end <= r.start);
             inert.get(first).is_some_and(|i| i.start < r.end)
         };
+        match &self.direct {
+            Some(direct) => guarded(|| Ok(self.encode_direct(direct, text, &touches, &mut ids)))??,
+            None => ids.push(guarded(|| self.encode_at_once(text, &touches))?)?,
+        }
+        Ok(ids.ids)
+    }
+
+    /// The ids by way of every stage at once, whatever else is possible.
+    #[cfg(test)]
+    pub fn encode_plainly(
+        &self,
+        text: &str,
+        inert: &[Range<usize>],
+    ) -> Result<Vec<u32>, TextError> {
+        let touches = |r: Range<usize>| inert.iter().any(|i| i.start < r.end && r.start < i.end);
+        guarded(|| self.encode_at_once(text, &touches))
+    }
+
+    /// Whether text is encoded word by word.
+    #[cfg(test)]
+    pub fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    /// Word by word. Added tokens are found first, so that words end there.
+    fn encode_direct(
+        &self,
+        direct: &Direct,
+        text: &str,
+        touches: &dyn Fn(Range<usize>) -> bool,
+        ids: &mut Ids<'_>,
+    ) -> Result<(), TextError> {
+        for cut in self.exact.cut(text, &self.added, touches) {
+            if let Some(token) = cut.token {
+                ids.push([self.added[token].id])?;
+                continue;
+            }
+            let (start, part) = (cut.range.start, &text[cut.range]);
+            let touches = |r: Range<usize>| touches(r.start + start..r.end + start);
+            if !direct.takes(part) {
+                let pieces = PreTokenizedString::from(part);
+                ids.push(guarded(|| self.encode_pieces(pieces, &touches))?)?;
+                continue;
+            }
+            for cut in self.normalized.cut(part, &self.added, &touches) {
+                match cut.token {
+                    Some(token) => ids.push([self.added[token].id])?,
+                    None => direct.words.each(&part[cut.range], &mut |word| {
+                        let Model::Bpe(bpe) = &self.model else { return Ok(()) };
+                        direct.encode(bpe, word, ids)
+                    })?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything in one piece.
+    fn encode_at_once(
+        &self,
+        text: &str,
+        touches: &dyn Fn(Range<usize>) -> bool,
+    ) -> tokenizers::Result<Vec<u32>> {
         let mut pieces = PreTokenizedString::from(text);
-        pieces.split(|_, part| self.split_added(&self.exact, part, &touches))?;
+        pieces.split(|_, part| self.split_added(&self.exact, part, touches))?;
+        self.encode_pieces(pieces, touches)
+    }
+
+    fn encode_pieces(
+        &self,
+        mut pieces: PreTokenizedString,
+        touches: &dyn Fn(Range<usize>) -> bool,
+    ) -> tokenizers::Result<Vec<u32>> {
         pieces.split(|_, mut part| {
             if let Some(n) = &self.normalizer {
                 n.normalize(&mut part)?;
@@ -95,7 +179,7 @@ impl Pipeline {
             if let (0, Some(prefix)) = (part.offsets_original().0, self.first_prefix) {
                 part.prepend(prefix);
             }
-            self.split_added(&self.normalized, part, &touches)
+            self.split_added(&self.normalized, part, touches)
         })?;
         if let Some(p) = &self.pre_tokenizer {
             p.pre_tokenize(&mut pieces)?;
@@ -182,7 +266,10 @@ fn normal_form(normalizer: &NormalizerWrapper, content: &str) -> Result<String, 
     })
 }
 
-fn build_model(parts: &Parts, specials: &HashSet<&str>) -> Result<Model, TextError> {
+/// A model, and the merges of one that has some.
+type Built = (Model, Vec<(String, String)>);
+
+fn build_model(parts: &Parts, specials: &HashSet<&str>) -> Result<Built, TextError> {
     let unused: HashSet<u32> = parts.unused.iter().copied().collect();
     let keep = |piece: &str, id: u32| !specials.contains(piece) && !unused.contains(&id);
     match &parts.model {
@@ -206,7 +293,7 @@ fn build_model(parts: &Parts, specials: &HashSet<&str>) -> Result<Model, TextErr
             let model = guarded(|| Unigram::from(vocab, *unk_id, false));
             let model = model.map_err(|e| TextError::field(&parts.file, "model", e.to_string()))?;
             let unk_id = unk_id.map_or(u32::MAX, |id| id as u32);
-            Ok(Model::Unigram { model: Box::new(model), unk_id, byte_ids })
+            Ok((Model::Unigram { model: Box::new(model), unk_id, byte_ids }, Vec::new()))
         }
     }
 }
@@ -216,7 +303,7 @@ pub(crate) fn byte_piece(byte: u8) -> String {
     format!("<0x{byte:02X}>")
 }
 
-fn build_bpe(parts: &Parts, keep: &dyn Fn(&str, u32) -> bool) -> Result<Model, TextError> {
+fn build_bpe(parts: &Parts, keep: &dyn Fn(&str, u32) -> bool) -> Result<Built, TextError> {
     let ModelParts::Bpe {
         pieces,
         merges,
@@ -256,7 +343,7 @@ fn build_bpe(parts: &Parts, keep: &dyn Fn(&str, u32) -> bool) -> Result<Model, T
     }
     vocab.retain(|piece, id| !removed.contains(id) || unk.as_ref() == Some(piece));
     let mut builder = BPE::builder()
-        .vocab_and_merges(vocab, usable_merges)
+        .vocab_and_merges(vocab, usable_merges.clone())
         .fuse_unk(*fuse_unk)
         .byte_fallback(*byte_fallback)
         .ignore_merges(*ignore_merges);
@@ -271,5 +358,5 @@ fn build_bpe(parts: &Parts, keep: &dyn Fn(&str, u32) -> bool) -> Result<Model, T
     }
     let bpe = guarded(|| builder.build());
     let bpe = bpe.map_err(|e| TextError::field(&parts.file, "model", e.to_string()))?;
-    Ok(Model::Bpe(Box::new(bpe)))
+    Ok((Model::Bpe(Box::new(bpe)), usable_merges))
 }

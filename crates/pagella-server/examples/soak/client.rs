@@ -1,19 +1,18 @@
 //! A client of the server: HTTP/1.1 by hand, so that it can hang up at any byte.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 
 use crate::Error;
 use crate::process::ServerProcess;
 use crate::request::Ask;
 
-/// From where to where, and with which key.
+/// Where to, and with which key.
 #[derive(Clone)]
 pub struct Place {
-    pub from: Ipv4Addr,
     pub to: SocketAddr,
     pub key: String,
 }
@@ -41,9 +40,7 @@ pub struct Told {
 }
 
 async fn open(place: &Place, method: &str, path: &str, body: &str) -> Result<TcpStream, Error> {
-    let socket = TcpSocket::new_v4()?;
-    socket.bind((place.from, 0).into())?;
-    let stream = socket.connect(place.to).await?;
+    let stream = TcpStream::connect(place.to).await?;
     stream.set_nodelay(true)?;
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\
@@ -91,17 +88,30 @@ async fn json(place: &Place, method: &str, path: &str, body: &str) -> Result<Val
 
 /// A question about the server.
 pub async fn get(server: &ServerProcess, path: &str) -> Result<Value, Error> {
-    json(&server.place(0), "GET", path, "").await
+    json(&server.place(), "GET", path, "").await
+}
+
+/// The status of an answer that is read to its end and thrown away.
+pub async fn status(place: &Place, path: &str, body: &str) -> Result<u16, Error> {
+    let stream = open(place, "POST", path, body).await?;
+    let mut head = Vec::new();
+    let mut bytes = Vec::new();
+    while read(&stream, &mut bytes).await? > 0 {
+        head.extend(bytes.drain(..).take(64_usize.saturating_sub(head.len())));
+    }
+    let line = String::from_utf8_lossy(&head);
+    let status = line.split(' ').nth(1).ok_or_else(|| format!("no answer: {line:?}"))?;
+    Ok(status.parse()?)
 }
 
 /// Whether the server can answer.
 pub async fn is_ready(place: &Place) -> bool {
-    json(place, "GET", "/health/ready", "").await.is_ok()
+    json(place, "GET", "/health", "").await.is_ok()
 }
 
 /// The text of an answer that comes at once.
 pub async fn whole(server: &ServerProcess, ask: &Ask) -> Result<String, Error> {
-    let answer = json(&server.place(0), "POST", ask.path, &ask.body.to_string()).await?;
+    let answer = json(&server.place(), "POST", ask.path, &ask.body.to_string()).await?;
     let choice = &answer["choices"][0];
     let text = choice["message"]["content"].as_str().or(choice["text"].as_str());
     text.map(str::to_owned).ok_or_else(|| format!("no text: {answer}").into())

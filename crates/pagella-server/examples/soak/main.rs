@@ -9,8 +9,13 @@
 //! them in random order, some hanging up at random moments. Fails when an answer differs from the one
 //! given alone, a request fails, a page or a job stays behind, memory grows, or the server's own share
 //! of processor time (all threads but the engine's) exceeds its budget.
+//!
+//! `--streams 1000` asks for so many streams at once instead, on a server with its usual settings;
+//! `--long-prompts 8` sends so many prompts of 4 MB at once, and a small request beside them.
 
+mod burst;
 mod client;
+mod long_prompts;
 mod numbers;
 mod process;
 mod request;
@@ -40,6 +45,8 @@ const GROWTH_SECONDS_MIN: u64 = 60;
 /// How long the server may take to forget the last request.
 const SETTLE_TIME: Duration = Duration::from_secs(10);
 
+/// Room for every client's answer at once. Memory is flat when all of it has been used.
+const CACHE_TOKENS: &str = "131072";
 /// Those who leave do so before this many bytes: about 60 tokens.
 const LEAVE_BYTES_MAX: usize = 16_000;
 
@@ -48,6 +55,10 @@ struct Options {
     seconds: u64,
     clients: usize,
     seed: u64,
+    /// Streams at once, instead of clients for a while.
+    streams: Option<usize>,
+    /// Prompts at once that are too long, instead of clients for a while.
+    long_prompts: Option<usize>,
     /// Whether the time per token is judged: it says little of a debug build.
     judge_overhead: bool,
 }
@@ -58,6 +69,8 @@ fn options() -> Result<Options, Error> {
         seconds: 300,
         clients: 200,
         seed: 1,
+        streams: None,
+        long_prompts: None,
         judge_overhead: true,
     };
     let mut args = std::env::args().skip(1);
@@ -72,6 +85,8 @@ fn options() -> Result<Options, Error> {
             "--seconds" => options.seconds = value.parse()?,
             "--clients" => options.clients = value.parse()?,
             "--seed" => options.seed = value.parse()?,
+            "--streams" => options.streams = Some(value.parse()?),
+            "--long-prompts" => options.long_prompts = Some(value.parse()?),
             other => return Err(format!("unknown option {other}").into()),
         }
     }
@@ -111,7 +126,15 @@ fn main() -> ExitCode {
 
 async fn run() -> Result<bool, Error> {
     let options = options()?;
-    let server = ServerProcess::start(&options.server, options.clients).await?;
+    if let Some(streams) = options.streams {
+        let server = ServerProcess::start(&options.server, &[]).await?;
+        return burst::run(&server, streams).await;
+    }
+    if let Some(clients) = options.long_prompts {
+        let server = ServerProcess::start(&options.server, &[]).await?;
+        return long_prompts::run(&server, clients, options.judge_overhead).await;
+    }
+    let server = ServerProcess::start(&options.server, &["--cache-tokens", CACHE_TOKENS]).await?;
     println!("{} clients, {} s, seed {}", options.clients, options.seconds, options.seed);
     let asks: Arc<Vec<Ask>> = Arc::new(asks());
     let mut alone = Vec::with_capacity(asks.len());
@@ -129,7 +152,7 @@ async fn run() -> Result<bool, Error> {
         .map(|idx| {
             let random = Random::new(options.seed.wrapping_mul(1000).wrapping_add(idx as u64));
             let (asks, alone) = (asks.clone(), alone.clone());
-            let (tally, over, place) = (tally.clone(), over.clone(), server.place(idx));
+            let (tally, over, place) = (tally.clone(), over.clone(), server.place());
             tokio::spawn(behave(place, random, asks, alone, tally, over))
         })
         .collect();

@@ -1,7 +1,7 @@
 //! The server as a process: started with keys of its own, watched through `/proc`, ended at the end.
 
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,10 +9,6 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::client::{self, Place};
 
-/// Room for every client's answer at once. Memory is flat when all of it has been used.
-const CACHE_TOKENS: &str = "131072";
-/// Clients per address: fewer than the connections that one peer may have.
-const CLIENTS_PER_ADDRESS: usize = 40;
 /// How long the model may take to load.
 const LOAD_TIME: Duration = Duration::from_secs(120);
 /// Threads that compute: the engine's own, and those it computes with.
@@ -48,20 +44,16 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts it with the demo model, and waits until it is ready.
-    pub async fn start(program: &Path, clients: usize) -> Result<Self, Error> {
+    /// Starts it with the demo model and further arguments, and waits until it is ready.
+    pub async fn start(program: &Path, args: &[&str]) -> Result<Self, Error> {
         let dir = tempfile::tempdir()?;
         let keys = dir.path().join("keys.toml");
-        std::fs::write(
-            &keys,
-            format!(
-                "[[key]]\nname = \"soak\"\nkey = \"{KEY}\"\nrole = \"admin\"\nmax_queued = {clients}\n"
-            ),
-        )?;
+        let key = format!("[[key]]\nname = \"soak\"\nkey = \"{KEY}\"\nrole = \"admin\"\n");
+        std::fs::write(&keys, key)?;
         let mut child = Command::new(program)
             .args(["serve", "demo", "--port", "0", "--no-access-log", "--keys"])
             .arg(&keys)
-            .args(["--cache-tokens", CACHE_TOKENS])
+            .args(args)
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{}: {error}: build it first", program.display()))?;
@@ -77,7 +69,7 @@ impl ServerProcess {
         });
         let server = ServerProcess { child, address, _dir: dir };
         let begun = Instant::now();
-        while !client::is_ready(&server.place(0)).await {
+        while !client::is_ready(&server.place()).await {
             if begun.elapsed() > LOAD_TIME {
                 return Err("the server does not become ready".into());
             }
@@ -86,10 +78,9 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// Where a client stands.
-    pub fn place(&self, client: usize) -> Place {
-        let host = u8::try_from(1 + client / CLIENTS_PER_ADDRESS).unwrap_or(u8::MAX);
-        Place { from: Ipv4Addr::new(127, 0, 0, host), to: self.address, key: KEY.to_owned() }
+    /// Where clients ask.
+    pub fn place(&self) -> Place {
+        Place { to: self.address, key: KEY.to_owned() }
     }
 
     fn proc(&self, path: &str) -> String {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pagella_text::{AddBos, ChatTemplate, Message, RenderOptions, Span, spans_to_string};
+use pagella_text::{
+    AddBos, ChatTemplate, EncodeBudget, Message, RenderOptions, Span, spans_to_string,
+};
 use serde_json::Value;
 
 use super::message::{Traits, into_parts, messages};
@@ -140,8 +142,13 @@ impl Conversation {
     }
 
     /// The prompt as ids. Takes a while: not for threads that move bytes.
-    pub fn encode(&self, model: &ServedModel, add_bos: AddBos) -> Result<Vec<u32>, ApiError> {
-        self.encode_spans(&self.spans()?, model, add_bos)
+    pub fn encode(
+        &self,
+        model: &ServedModel,
+        add_bos: AddBos,
+        budget: &EncodeBudget,
+    ) -> Result<Vec<u32>, ApiError> {
+        self.encode_spans(&self.spans()?, model, add_bos, budget)
     }
 
     fn encode_spans(
@@ -149,8 +156,9 @@ impl Conversation {
         spans: &[Span],
         model: &ServedModel,
         add_bos: AddBos,
+        budget: &EncodeBudget,
     ) -> Result<Vec<u32>, ApiError> {
-        let encoded = model.parts.tokenizer.encode(spans, add_bos);
+        let encoded = model.parts.tokenizer.encode_within(spans, add_bos, budget);
         encoded.map_err(|error| text_error(&error))
     }
 
@@ -159,9 +167,10 @@ impl Conversation {
         &self,
         model: &ServedModel,
         tag: Option<&str>,
+        budget: &EncodeBudget,
     ) -> Result<Encoded, ApiError> {
         let spans = self.spans()?;
-        let ids = self.encode_spans(&spans, model, AddBos::Auto)?;
+        let ids = self.encode_spans(&spans, model, AddBos::Auto, budget)?;
         let text = spans_to_string(&spans);
         let opening = tag.map_or(String::new(), |tag| self.opening(&text, tag));
         Ok(Encoded { ids, text, opening })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pagella_engine::Record;
-use pagella_text::{AddBos, StreamStart, Tokenizer};
+use pagella_text::{AddBos, EncodeBudget, StreamStart, Tokenizer};
 
 use super::{Conversation, Encoded};
 use crate::call::Call;
@@ -74,18 +74,19 @@ impl ChatRequest {
         let start_tag = tags.as_ref().map(|tags| tags.start.clone());
         let start_tag = start_tag.or(speaks.then(|| "<|start|>".to_owned()));
         let kept = Kept::of(call);
-        let encode = move || {
-            let encoded = conversation.encode_opening(&encoder, start_tag.as_deref());
+        let encode = move |budget: EncodeBudget| {
+            let budget = budget.within(encoder.capacity());
+            let encoded = conversation.encode_opening(&encoder, start_tag.as_deref(), &budget);
             if let Some(kept) = kept {
                 kept.write(encoded.as_ref().ok().map(|encoded| encoded.text.as_str()));
             }
-            let Encoded { ids, opening, .. } = encoded?;
+            let Encoded { ids, opening, .. } = encoded.map_err(|error| error.at(prompt_field))?;
             let negative = negative.map(|system| conversation.with_system(&system));
             let negative =
-                negative.map(|other| other.encode(&encoder, AddBos::Auto)).transpose()?;
+                negative.map(|other| other.encode(&encoder, AddBos::Auto, &budget)).transpose()?;
             Ok((Prompt { ids, negative }, opening))
         };
-        let (prompt, opening) = call.app.blocking.run(encode).await?;
+        let (prompt, opening) = call.app.blocking.prepare(call.body_bytes, encode).await?;
         let inside = match settings.reasoning.start_in_reasoning {
             Toggle::On => true,
             Toggle::Off => false,

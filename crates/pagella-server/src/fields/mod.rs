@@ -46,6 +46,7 @@ impl Fields {
             return Err(ApiError::new(Code::OutOfRange, message));
         }
         let mut fields = Fields { values: Map::new(), unknown: Vec::new(), tables };
+        let mut sent: Vec<String> = Vec::new();
         for (name, value) in body {
             let Some(param) = fields.param(&name) else {
                 if TENSORS.contains(&name.as_str()) && !value.is_null() {
@@ -70,14 +71,14 @@ impl Fields {
             match fields.values.get(param.name) {
                 Some(other) if *other == value || param.is_neutral(&value) => continue,
                 Some(other) if !param.is_neutral(other) => {
-                    let message = format!(
-                        "{name} and another spelling of {} have different values: give one",
-                        param.name
-                    );
+                    let other = sent.iter().find(|one| **one != name && param.is_called(one));
+                    let other = other.map_or(param.name, String::as_str);
+                    let message = format!("{name} and {other} have different values: give one");
                     return Err(ApiError::field(Code::ConflictingParameters, name, message));
                 }
                 _ => fields.values.insert(param.name.to_owned(), value),
             };
+            sent.push(name);
         }
         Ok(fields)
     }
@@ -235,7 +236,7 @@ mod tests {
     use serde_json::json;
 
     const TABLE: &[Param] = &[
-        integer("max_tokens", -1, 100).or(&["n_predict"]),
+        integer("max_tokens", -1, 100).or(&["n_predict", "max_length"]),
         number("top_p", 0.0, 1.0),
         boolean("echo"),
         text("user", 8),
@@ -257,8 +258,18 @@ mod tests {
     fn aliases_mean_the_same_and_must_agree() {
         assert_eq!(read(json!({"n_predict": 5.0})).unwrap().int("max_tokens"), Some(5));
         assert!(read(json!({"n_predict": 5, "max_tokens": 5})).is_ok());
-        let (code, _) = refused(json!({"n_predict": 5, "max_tokens": 6}));
-        assert_eq!(code, Code::ConflictingParameters);
+    }
+
+    #[test]
+    fn spellings_that_conflict_are_both_named() {
+        for (first, second) in
+            [("n_predict", "max_tokens"), ("max_tokens", "n_predict"), ("n_predict", "max_length")]
+        {
+            let error = read(json!({ first: 5, "top_p": 1, second: 6 })).err().unwrap();
+            assert_eq!(error.code, Code::ConflictingParameters);
+            let named = |name: &str| error.message.contains(name);
+            assert!(named(first) && named(second), "{}", error.message);
+        }
     }
 
     #[test]

@@ -114,6 +114,14 @@ fn text_told(error: &TextError) -> ApiError {
         TextError::TextTooLong { .. } => {
             ApiError::new(Code::ContextLengthExceeded, error.to_string())
         }
+        TextError::TooManyTokens { at_least, limit } => {
+            let message = format!(
+                "This model's maximum context length is {limit} tokens. However, the prompt has at \
+                 least {at_least} tokens: shorten the prompt"
+            );
+            let details = json!({ "n_prompt_tokens": at_least, "n_ctx": limit });
+            ApiError::new(Code::ContextLengthExceeded, message).with_details(details)
+        }
         TextError::NoBos => {
             ApiError::field(Code::UnsupportedValue, "add_bos_token", error.to_string())
         }

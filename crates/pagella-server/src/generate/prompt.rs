@@ -1,6 +1,6 @@
 //! Text that is continued, as ids.
 
-use pagella_text::{AddBos, Span, Tokenizer};
+use pagella_text::{AddBos, EncodeBudget, Span, Tokenizer};
 
 use super::ending::text_error;
 use crate::wire::error::ApiError;
@@ -10,8 +10,10 @@ pub fn text_ids(
     tokenizer: &Tokenizer,
     text: String,
     add_bos: AddBos,
+    budget: &EncodeBudget,
 ) -> Result<Vec<u32>, ApiError> {
-    tokenizer.encode(&[Span::Special(text)], add_bos).map_err(|error| text_error(&error))
+    let encoded = tokenizer.encode_within(&[Span::Special(text)], add_bos, budget);
+    encoded.map_err(|error| text_error(&error))
 }
 
 /// The same for a whole prompt: nothing but the beginning of a text is one too.
@@ -19,7 +21,8 @@ pub fn prompt_ids(
     tokenizer: &Tokenizer,
     text: String,
     add_bos: AddBos,
+    budget: &EncodeBudget,
 ) -> Result<Vec<u32>, ApiError> {
-    let ids = text_ids(tokenizer, text, add_bos)?;
+    let ids = text_ids(tokenizer, text, add_bos, budget)?;
     Ok(if ids.is_empty() { tokenizer.bos_id().into_iter().collect() } else { ids })
 }

@@ -77,7 +77,7 @@ pub fn enter(call: &Call) -> Result<Entered, ApiError> {
         return Err(draining());
     }
     let key = &call.caller.key;
-    let ticket = call.app.admission.enter(key)?;
+    let ticket = call.app.admission.enter(key, call.app.model.batch_max())?;
     let listed = call.app.requests.list(&call.id, call.route.path, &key.name);
     let (access, phases) = (call.access.clone(), call.app.phases());
     access.note(|facts| facts.phase = Some(Progress::Preparing.name()));
@@ -114,6 +114,7 @@ impl Entered {
         let constraint = compile(call, model, constraint, block, constraint_field).await?;
         listed.live.reach(Progress::Queued);
         access.note(|facts| facts.phase = Some(Progress::Queued.name()));
+        ticket.is_jobs(n * prompts.len());
         let most_tokens = job.max_new_tokens;
         let tokens = prompt_tokens + n * most_tokens.unwrap_or(0);
         let asked = Instant::now();
@@ -304,6 +305,9 @@ impl Running {
         self.access.note(|facts| facts.add(done, lead, finish.as_ref().ok().copied()));
         finish?;
         self.done[idx] = Some((**done).clone());
+        if self.is_done() {
+            self.ticket.end();
+        }
         Ok(())
     }
 

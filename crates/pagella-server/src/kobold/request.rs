@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pagella_text::{AddBos, Tokenizer};
+use pagella_text::{AddBos, EncodeBudget, Tokenizer};
 use serde_json::{Map, Value};
 
 use super::order;
@@ -153,13 +153,14 @@ impl Asked {
         let (prompt, memory) = (std::mem::take(&mut self.prompt), std::mem::take(&mut self.memory));
         let (negative, add_bos) = (self.ask.negative.clone(), self.add_bos);
         let model = model.clone();
-        let encode = move || {
+        let encode = move |budget: EncodeBudget| {
             let tokenizer = &model.parts.tokenizer;
-            let ids = fitted(tokenizer, memory, prompt, add_bos, room)?;
-            let negative = negative.map(|text| prompt_ids(tokenizer, text, add_bos)).transpose()?;
+            let ids = fitted(tokenizer, memory, prompt, add_bos, room, &budget)?;
+            let negative =
+                negative.map(|text| prompt_ids(tokenizer, text, add_bos, &budget)).transpose()?;
             Ok(Prompt { ids, negative })
         };
-        let prompt = call.app.blocking.run(encode).await?;
+        let prompt = call.app.blocking.prepare(call.body_bytes, encode).await?;
         if let Some(context) = self.context {
             let rest = context.saturating_sub(prompt.ids.len()).max(1);
             let answer = &mut self.ask.job.max_new_tokens;
@@ -180,11 +181,12 @@ fn fitted(
     prompt: String,
     add_bos: AddBos,
     room: Option<usize>,
+    budget: &EncodeBudget,
 ) -> Result<Vec<u32>, ApiError> {
-    let whole = prompt_ids(tokenizer, format!("{memory}{prompt}"), add_bos)?;
+    let whole = prompt_ids(tokenizer, format!("{memory}{prompt}"), add_bos, budget)?;
     let Some(room) = room.filter(|room| whole.len() > *room) else { return Ok(whole) };
-    let mut ids = text_ids(tokenizer, memory, add_bos)?;
-    let newest = text_ids(tokenizer, prompt, AddBos::Never)?;
+    let mut ids = text_ids(tokenizer, memory, add_bos, budget)?;
+    let newest = text_ids(tokenizer, prompt, AddBos::Never, budget)?;
     let Some(left) = room.checked_sub(ids.len()).filter(|left| *left > 0) else {
         let message = "memory and max_length leave no room for the prompt in max_context_length: \
                        shorten one of them";

@@ -99,6 +99,18 @@ impl Load {
         (step.modules_done < step.modules_total).then(|| self.say("processing"))
     }
 
+    /// How far it is now.
+    pub fn progress(&self) -> Value {
+        let step = self.lock().step;
+        json!({
+            "module": step.modules_done,
+            "modules": step.modules_total,
+            "bytes_done": step.bytes_done,
+            "bytes_total": step.bytes_total,
+            "elapsed": self.seconds(),
+        })
+    }
+
     /// Says what happens now. Returns the event.
     pub fn say(&self, status: &str) -> Value {
         let mut state = self.lock();

@@ -45,14 +45,15 @@ mod tests {
     fn what_is_new_is_told_once() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("log");
-        let log = Log::new(Logging { file: Some(file.clone()), ..Logging::default() });
+        let log = Log::open(Logging { file: Some(file.clone()), ..Logging::default() }).unwrap();
         let (none, some) = (Told::default(), Told { preemptions: 2, slow_steps: 1 });
         none.tell(none, 0, "a", &log);
         none.tell(some, 1500, "a", &log);
         some.tell(some, 1500, "a", &log);
         some.tell(Told { preemptions: 3, ..some }, 1500, "a", &log);
         let text = std::fs::read_to_string(file).unwrap();
-        let lines: Vec<&str> = text.lines().map(|line| &line["00:00:00 ".len()..]).collect();
+        let lines: Vec<&str> =
+            text.lines().map(|line| &line["00:00:00 ".len()..]).skip(1).collect();
         let expected = [
             "info preempt model=a jobs=2",
             "warn slow_iteration model=a ms=1500 steps=1",

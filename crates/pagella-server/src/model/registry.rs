@@ -185,6 +185,13 @@ impl Models {
         self.lock().resident.iter().map(|resident| resident.model.clone()).collect()
     }
 
+    /// How many jobs the models compute at once, all of them together.
+    pub fn batch_max(&self) -> usize {
+        let state = self.lock();
+        let staying = state.resident.iter().filter(|resident| !resident.leaving);
+        staying.map(|resident| resident.model.parts.worker.batch_max()).sum()
+    }
+
     /// The names of models that the next request brings back, the current one last.
     pub fn idle(&self) -> Vec<String> {
         self.lock().idle.iter().map(|model| model.id.clone()).collect()

@@ -1,17 +1,17 @@
 //! Who comes in: sockets that listen, connections in all and by peer.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
-use tokio::net::UnixListener;
-use tokio::sync::Semaphore;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connection::{self, Door};
+use super::peers::Peers;
 use super::tls::Certificates;
 use crate::app::App;
 
@@ -19,6 +19,11 @@ use crate::app::App;
 const PAUSE: Duration = Duration::from_millis(100);
 /// What clients of a socket in the file system are called: they are on this machine.
 pub const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// Clients with too many connections that are answered at once, in the words of what they asked for.
+const REFUSED_AT_ONCE_MAX: usize = 64;
+/// What the others of them read, whatever they asked for.
+const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
+    connection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// A socket that listens.
 pub enum Listener {
@@ -27,6 +32,13 @@ pub enum Listener {
     /// In the file system.
     #[cfg(unix)]
     Unix(UnixListener),
+}
+
+/// A client that has come.
+enum Accepted {
+    Tcp(TcpStream, SocketAddr),
+    #[cfg(unix)]
+    Unix(UnixStream),
 }
 
 /// What every connection of a socket has in common.
@@ -40,108 +52,149 @@ impl Entrance {
     /// Serves whoever comes.
     pub async fn serve(self, app: Arc<App>) {
         let places = Arc::new(Semaphore::new(app.settings.limits.connections));
+        let refusals = Arc::new(Semaphore::new(REFUSED_AT_ONCE_MAX));
         let peers = Peers::default();
         loop {
             // While all places are taken, connections wait in the system's queue.
             let Ok(place) = places.clone().acquire_owned().await else { return };
-            let accepted = self.accept_one(&app, &peers).await;
-            let connection = match accepted {
-                Ok(Some(connection)) => connection,
-                Ok(None) => continue,
+            match self.accept().await {
+                Ok(Accepted::Tcp(socket, peer)) => {
+                    self.enter(&app, socket, peer, place, &peers, &refusals);
+                }
+                #[cfg(unix)]
+                Ok(Accepted::Unix(socket)) => {
+                    let (app, door) = (app.clone(), self.door);
+                    tokio::spawn(async move {
+                        connection::serve_http1(app, socket, HERE, door).await;
+                        drop(place);
+                    });
+                }
                 Err(error) => {
                     app.issue("accept", &error.to_string());
                     tokio::time::sleep(PAUSE).await;
-                    continue;
                 }
-            };
-            tokio::spawn(async move {
-                connection.await;
-                drop(place);
-            });
+            }
         }
     }
 
-    /// The next connection; `None` when its peer has too many already.
-    async fn accept_one(
+    async fn accept(&self) -> io::Result<Accepted> {
+        match &self.listener {
+            Listener::Tcp(listener) => {
+                let (socket, peer) = listener.accept().await?;
+                Ok(Accepted::Tcp(socket, peer))
+            }
+            #[cfg(unix)]
+            Listener::Unix(listener) => Ok(Accepted::Unix(listener.accept().await?.0)),
+        }
+    }
+
+    /// Serves a client, or tells it that its address has too many connections. Those who are told hold
+    /// no place: clients who say nothing must not keep others out.
+    fn enter(
         &self,
         app: &Arc<App>,
+        socket: TcpStream,
+        peer: SocketAddr,
+        place: OwnedSemaphorePermit,
         peers: &Peers,
-    ) -> io::Result<Option<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>>> {
-        let (app, door) = (app.clone(), self.door);
-        let listener = match &self.listener {
-            Listener::Tcp(listener) => listener,
-            #[cfg(unix)]
-            Listener::Unix(listener) => {
-                let (socket, _) = listener.accept().await?;
-                return Ok(Some(Box::pin(connection::serve_http1(app, socket, HERE, door))));
-            }
-        };
-        let (socket, peer) = listener.accept().await?;
-        let most = app.settings.limits.connections_per_peer;
-        let Some(counted) = peers.enter(peer.ip(), most) else { return Ok(None) };
+        refusals: &Arc<Semaphore>,
+    ) {
         connection::tune(&socket);
-        let certificates = self.certificates.clone();
-        Ok(Some(Box::pin(async move {
+        match peers.enter(app, peer) {
+            Some(counted) => self.spawn(app, socket, peer, self.door, (place, counted)),
+            None => match refusals.clone().try_acquire_owned() {
+                Ok(refusal) => self.spawn(app, socket, peer, Door::Full, refusal),
+                // Whatever was read of it: there is nobody left to wait for more.
+                Err(_) => drop(socket.try_write(REFUSAL)),
+            },
+        }
+    }
+
+    /// Serves a client; `held` is given back when its connection has ended.
+    fn spawn<H: Send + 'static>(
+        &self,
+        app: &Arc<App>,
+        socket: TcpStream,
+        peer: SocketAddr,
+        door: Door,
+        held: H,
+    ) {
+        let (app, certificates) = (app.clone(), self.certificates.clone());
+        tokio::spawn(async move {
             match certificates {
                 None => connection::serve_http1(app, socket, peer, door).await,
                 Some(certificates) => {
                     connection::serve_tls(app, &certificates, socket, peer, door).await;
                 }
             }
-            drop(counted);
-        })))
-    }
-}
-
-/// Connections by peer address.
-#[derive(Clone, Default)]
-struct Peers {
-    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
-}
-
-/// One connection of a peer, while it lives.
-struct Counted {
-    peers: Peers,
-    peer: IpAddr,
-}
-
-impl Peers {
-    fn enter(&self, peer: IpAddr, most: usize) -> Option<Counted> {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(peer).or_insert(0);
-        if *count >= most {
-            return None;
-        }
-        *count += 1;
-        Some(Counted { peers: self.clone(), peer })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut counts = self.peers.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.peer);
-            }
-        }
+            drop(held);
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::Keys;
+    use crate::log::Log;
+    use crate::settings::Settings;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    #[test]
-    fn a_peer_has_so_many_connections_and_no_more() {
-        let peers = Peers::default();
-        let peer = IpAddr::from([10, 0, 0, 1]);
-        let first = peers.enter(peer, 2);
-        let _second = peers.enter(peer, 2);
-        assert!(first.is_some() && peers.enter(peer, 2).is_none());
-        drop(first);
-        assert!(peers.enter(peer, 2).is_some());
-        assert!(peers.enter(IpAddr::from([10, 0, 0, 2]), 1).is_some());
+    /// A client that asks, and what it reads to the end.
+    async fn ask(mut socket: TcpStream) -> String {
+        let request = "GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        let _ = socket.write_all(request.as_bytes()).await;
+        let mut answer = String::new();
+        let _ = socket.read_to_string(&mut answer).await;
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_connection_too_many_is_answered_counted_and_written_down() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = Settings::default();
+        settings.limits.connections_per_peer = 1;
+        settings.logging.quiet = true;
+        settings.logging.file = Some(dir.path().join("log"));
+        let log = Log::open(settings.logging.clone()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = Arc::new(App::new(settings, log, Keys::none(), address));
+        let listener = Listener::Tcp(listener);
+        let entrance = Entrance { listener, door: Door::Main, certificates: None };
+        let (peers, places) = (Peers::default(), Arc::new(Semaphore::new(8)));
+        let refusals = Arc::new(Semaphore::new(1));
+        let peer: SocketAddr = "192.0.2.7:1".parse().unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            clients.push(TcpStream::connect(address).await.unwrap());
+            let Ok(Accepted::Tcp(socket, _)) = entrance.accept().await else { panic!() };
+            let place = places.clone().acquire_owned().await.unwrap();
+            entrance.enter(&app, socket, peer, place, &peers, &refusals);
+        }
+        assert_eq!(places.available_permits(), 7, "those who are refused hold no place");
+        let hasty = ask(clients.pop().unwrap()).await;
+        assert!(hasty.is_empty() || hasty.starts_with("HTTP/1.1 503"), "{hasty}");
+        let second = ask(clients.pop().unwrap()).await;
+        for part in ["HTTP/1.1 503", "retry-after: 1", "connection: close", "too_many_connections"]
+        {
+            assert!(second.contains(part), "{part} is not in {second}");
+        }
+        let text = std::fs::read_to_string(dir.path().join("log")).unwrap();
+        assert!(text.contains("connection_refused peer=192.0.2.7:1"), "{text}");
+        let counts = crate::metrics::render(&app, crate::metrics::Form::Text);
+        assert!(counts.contains("pagella_connections_refused_total 2"), "{counts}");
+        // The first one is served; another address is, too.
+        let mut first = clients.pop().unwrap();
+        let request = "GET /health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        first.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        first.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let other = TcpStream::connect(address).await.unwrap();
+        let Ok(Accepted::Tcp(socket, _)) = entrance.accept().await else { panic!() };
+        let place = places.clone().acquire_owned().await.unwrap();
+        entrance.enter(&app, socket, "192.0.2.8:1".parse().unwrap(), place, &peers, &refusals);
+        drop(other);
     }
 }

@@ -7,44 +7,61 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::stream::Answering;
+use super::busy::{Answering, RequestBody};
 use crate::access::Access;
 use crate::app::App;
+use crate::call::Reply;
 use crate::settings::Limits;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::json;
-use crate::wire::sse::Events;
+use crate::wire::sse::{self, Events};
 
 /// How long a body may be slower than the slowest rate.
 const SLOW_START: Duration = Duration::from_secs(5);
 /// Bodies above this size are parsed on a thread of their own.
 const PARSE_HERE_BYTES_MAX: usize = 64 << 10;
 
-/// Reads a JSON body.
+/// Reads a JSON body; also returns how many bytes it had.
 pub async fn read_json(
-    body: Incoming,
+    body: RequestBody,
     headers: &HeaderMap,
     bytes_max: usize,
     app: &App,
-) -> Result<Value, ApiError> {
+) -> Result<(Value, usize), ApiError> {
+    check_encoding(headers)?;
     check_type(headers)?;
     let bytes = read(body, headers, bytes_max, &app.settings.limits).await?;
     app.metrics.http.body_bytes.note(bytes.len() as f64);
-    let large = bytes.len() > PARSE_HERE_BYTES_MAX;
+    let length = bytes.len();
+    let large = length > PARSE_HERE_BYTES_MAX;
     let parse = move || {
-        json::parse(&bytes).map_err(|error| ApiError::new(Code::InvalidJson, error.to_string()))
+        let parsed = json::parse(&bytes).map(|value| (value, length));
+        parsed.map_err(|error| ApiError::new(Code::InvalidJson, error.to_string()))
     };
-    if large { app.blocking.run(parse).await } else { parse() }
+    if large { app.blocking.prepare(length, move |_| parse()).await } else { parse() }
 }
 
 fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Bodies are read as they are: a compressed one could be a thousand times what was announced.
+fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
+    let encodings = headers.get_all(header::CONTENT_ENCODING).iter();
+    let mut names = encodings.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let coded = names.find_map(|name| {
+        let name = String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase();
+        (!matches!(name.as_str(), "" | "identity")).then_some(name)
+    });
+    let Some(name) = coded else { return Ok(()) };
+    let name: String = name.chars().take(32).collect();
+    let message = format!("the body is encoded as {name:?}: send it without Content-Encoding");
+    Err(ApiError::new(Code::UnsupportedMediaType, message))
 }
 
 /// A type that no form of a web page can send without asking first.
@@ -60,7 +77,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 async fn read(
-    mut body: Incoming,
+    mut body: RequestBody,
     headers: &HeaderMap,
     bytes_max: usize,
     limits: &Limits,
@@ -112,17 +129,25 @@ pub enum ReplyBody {
 /// A body on its way out. Tells the log and the connection when it is done.
 pub struct TrackedBody {
     body: ReplyBody,
+    /// What is sent between two pieces to see whether anyone reads.
+    sign_of_life: &'static [u8],
     access: Arc<Access>,
     answering: Answering,
 }
 
 impl TrackedBody {
-    pub fn new(body: ReplyBody, access: Arc<Access>, mut answering: Answering) -> Self {
-        if let ReplyBody::Whole(None) = body {
+    pub fn new(reply: Reply, access: Arc<Access>, mut answering: Answering) -> Self {
+        if let ReplyBody::Whole(None) = reply.body {
             access.complete();
             answering.complete();
         }
-        TrackedBody { body, access, answering }
+        let kind = reply.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        // Between lines of JSON a space means nothing.
+        let sign_of_life = match kind.starts_with(b"text/event-stream") {
+            true => sse::KEEP_ALIVE,
+            false => b" ",
+        };
+        TrackedBody { body: reply.body, sign_of_life, access, answering }
     }
 }
 
@@ -134,17 +159,23 @@ impl Body for TrackedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = match &mut self.body {
+        let this = &mut *self;
+        let next = match &mut this.body {
             ReplyBody::Whole(bytes) => bytes.take(),
-            ReplyBody::Events(events) => ready!(events.poll_next(context)),
+            ReplyBody::Events(events) => match events.poll_next(context) {
+                Poll::Pending if this.answering.is_asked() => {
+                    Some(Bytes::from_static(this.sign_of_life))
+                }
+                polled => ready!(polled),
+            },
         };
-        let whole = matches!(self.body, ReplyBody::Whole(_));
+        let whole = matches!(this.body, ReplyBody::Whole(_));
         if let Some(bytes) = &next {
-            self.access.sent(bytes.len());
+            this.access.sent(bytes.len());
         }
         if whole || next.is_none() {
-            self.access.complete();
-            self.answering.complete();
+            this.access.complete();
+            this.answering.complete();
         }
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }

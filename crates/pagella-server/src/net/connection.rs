@@ -9,12 +9,12 @@ use std::time::Duration;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use super::busy::Busy;
 use super::resets::Resets;
 use super::service;
-use super::stream::{Busy, Patience, TimedStream};
+use super::stream::{Patience, Socket, TimedStream};
 use super::tls::Certificates;
 use super::upgrade::Later;
 use crate::app::{App, Phase};
@@ -33,6 +33,8 @@ pub enum Door {
     Main,
     /// The one for counts alone.
     Metrics,
+    /// Either, by a client whose address has too many connections: it is told so.
+    Full,
 }
 
 /// Greets a client, then serves what was agreed on.
@@ -55,16 +57,14 @@ pub async fn serve_tls(
 }
 
 /// Serves a connection until either side ends it.
-pub async fn serve_http1<S>(app: Arc<App>, socket: S, peer: SocketAddr, door: Door)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+pub async fn serve_http1<S: Socket>(app: Arc<App>, socket: S, peer: SocketAddr, door: Door) {
     let settings = &app.settings;
     let limits = &settings.limits;
     let patience = Patience {
         header: limits.header_time,
         idle: limits.keep_alive,
         stall: settings.network.stall_timeout,
+        half_closed: Some(limits.half_close_time),
     };
     let busy = Busy::default();
     let stream =
@@ -103,10 +103,7 @@ where
     }
 }
 
-async fn serve_http2<S>(app: Arc<App>, socket: S, peer: SocketAddr, door: Door)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+async fn serve_http2<S: Socket>(app: Arc<App>, socket: S, peer: SocketAddr, door: Door) {
     let settings = &app.settings;
     let limits = &settings.limits;
     // Frames that begin no request are no beginning of headers.
@@ -114,6 +111,7 @@ where
         header: limits.keep_alive,
         idle: limits.keep_alive,
         stall: settings.network.stall_timeout,
+        half_closed: None,
     };
     let resets = Arc::new(Resets::new(limits.http2_resets));
     let busy = Busy::counting(resets.clone());
@@ -145,6 +143,8 @@ where
         _ = connection.as_mut() => return,
         _ = draining => {}
         () = resets.too_many() => {}
+        // Time enough to ask once, and to be told.
+        () = tokio::time::sleep(limits.header_time), if door == Door::Full => {}
     }
     // The client is told to go away: what was begun is answered, nothing more is taken.
     connection.as_mut().graceful_shutdown();

@@ -13,6 +13,7 @@ use super::tls::Certificates;
 use super::watch::watch;
 use crate::app::{App, Phase};
 use crate::auth::{KeyFileError, Keys};
+use crate::log::Log;
 use crate::model::watch_idle;
 use crate::presets::{self, Selected};
 use crate::settings::Settings;
@@ -52,6 +53,14 @@ pub enum ServerError {
     Tls {
         /// The file, and what is wrong with it.
         problem: String,
+    },
+    /// Nothing can be written to the log file.
+    #[error("cannot write to {path}: {source}: check logging.file")]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
     },
     /// The preset that is to hold from the start cannot be used.
     #[error("sampling.override_preset: {problem}")]
@@ -114,7 +123,10 @@ impl Server {
             let (listener, _) = bind_address(&address.ip().to_string(), address.port()).await?;
             entrances.push(Entrance { listener, door: Door::Metrics, certificates: None });
         }
-        let app = Arc::new(App::new(settings, keys, address));
+        let path = settings.logging.file.clone().unwrap_or_default();
+        let log = Log::open(settings.logging.clone());
+        let log = log.map_err(|source| ServerError::Log { path, source })?;
+        let app = Arc::new(App::new(settings, log, keys, address));
         select_preset(&app)?;
         Ok(Server { app, entrances, certificates, socket })
     }

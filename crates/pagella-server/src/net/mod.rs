@@ -3,9 +3,11 @@
 mod accept;
 mod body;
 mod browser;
+mod busy;
 mod connection;
 mod late;
 mod listen;
+mod peers;
 mod resets;
 mod service;
 mod stream;
@@ -14,6 +16,7 @@ mod upgrade;
 mod watch;
 
 pub use body::{ReplyBody, read_json};
+pub use busy::RequestBody;
 pub use late::Waits;
 pub use listen::{Server, ServerError, Shutdown};
 pub use upgrade::{Upgrade, is_websocket};

@@ -10,9 +10,9 @@ use hyper::body::Incoming;
 
 use super::body::{ReplyBody, TrackedBody};
 use super::browser;
+use super::busy::{Answering, Busy, RequestBody};
 use super::connection::Door;
 use super::late;
-use super::stream::{Answering, Busy};
 use super::upgrade::{self, Later, Upgrade};
 use crate::access::Access;
 use crate::app::App;
@@ -35,7 +35,7 @@ pub async fn answer(
     later: Later,
     mut request: Request<Incoming>,
 ) -> Response<TrackedBody> {
-    let answering = busy.enter();
+    let answering = busy.enter(request.version());
     let begun = Instant::now();
     let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
@@ -46,7 +46,7 @@ pub async fn answer(
     let found = rest.map_or(Found::Nothing, |rest| router::find(method, rest));
     let mut access =
         Access::new(app.clone(), id.clone(), shown_method(method), app.log.peer(peer), begun);
-    let mut dialect = Dialect::OpenAi;
+    let mut dialect = dialect_beside(rest.unwrap_or(path), &head.headers);
     if let Found::Route(route, _) = &found {
         access.set_route(route);
         dialect = route.dialect;
@@ -56,13 +56,16 @@ pub async fn answer(
     let access = Arc::new(access);
     note_headers(&app, &id, &head);
 
-    let result = if head.method == Method::OPTIONS {
-        browser::check(&app.settings.network, app.bound, &head.uri, &head.headers)
-            .map(|()| preflight(&app, path, &head.headers))
-    } else {
-        match admit(&app, peer, door, &head, found) {
+    let result = match check_first(door, &head.headers) {
+        Err(error) => Err(error),
+        Ok(()) if head.method == Method::OPTIONS => {
+            browser::check(&app.settings.network, app.bound, &head.uri, &head.headers)
+                .map(|()| preflight(&app, path, &head.headers))
+        }
+        Ok(()) => match admit(&app, peer, door, &head, found) {
             Err(error) => Err(error),
             Ok((route, segment, caller)) => {
+                let body = RequestBody::new(body, &busy);
                 let upgrade = Upgrade::new(upgrade, busy, later, caller.is_none());
                 let caller = caller.unwrap_or_else(Caller::nobody);
                 access.note(|facts| facts.key = Some(caller.key.name.clone()));
@@ -80,12 +83,13 @@ pub async fn answer(
                     peer,
                     waits: Arc::default(),
                     body: Some(body),
+                    body_bytes: 0,
                     shown: None,
                     upgrade: Some(upgrade),
                 };
                 answer_call(&app, route, call).await
             }
-        }
+        },
     };
     let mut reply = result.unwrap_or_else(|error| {
         app.metrics.note_rejected(error.code);
@@ -98,10 +102,18 @@ pub async fn answer(
 }
 
 fn respond(reply: Reply, access: Arc<Access>, answering: Answering) -> Response<TrackedBody> {
-    let mut response = Response::new(TrackedBody::new(reply.body, access, answering));
-    *response.status_mut() = reply.status;
-    *response.headers_mut() = reply.headers;
+    let (status, headers) = (reply.status, reply.headers.clone());
+    let mut response = Response::new(TrackedBody::new(reply, access, answering));
+    (*response.status_mut(), *response.headers_mut()) = (status, headers);
     response
+}
+
+/// How errors of a path look that leads nowhere. Anthropic's clients say who they are.
+fn dialect_beside(path: &str, headers: &HeaderMap) -> Dialect {
+    match headers.contains_key("anthropic-version") {
+        true => Dialect::Anthropic,
+        false => router::dialect_beside(path),
+    }
 }
 
 /// The client's own id for the request, or a new one.
@@ -120,6 +132,20 @@ fn note_headers(app: &App, id: &str, head: &http::request::Parts) {
         let shown = Secrets::of(&head.headers).headers(&head.headers);
         app.log.show("headers", &[("id", id.into()), ("headers", shown)]);
     }
+}
+
+/// Refuses what is refused whatever is asked for.
+fn check_first(door: Door, headers: &HeaderMap) -> Result<(), ApiError> {
+    if door == Door::Full {
+        let message = "this address has too many connections: close some, or use them again";
+        return Err(ApiError::new(Code::TooManyConnections, message));
+    }
+    // Two programs on the way may not read two different names.
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        let message = "the request has several Host headers: send one";
+        return Err(ApiError::new(Code::InvalidHeader, message));
+    }
+    Ok(())
 }
 
 /// The route, its open segment and who asks; or why not. Nobody asks yet where the first message over
@@ -145,8 +171,8 @@ fn admit(
             let message = "this port is for /metrics alone";
             return Err(ApiError::new(Code::UnknownRoute, message));
         }
-        (Door::Main, Found::Route(route, _)) => app.access(route),
-        (Door::Main, _) => router::Access::Api,
+        (_, Found::Route(route, _)) => app.access(route),
+        (_, _) => router::Access::Api,
     };
     // A path that does not exist tells nothing to someone without a key.
     let caller = match (access, &found) {

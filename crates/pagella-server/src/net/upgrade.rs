@@ -7,7 +7,7 @@ use http::{HeaderMap, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 
-use super::stream::{Answering, Busy};
+use super::busy::{Answering, Busy};
 
 type Rest = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -48,8 +48,7 @@ impl Upgrade {
         rest: impl FnOnce(TokioIo<Upgraded>, Answering) -> F + Send + 'static,
     ) {
         let Upgrade { on, busy, later, .. } = self;
-        let mut answering = busy.enter();
-        answering.complete();
+        let answering = busy.upgrade();
         later.set(Box::pin(async move {
             if let Ok(socket) = on.await {
                 rest(TokioIo::new(socket), answering).await;

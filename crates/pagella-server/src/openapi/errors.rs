@@ -19,6 +19,7 @@ fn name(status: u16, dialect: Dialect) -> String {
         Dialect::OpenAi => format!("Error{status}"),
         Dialect::Tabby => format!("Error{status}Tabby"),
         Dialect::Anthropic => format!("Error{status}Anthropic"),
+        Dialect::Ollama => format!("Error{status}Ollama"),
     }
 }
 
@@ -55,6 +56,7 @@ fn response(of: u16, dialect: Dialect) -> Value {
         Dialect::OpenAi => "#/components/schemas/Error",
         Dialect::Tabby => "#/components/schemas/ErrorWithDetail",
         Dialect::Anthropic => "#/components/schemas/AnthropicError",
+        Dialect::Ollama => "#/components/schemas/OllamaError",
     };
     let names: Vec<&str> = codes.into_iter().collect();
     json!({

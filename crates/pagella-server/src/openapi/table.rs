@@ -505,20 +505,16 @@ const OPERATIONS: &[Operation] = &[
         "StreamList",
     )
     .body("LookupRequest", stream::LOOKUP, &["conversation_ids"]),
-    op(("GET", "/health"), ("operation", "getHealth"), "Whether something is wrong", "Health")
+    op(("GET", "/health"), ("operation", "getHealth"), "Whether requests can be answered", "Health")
         .query(DEEP)
         .also(&[401, 429, 503]),
     op(("GET", "/v1/health"), ("operation", "getHealthV1"), "The same as /health", "Health")
         .query(DEEP)
         .also(&[401, 429, 503]),
     op(("GET", "/health/live"), ("operation", "getLive"), "Whether the process answers", "Live"),
-    op(
-        ("GET", "/health/ready"),
-        ("operation", "getReady"),
-        "Whether requests can be answered",
-        "Health",
-    )
-    .also(&[503]),
+    op(("GET", "/health/ready"), ("operation", "getReady"), "The same as /health", "Health")
+        .query(DEEP)
+        .also(&[401, 429, 503]),
     op(("GET", "/metrics"), ("operation", "getMetrics"), "Every series, for Prometheus", "")
         .kinds(&["text/plain"]),
     op(

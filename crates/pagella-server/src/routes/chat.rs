@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use pagella_engine::{Record, Stage};
-use pagella_text::AddBos;
+use pagella_text::{AddBos, EncodeBudget};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -70,8 +70,8 @@ pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
     let conversation = Conversation::read(&call, &fields, &model)?;
-    let encode = move || conversation.encode(&model, AddBos::Auto);
-    let ids = call.app.blocking.run(encode).await?;
+    let encode = move |budget: EncodeBudget| conversation.encode(&model, AddBos::Auto, &budget);
+    let ids = call.app.blocking.prepare(call.body_bytes, encode).await?;
     let body = json!({ "object": "response.input_tokens", "input_tokens": ids.len() });
     let mut reply = Reply::json(&body)?;
     ignored.write_header(&mut reply.headers);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pagella_engine::{Record, Stage};
-use pagella_text::{AddBos, SpecialTokens};
+use pagella_text::{AddBos, EncodeBudget, SpecialTokens};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -196,16 +196,19 @@ async fn encode(
     };
     let model = model.clone();
     let suffix = fields.text("suffix").filter(|suffix| !suffix.is_empty()).map(str::to_owned);
-    let encode = move || {
+    let encode = move |budget: EncodeBudget| {
         let tokenizer = &model.parts.tokenizer;
-        let encode = |text: String| prompt_ids(tokenizer, text, add_bos);
+        let budget = budget.within(model.capacity());
+        let too_long = |error: ApiError| error.at("prompt");
+        let encode = |text: String| prompt_ids(tokenizer, text, add_bos, &budget).map_err(too_long);
         let negative = negative.map(encode).transpose()?;
         let prompt = |given| -> Result<Prompt, ApiError> {
             let ids = match (given, &suffix) {
                 (Given::Text(text), None) => encode(text)?,
                 (Given::Text(text), Some(suffix)) => {
                     let spans = fill::gap(tokenizer, &text, suffix).unwrap_or_default();
-                    tokenizer.encode(&spans, add_bos).map_err(|error| text_error(&error))?
+                    let encoded = tokenizer.encode_within(&spans, add_bos, &budget);
+                    encoded.map_err(|error| too_long(text_error(&error)))?
                 }
                 (Given::Ids(ids), None) => ids,
                 (Given::Ids(_), Some(_)) => {
@@ -216,7 +219,7 @@ async fn encode(
         };
         given.into_iter().map(prompt).collect()
     };
-    call.app.blocking.run(encode).await
+    call.app.blocking.prepare(call.body_bytes, encode).await
 }
 
 /// One choice, or one piece of it.

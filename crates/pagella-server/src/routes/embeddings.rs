@@ -21,7 +21,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let (pooling, shape) = (ask.pooling, ask.shape);
     let entered = enter(&call)?;
     let encoder = model.clone();
-    let texts = call.app.blocking.run(move || ask.encode(&encoder)).await?;
+    let texts = call.app.blocking.prepare(call.body_bytes, move |_| ask.encode(&encoder)).await?;
     let tokens: usize = texts.iter().map(Vec::len).sum();
     let vectors = run(entered, &call, &model, texts, pooling).await?;
     let id = model.parts.id.clone();

@@ -22,6 +22,8 @@ use crate::wire::error::{ApiError, Code};
 struct Issue {
     since: SystemTime,
     description: String,
+    /// Requests suffer from it.
+    fatal: bool,
 }
 
 /// How the server is.
@@ -32,6 +34,27 @@ struct Health {
     heartbeat: Option<Duration>,
     /// There is a model, or none is needed.
     staffed: bool,
+    /// How far the model is that will answer, where none does yet.
+    progress: Option<Value>,
+    phase: Phase,
+}
+
+impl Health {
+    /// Whether a request would be answered.
+    fn is_ready(&self) -> bool {
+        self.status() == "healthy"
+    }
+
+    /// All of it in one word.
+    fn status(&self) -> &'static str {
+        match self.staffed {
+            _ if self.issues.iter().any(|issue| issue.fatal) => "unhealthy",
+            _ if self.phase != Phase::Serving => "draining",
+            true => "healthy",
+            false if self.progress.is_some() => "loading",
+            false => "no_model",
+        }
+    }
 }
 
 fn examine(app: &App) -> Health {
@@ -48,9 +71,11 @@ fn examine(app: &App) -> Health {
     };
     let mut issues = Vec::new();
     let trouble = app.model.trouble().filter(|trouble| trouble.fatal);
-    issues.extend(
-        trouble.map(|trouble| Issue { since: trouble.since, description: trouble.description }),
-    );
+    issues.extend(trouble.map(|trouble| Issue {
+        since: trouble.since,
+        description: trouble.description,
+        fatal: true,
+    }));
     let mut heartbeat = None;
     for model in app.model.residents() {
         let id = &model.parts.id;
@@ -62,7 +87,7 @@ fn examine(app: &App) -> Health {
                 Duration::MAX => format!("the engine of {id} is gone"),
                 _ => format!("the engine of {id} gives no sign of life"),
             };
-            issues.push(Issue { since, description });
+            issues.push(Issue { since, description, fatal: true });
         }
         heartbeat = heartbeat.max(Some(silence));
     }
@@ -71,14 +96,21 @@ fn examine(app: &App) -> Health {
     if wait > app.settings.health.timeout {
         let since = SystemTime::now().checked_sub(wait).unwrap_or(UNIX_EPOCH);
         let description = "requests are not prepared: every thread for that is busy".to_owned();
-        issues.push(Issue { since, description });
+        issues.push(Issue { since, description, fatal: true });
     }
+    // Lines that are lost hurt whoever reads them, not those who ask.
+    issues.extend(app.log.trouble().map(|(since, description)| Issue {
+        since,
+        description,
+        fatal: false,
+    }));
     let staffed = matches!(slot, Slot::Loaded(_))
         || app.settings.health.ready_without_model
         || !app.model.idle().is_empty();
     // A load that failed is no failure of the engine.
     let state = if state == "failed" && issues.is_empty() { "idle" } else { state };
-    Health { issues, state, model, heartbeat, staffed }
+    let progress = app.model.load().filter(|_| !staffed).map(|load| load.progress());
+    Health { issues, state, model, heartbeat, staffed, progress, phase: app.phase() }
 }
 
 /// What the engine does, as health and events tell it.
@@ -103,27 +135,32 @@ fn describe(app: &App, health: &Health) -> Value {
         let time = issue.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         json!({ "time": date(time), "description": issue.description })
     };
-    json!({
-        "status": if health.issues.is_empty() { "healthy" } else { "unhealthy" },
+    let mut body = json!({
+        "status": health.status(),
         "issues": health.issues.iter().map(issue).collect::<Vec<Value>>(),
         "model": health.model,
         "engine": describe_engine(app, health),
-    })
+    });
+    if let Some(progress) = &health.progress {
+        body["progress"] = progress.clone();
+    }
+    body
 }
 
-fn reply(body: &Value, good: bool) -> Reply {
-    let status = if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+fn reply(body: &Value, health: &Health) -> Reply {
+    let status = if health.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Reply::bytes(status, "application/json", body.to_string())
 }
 
-/// `/health`: 200 while nothing is known to be wrong; with `?deep=1` something is computed.
+/// `/health` and `/health/ready`: 200 while requests can be answered, since that is what whoever polls
+/// wants to know. With `?deep=1` something is computed.
 pub async fn health(call: Call) -> Result<Reply, ApiError> {
     let deep = query_value(&call.query, "deep").is_some_and(|value| value != "0");
     if deep {
         return look_deeper(&call).await;
     }
     let health = examine(&call.app);
-    Ok(reply(&describe(&call.app, &health), health.issues.is_empty()))
+    Ok(reply(&describe(&call.app, &health), &health))
 }
 
 /// Lets every model write one token, for administrators.
@@ -141,13 +178,14 @@ async fn look_deeper(call: &Call) -> Result<Reply, ApiError> {
             Err(error) => health.issues.push(Issue {
                 since: SystemTime::now(),
                 description: format!("{} does not answer: {}", model.parts.id, error.message),
+                fatal: true,
             }),
         }
     }
     let mut body = describe(&call.app, &health);
     let millis = begun.elapsed().as_millis() as u64;
     body["deep"] = json!({ "models": written, "ms": millis });
-    Ok(reply(&body, health.issues.is_empty()))
+    Ok(reply(&body, &health))
 }
 
 async fn write_one(call: &Call, model: &Arc<ServedModel>) -> Result<(), ApiError> {
@@ -170,13 +208,6 @@ async fn write_one(call: &Call, model: &Arc<ServedModel>) -> Result<(), ApiError
         true => Ok(()),
         false => Err(late()),
     }
-}
-
-/// `/health/ready`: 200 while requests can be answered.
-pub async fn ready(call: Call) -> Result<Reply, ApiError> {
-    let health = examine(&call.app);
-    let ready = health.staffed && health.issues.is_empty() && call.app.phase() == Phase::Serving;
-    Ok(reply(&describe(&call.app, &health), ready))
 }
 
 /// `/health/live`: the process answers.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pagella_text::AddBos;
+use pagella_text::{AddBos, EncodeBudget};
 use serde_json::json;
 
 use super::model::current;
@@ -82,8 +82,9 @@ pub async fn tokencount(mut call: Call) -> Result<Reply, ApiError> {
         _ => AddBos::Auto,
     };
     let model: Arc<ServedModel> = resolve(&call, None, false).await?;
-    let count = move || text_ids(&model.parts.tokenizer, text, add_bos);
-    let ids = call.app.blocking.run(count).await?;
+    let count =
+        move |budget: EncodeBudget| text_ids(&model.parts.tokenizer, text, add_bos, &budget);
+    let ids = call.app.blocking.prepare(call.body_bytes, count).await?;
     let mut reply = Reply::json(&json!({ "value": ids.len(), "ids": ids }))?;
     ignored.write_header(&mut reply.headers);
     Ok(reply)

@@ -1,6 +1,6 @@
 //! `/v1/messages`: conversations, as Anthropic's clients have them.
 
-use pagella_text::AddBos;
+use pagella_text::{AddBos, EncodeBudget};
 use serde_json::json;
 
 use super::model_name::model_for;
@@ -43,8 +43,8 @@ pub async fn count_tokens(mut call: Call) -> Result<Reply, ApiError> {
     let model = model_for(&call, &fields).await?;
     let (fields, _) = translate(&call, fields, &mut ignored)?;
     let conversation = Conversation::read(&call, &fields, &model)?;
-    let encode = move || conversation.encode(&model, AddBos::Auto);
-    let ids = call.app.blocking.run(encode).await?;
+    let encode = move |budget: EncodeBudget| conversation.encode(&model, AddBos::Auto, &budget);
+    let ids = call.app.blocking.prepare(call.body_bytes, encode).await?;
     let mut reply = Reply::json(&json!({ "input_tokens": ids.len() }))?;
     ignored.write_header(&mut reply.headers);
     Ok(reply)

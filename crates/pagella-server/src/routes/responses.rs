@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagella_text::AddBos;
+use pagella_text::{AddBos, EncodeBudget};
 use serde_json::{Value, json};
 
 use super::model_name::model_for;
@@ -92,8 +92,10 @@ impl Prepared {
     async fn prompt_tokens(&self, call: &Call, fields: &Fields) -> Result<usize, ApiError> {
         let conversation = Conversation::read(call, fields, &self.model)?;
         let model = self.model.clone();
-        let encode = move || Ok(conversation.encode(&model, AddBos::Auto)?.len());
-        call.app.blocking.run(encode).await
+        let encode = move |budget: EncodeBudget| {
+            Ok(conversation.encode(&model, AddBos::Auto, &budget)?.len())
+        };
+        call.app.blocking.prepare(call.body_bytes, encode).await
     }
 
     /// The fields of a chat that fits, if old items may give way.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pagella_text::{AddBos, Span, SpecialTokens};
+use pagella_text::{AddBos, EncodeBudget, Span, SpecialTokens};
 use serde_json::{Value, json};
 
 use super::model_name::model_for;
@@ -79,12 +79,12 @@ pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
     };
     let special = fields.bool("encode_special_tokens") != Some(false);
     let text = fields.need("text")?.clone();
-    let work: Box<dyn FnOnce() -> Result<Vec<u32>, ApiError> + Send> = match text {
+    let work: Box<dyn FnOnce(EncodeBudget) -> Result<Vec<u32>, ApiError> + Send> = match text {
         Value::String(text) => {
             let span = if special { Span::Special(text) } else { Span::Text(text) };
             let model = model.clone();
-            Box::new(move || {
-                let encoded = model.parts.tokenizer.encode(&[span], bos);
+            Box::new(move |budget| {
+                let encoded = model.parts.tokenizer.encode_within(&[span], bos, &budget);
                 encoded.map_err(|error| text_error(&error))
             })
         }
@@ -95,11 +95,11 @@ pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
             }
             let conversation = Conversation::read(&call, &fields, &model)?;
             let model = model.clone();
-            Box::new(move || conversation.encode(&model, bos))
+            Box::new(move |budget| conversation.encode(&model, bos, &budget))
         }
         _ => return Err(wrong_type("text", "a string or a list of messages")),
     };
-    let ids = call.app.blocking.run(work).await?;
+    let ids = call.app.blocking.prepare(call.body_bytes, work).await?;
     let mut body = json!({ "tokens": ids, "length": ids.len() });
     if fields.is("with_pieces") {
         body["pieces"] = ids.iter().map(|id| piece(&model, *id)).collect();
@@ -154,8 +154,11 @@ pub async fn tokenize(mut call: Call) -> Result<Reply, ApiError> {
     let bos = if fields.is("add_special") { AddBos::Auto } else { AddBos::Never };
     let span = if special { Span::Special(text) } else { Span::Text(text) };
     let tokenizer = model.parts.tokenizer.clone();
-    let work = move || tokenizer.encode(&[span], bos).map_err(|error| text_error(&error));
-    let ids = call.app.blocking.run(work).await?;
+    let work = move |budget: EncodeBudget| {
+        let encoded = tokenizer.encode_within(&[span], bos, &budget);
+        encoded.map_err(|error| text_error(&error))
+    };
+    let ids = call.app.blocking.prepare(call.body_bytes, work).await?;
     let tokens: Value = match fields.is("with_pieces") {
         true => ids.iter().map(|id| json!({ "id": id, "piece": piece(&model, *id) })).collect(),
         false => json!(ids),
@@ -167,6 +170,6 @@ pub async fn tokenize(mut call: Call) -> Result<Reply, ApiError> {
 pub async fn apply_template(mut call: Call) -> Result<Reply, ApiError> {
     let (fields, model) = read(&mut call, TEMPLATE).await?;
     let conversation = Conversation::read(&call, &fields, &model)?;
-    let prompt = call.app.blocking.run(move || conversation.render()).await?;
+    let prompt = call.app.blocking.prepare(call.body_bytes, move |_| conversation.render()).await?;
     Reply::json(&json!({ "prompt": prompt }))
 }

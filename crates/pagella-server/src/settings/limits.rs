@@ -10,7 +10,7 @@ use pagella_text::TemplateLimits;
 pub struct Limits {
     /// Connections in all.
     pub connections: usize,
-    /// Connections of one peer address.
+    /// Connections of one peer address; not for this machine and for proxies.
     pub connections_per_peer: usize,
     /// Bytes of all headers of a request.
     pub header_bytes: usize,
@@ -24,6 +24,9 @@ pub struct Limits {
     pub body_time: Duration,
     /// Slowest body, in bytes per second, after the first seconds.
     pub body_rate: u64,
+    /// How long an answer may take after a client has ended its own side, before it is asked whether it
+    /// still reads.
+    pub half_close_time: Duration,
     /// Idle time after which a connection is closed.
     pub keep_alive: Duration,
     /// Bytes of a body on routes that generate text.
@@ -80,7 +83,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            connections: 1024,
+            connections: 4096,
             connections_per_peer: 64,
             header_bytes: 32 << 10,
             headers: 100,
@@ -88,6 +91,7 @@ impl Default for Limits {
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(60),
             body_rate: 1 << 10,
+            half_close_time: Duration::from_secs(2),
             keep_alive: Duration::from_secs(75),
             generation_body_bytes: 32 << 20,
             body_bytes: 1 << 20,
@@ -106,11 +110,11 @@ impl Default for Limits {
             constraint_time: Duration::from_secs(2),
             constraint_memory_bytes: 64 << 20,
             mask_time: Duration::from_millis(50),
-            max_queue: 256,
+            max_queue: 2048,
             max_queue_wait: Duration::ZERO,
             request_time: Duration::ZERO,
             blocking_threads: 0,
-            blocking_queue: 256,
+            blocking_queue: 2048,
             http2_streams: 128,
             http2_resets: 50,
         }

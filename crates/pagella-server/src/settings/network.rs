@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Subnet;
+
 /// Where and how the server listens.
 #[derive(Clone, Debug)]
 pub struct Network {
@@ -18,6 +20,8 @@ pub struct Network {
     pub allow_open: bool,
     /// Further names under which the server is reached.
     pub hosts: Vec<String>,
+    /// Addresses of proxies: behind each are many clients.
+    pub proxies: Vec<Subnet>,
     /// Web pages of other origins that may ask: origins, `localhost` or `*`.
     pub cors_origins: Vec<String>,
     /// Which families of routes there are.
@@ -109,6 +113,7 @@ impl Default for Network {
             disable_auth: false,
             allow_open: false,
             hosts: Vec::new(),
+            proxies: Vec::new(),
             cors_origins: Vec::new(),
             api_servers: vec![ApiServer::OpenAi, ApiServer::Anthropic],
             sse_ping_interval: Duration::from_secs(15),

@@ -85,6 +85,7 @@ codes! {
     TemplateError = 400, "invalid_request_error", "template_error", Unsaid;
     ReservedTemplateVariable = 400, "invalid_request_error", "reserved_template_variable", Unsaid;
     UnsupportedModality = 400, "invalid_request_error", "unsupported_modality", Unsaid;
+    InvalidHeader = 400, "invalid_request_error", "invalid_header", Unsaid;
     InvalidApiKey = 401, "authentication_error", "invalid_api_key", Unsaid;
     MissingApiKey = 401, "authentication_error", "missing_api_key", Unsaid;
     KeyExpired = 401, "authentication_error", "key_expired", Unsaid;
@@ -124,6 +125,7 @@ codes! {
     ModelUnloading = 503, "unavailable_error", "model_unloading", Later;
     OutOfMemory = 503, "unavailable_error", "out_of_memory", Never;
     QueueFull = 503, "unavailable_error", "queue_full", Later;
+    TooManyConnections = 503, "unavailable_error", "too_many_connections", Later;
     UpstreamFailed = 503, "unavailable_error", "upstream_failed", Later;
     EngineRestarting = 503, "unavailable_error", "engine_restarting", Later;
     Draining = 503, "unavailable_error", "draining", Later;
@@ -139,6 +141,8 @@ pub enum Dialect {
     Tabby,
     /// `{"type": "error", "error": {...}, "request_id"}`, with statuses of its own.
     Anthropic,
+    /// `{"error": "..."}`: the message alone.
+    Ollama,
 }
 
 /// An error on its way to a client.
@@ -279,6 +283,7 @@ impl ApiError {
         match dialect {
             Dialect::OpenAi => json!({ "error": self.object() }),
             Dialect::Tabby => json!({ "error": self.object(), "detail": self.message }),
+            Dialect::Ollama => json!({ "error": self.message }),
             Dialect::Anthropic => {
                 let mut error = json!({ "type": self.anthropic_kind(), "message": self.message });
                 if let Some(trace) = self.trace() {
@@ -327,6 +332,9 @@ impl ApiError {
         }
         if self.code.status() == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.code == Code::TooManyConnections {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if self.code.status() == StatusCode::UPGRADE_REQUIRED {
             headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));

@@ -59,6 +59,7 @@ pub fn failure(failed: &ApiError, dialect: Dialect, request_id: &str) -> Bytes {
     match dialect {
         Dialect::OpenAi | Dialect::Tabby => error(failed),
         Dialect::Anthropic => named("error", &failed.value(dialect, request_id)),
+        Dialect::Ollama => Bytes::from(format!("{}\n", failed.value(dialect, request_id))),
     }
 }
 

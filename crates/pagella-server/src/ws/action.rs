@@ -1,6 +1,6 @@
 //! What a message asks for, and the actions that only look at text.
 
-use pagella_text::{AddBos, SpecialTokens};
+use pagella_text::{AddBos, EncodeBudget, SpecialTokens};
 use serde_json::{Map, Value, json};
 
 use super::request::{ESTIMATE, LEFTTRIM};
@@ -66,8 +66,11 @@ async fn read(
 pub async fn estimate(mut call: Call, body: Map<String, Value>) -> Result<Value, ApiError> {
     let (fields, text) = read(&mut call, body, ESTIMATE).await?;
     let model = resolve(&call, fields.text("model"), false).await?;
-    let count = move || Ok(text_ids(&model.parts.tokenizer, text, AddBos::Never)?.len());
-    Ok(json!({ "num_tokens": call.app.blocking.run(count).await? }))
+    let bytes = text.len();
+    let count = move |budget: EncodeBudget| {
+        Ok(text_ids(&model.parts.tokenizer, text, AddBos::Never, &budget)?.len())
+    };
+    Ok(json!({ "num_tokens": call.app.blocking.prepare(bytes, count).await? }))
 }
 
 /// `lefttrim_token`: the last tokens of a text, as text.
@@ -76,13 +79,14 @@ pub async fn lefttrim(mut call: Call, body: Map<String, Value>) -> Result<Value,
     let length = fields.need("trimmed_length")?.as_i64().unwrap_or(0);
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     let model = resolve(&call, fields.text("model"), false).await?;
-    let trim = move || {
+    let bytes = text.len();
+    let trim = move |budget: EncodeBudget| {
         let tokenizer = &model.parts.tokenizer;
-        let ids = text_ids(tokenizer, text.clone(), AddBos::Never)?;
+        let ids = text_ids(tokenizer, text.clone(), AddBos::Never, &budget)?;
         Ok(match ids.len().checked_sub(length) {
             None | Some(0) => text,
             Some(first) => tokenizer.decode(&ids[first..], SpecialTokens::Show),
         })
     };
-    Ok(json!({ "trimmed_text": call.app.blocking.run(trim).await? }))
+    Ok(json!({ "trimmed_text": call.app.blocking.prepare(bytes, trim).await? }))
 }

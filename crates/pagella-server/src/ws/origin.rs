@@ -78,6 +78,7 @@ impl Origin {
             peer: self.peer,
             waits: Arc::default(),
             body: None,
+            body_bytes: 0,
             shown: None,
             upgrade: None,
         })

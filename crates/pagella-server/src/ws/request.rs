@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pagella_text::{AddBos, SpecialTokens, Tokenizer};
+use pagella_text::{AddBos, EncodeBudget, SpecialTokens, Tokenizer};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
@@ -137,13 +137,15 @@ impl Asked {
         let (text, beginning) = (std::mem::take(&mut self.text), self.beginning.take());
         let (negative, add_bos) = (self.ask.negative.clone(), self.add_bos);
         let model = model.clone();
-        let encode = move || {
+        let bytes = text.len();
+        let encode = move |budget: EncodeBudget| {
             let tokenizer = &model.parts.tokenizer;
-            let (ids, text) = fitted(tokenizer, text, beginning, add_bos, room)?;
-            let negative = negative.map(|text| prompt_ids(tokenizer, text, add_bos)).transpose()?;
+            let (ids, text) = fitted(tokenizer, text, beginning, add_bos, room, &budget)?;
+            let negative =
+                negative.map(|text| prompt_ids(tokenizer, text, add_bos, &budget)).transpose()?;
             Ok(Used { prompt: Prompt { ids, negative }, text })
         };
-        call.app.blocking.run(encode).await
+        call.app.blocking.prepare(bytes, encode).await
     }
 }
 
@@ -155,13 +157,14 @@ fn fitted(
     beginning: Option<String>,
     add_bos: AddBos,
     room: usize,
+    budget: &EncodeBudget,
 ) -> Result<(Vec<u32>, String), ApiError> {
-    let whole = prompt_ids(tokenizer, text.clone(), add_bos)?;
+    let whole = prompt_ids(tokenizer, text.clone(), add_bos, budget)?;
     if whole.len() <= room {
         return Ok((whole, text));
     }
     let mut ids = match beginning {
-        Some(beginning) => text_ids(tokenizer, beginning, AddBos::Never)?,
+        Some(beginning) => text_ids(tokenizer, beginning, AddBos::Never, budget)?,
         None => Vec::new(),
     };
     let Some(left) = room.checked_sub(ids.len()).filter(|left| *left > 0) else {

@@ -206,12 +206,15 @@ impl Session {
     async fn receive(&mut self, message: String) -> Result<Option<String>, End> {
         let app = &self.origin.app;
         app.metrics.http.body_bytes.note(message.len() as f64);
-        let large = message.len() > PARSE_HERE_BYTES_MAX;
+        let length = message.len();
         let parse = move || {
             json::parse(message.as_bytes())
                 .map_err(|error| ApiError::new(Code::InvalidJson, error.to_string()))
         };
-        let parsed = if large { app.blocking.run(parse).await } else { parse() };
+        let parsed = match length > PARSE_HERE_BYTES_MAX {
+            true => app.blocking.prepare(length, move |_| parse()).await,
+            false => parse(),
+        };
         let mut envelope = Envelope::default();
         let done = match parsed {
             Ok(Value::Object(body)) => self.act(body, &mut envelope),

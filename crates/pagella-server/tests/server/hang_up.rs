@@ -1,13 +1,18 @@
 //! Clients that leave, do not read, or ask for an end; `cancel.rs` has each phase and way.
 
+use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{API, OTHER, TestServer, demo, keys, settings, wait_for};
+use crate::gate::Gate;
+use crate::support::{API, OTHER, TestServer, demo, demo_behind, keys, parse, settings, wait_for};
 
 const COMPLETIONS: &str = "/v1/completions";
+/// Longer than any answer of these tests takes.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn long(extra: Value) -> Value {
     let mut body = json!({
@@ -19,12 +24,56 @@ fn long(extra: Value) -> Value {
 }
 
 #[test]
-fn half_closed_counts_as_gone() {
-    let server = TestServer::demo();
-    let body = long(json!({})).to_string();
-    let socket = server.client(API).open("POST", COMPLETIONS, Some(body.as_bytes()));
-    wait_for("the job to run", || server.stats().queue.active > 0);
+fn a_half_closed_client_is_answered() {
+    let mut patient = settings();
+    patient.limits.half_close_time = PATIENCE;
+    let server = TestServer::start(patient, keys(), Some(demo(8)));
+    let client = server.client(API);
+    let body = |stream: bool| {
+        let body =
+            json!({"prompt": "CSS is", "max_tokens": 40, "temperature": 0, "stream": stream});
+        body.to_string().into_bytes()
+    };
+    let expected = client.send("POST", COMPLETIONS, Some(&body(false))).good();
+    let half_closed = |method: &str, path: &str, body: Option<&[u8]>| {
+        let mut socket = client.open(method, path, body);
+        socket.shutdown(Shutdown::Write).unwrap();
+        let mut bytes = Vec::new();
+        socket.read_to_end(&mut bytes).unwrap();
+        parse(&bytes)
+    };
+    let answer = half_closed("POST", COMPLETIONS, Some(&body(false))).good();
+    assert_eq!(answer["choices"], expected["choices"]);
+    let stream = half_closed("POST", COMPLETIONS, Some(&body(true)));
+    let chunks = stream.chunks();
+    let text: String = chunks.iter().filter_map(|c| c["choices"][0]["text"].as_str()).collect();
+    assert_eq!(text, expected["choices"][0]["text"]);
+    assert_eq!(half_closed("GET", "/health", None).status, 200);
+    // Half of a body is no request.
+    let mut half = client.clone().with("content-length", "10").open("POST", COMPLETIONS, None);
+    half.write_all(b"{").unwrap();
+    half.shutdown(Shutdown::Write).unwrap();
+    let mut told = Vec::new();
+    let _ = half.read_to_end(&mut told);
+    assert!(told.is_empty() || parse(&told).status >= 400);
+    server.wait_idle();
+}
+
+#[test]
+fn a_half_closed_client_that_waits_long_is_asked_whether_it_reads() {
+    let gate = Arc::new(Gate::default());
+    let server = TestServer::start(settings(), keys(), Some(demo_behind(gate.clone(), 8)));
+    gate.hold_at(|_| true);
+    let body = json!({"prompt": "CSS is", "max_tokens": 4}).to_string();
+    let mut socket = server.client(API).open("POST", COMPLETIONS, Some(body.as_bytes()));
     socket.shutdown(Shutdown::Write).unwrap();
+    let mut interim = [0; 25];
+    socket.read_exact(&mut interim).unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    gate.open();
+    let mut bytes = Vec::new();
+    socket.read_to_end(&mut bytes).unwrap();
+    assert_eq!(parse(&bytes).good()["usage"]["completion_tokens"], 4);
     server.wait_idle();
 }
 
@@ -32,7 +81,6 @@ fn half_closed_counts_as_gone() {
 fn queued_dead_clients_never_run() {
     let mut wide = settings();
     wide.limits.max_queue = 1000;
-    wide.limits.connections_per_peer = 1000;
     let server = TestServer::start(wide, keys(), Some(demo(1)));
     let client = server.client(API);
     let mut running = client.stream(COMPLETIONS, &long(json!({})));
@@ -101,9 +149,7 @@ fn an_explicit_cancel_ends_an_answer_well() {
 
 #[test]
 fn many_clients_at_once_and_some_leave() {
-    let mut wide = settings();
-    wide.limits.connections_per_peer = 1000;
-    let server = TestServer::start(wide, keys(), Some(demo(64)));
+    let server = TestServer::start(settings(), keys(), Some(demo(64)));
     let prompts = ["CSS is", "The `map()` method", "An array", "HTML elements"];
     let ask = |prompt: &str| {
         let body = json!({"prompt": prompt, "max_tokens": 24, "temperature": 0});

@@ -141,3 +141,69 @@ fn browser_cannot_drive_open_server() {
     let form = stranger.with("content-type", "text/plain");
     assert_eq!(form.send("POST", "/v1/completions", Some(b"{}")).status, 415);
 }
+
+#[test]
+fn two_hosts_are_refused() {
+    let server = TestServer::start(settings(), keys(), None);
+    let host = server.address.to_string();
+    for (method, second) in [("GET", host.as_str()), ("GET", "evil.example"), ("OPTIONS", &host)] {
+        let both = server.client(API).with("host", &host).with("host", second);
+        let refused = both.send(method, "/v1/models", None).refusal();
+        assert_eq!(refused, (400, "invalid_header".to_owned(), None), "{method} {second}");
+    }
+    assert_eq!(server.client(API).with("host", &host).get("/v1/models").status, 200);
+}
+
+#[test]
+fn an_encoded_body_is_refused_with_a_sentence() {
+    let server = TestServer::demo();
+    let body = json!({"prompt": "The", "max_tokens": 1}).to_string();
+    let encoded = |encoding: &str| {
+        let client = server.client(API).with("content-encoding", encoding);
+        client.send("POST", "/v1/completions", Some(body.as_bytes()))
+    };
+    for encoding in ["gzip", "GZIP", "br", "identity, gzip", "deflate,gzip"] {
+        let answer = encoded(encoding);
+        assert_eq!((answer.status, answer.refusal().1.as_str()), (415, "unsupported_media_type"));
+        assert!(answer.text().contains("Content-Encoding"), "{}", answer.text());
+    }
+    assert_eq!(encoded("identity").status, 200);
+}
+
+#[test]
+fn errors_of_unknown_routes_speak_the_callers_dialect() {
+    let server = TestServer::start(settings(), keys(), None);
+    let client = server.client(API);
+    for (method, path, status) in
+        [("GET", "/v1/messages/batches", 404), ("GET", "/v1/messages", 405)]
+    {
+        let answer = client.send(method, path, None);
+        let body = answer.json();
+        assert_eq!((answer.status, &body["type"]), (status, &json!("error")), "{body}");
+        assert!(body["error"]["message"].is_string() && body["request_id"].is_string(), "{body}");
+        assert!(answer.header("request-id").is_some());
+    }
+    let named = client.clone().with("anthropic-version", "2023-06-01").get("/v1/files");
+    assert_eq!((named.status, &named.json()["type"]), (404, &json!("error")));
+    let ollama = client.get("/api/nothing");
+    assert_eq!((ollama.status, ollama.json()["error"].is_string()), (404, true));
+    assert_eq!(client.get("/v1/nothing").refusal().1, "unknown_route");
+    assert_eq!(client.get("/api/v1/nothing").refusal().1, "unknown_route");
+}
+
+#[test]
+fn clients_of_this_machine_are_not_limited_by_their_address() {
+    let mut narrow = settings();
+    narrow.limits.connections_per_peer = 2;
+    let server = TestServer::start(narrow, keys(), None);
+    let request = format!("GET /health/live HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    let open = |_| TcpStream::connect(server.address).unwrap();
+    let mut sockets: Vec<TcpStream> = (0..100).map(open).collect();
+    for socket in &mut sockets {
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut bytes = [0; 4096];
+        let n = socket.read(&mut bytes).unwrap();
+        assert!(String::from_utf8_lossy(&bytes[..n]).contains("alive"));
+    }
+}

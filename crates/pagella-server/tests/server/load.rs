@@ -177,8 +177,10 @@ fn a_failure_at_any_stage_leaves_no_model_and_returns_all_memory() {
         let refused = admin.post(COMPLETIONS, &json!({"prompt": "x"})).refusal();
         assert_eq!(refused.1, "no_model_loaded");
         assert!(ids(&admin).contains(&("b".to_owned(), "failed".to_owned())));
-        assert_eq!(admin.get("/health").good()["engine"]["state"], "idle");
-        assert_eq!(admin.get("/health/ready").status, 503);
+        let health = admin.get("/health");
+        let told = health.json();
+        assert_eq!((health.status, &told["status"]), (503, &json!("no_model")), "{told}");
+        assert_eq!((&told["engine"]["state"], &told["issues"]), (&json!("idle"), &json!([])));
     }
     load(&admin, "b");
     assert_eq!(answers(&admin, None), "b");
@@ -202,7 +204,14 @@ fn the_same_load_is_joined_and_another_is_refused() {
     let loading = server.client(API).post(COMPLETIONS, &json!({"prompt": "x"}));
     assert_eq!((loading.status, loading.refusal().1), (503, "model_loading".to_owned()));
     assert!(loading.header("retry-after").is_some());
-    assert_eq!(admin.get("/health").good()["engine"]["state"], "loading");
+    for path in ["/health", "/v1/health", "/health/ready"] {
+        let health = server.stranger().get(path);
+        let told = health.json();
+        assert_eq!((health.status, &told["status"]), (503, &json!("loading")), "{told}");
+        assert_eq!((&told["engine"]["state"], &told["model"]), (&json!("loading"), &json!("a")));
+        assert!(told["progress"]["modules"].is_u64(), "{told}");
+    }
+    assert_eq!(server.stranger().get("/health/live").status, 200);
     assert_eq!(server.client(API).get("/v1/models").good()["data"][0]["status"], "loading");
     // The first to ask leaves; the load goes on.
     first.next().unwrap();

@@ -300,3 +300,40 @@ fn no_file_is_made_that_nobody_asked_for() {
     server.client(API).post(CHAT, &talk(json!({}))).good();
     assert!(!path.exists());
 }
+
+#[test]
+fn a_log_file_that_cannot_be_written_is_an_error_at_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bad = vec![dir.path().to_owned(), dir.path().join("no/such/folder/log")];
+    if cfg!(target_os = "linux") {
+        bad.push(PathBuf::from("/dev/full"));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for path in bad {
+        let mut own = settings();
+        own.logging.file = Some(path.clone());
+        let bound = runtime.block_on(pagella_server::Server::bind(own, keys()));
+        let error = bound.err().unwrap_or_else(|| panic!("{}", path.display())).to_string();
+        assert!(error.contains("logging.file"), "{error}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_log_file_that_goes_away_is_an_issue_in_health_and_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("logs");
+    std::fs::create_dir(&folder).unwrap();
+    let server = TestServer::start(logging(&folder), keys(), Some(demo(8)));
+    let issues = || server.stranger().get("/health").good()["issues"].clone();
+    assert_eq!(issues(), json!([]));
+    std::fs::remove_dir_all(&folder).unwrap();
+    wait_for("it to be noticed", || issues() != json!([]));
+    let told = issues();
+    assert!(told[0]["description"].as_str().unwrap().contains("log file"), "{told}");
+    assert!(!told.to_string().contains("logs"), "no place is told: {told}");
+    std::fs::create_dir(&folder).unwrap();
+    wait_for("it to come back", || issues() == json!([]));
+    server.client(API).with("x-request-id", "after").get("/v1/models");
+    assert_eq!(request(&folder, "after")["status"], 200);
+}

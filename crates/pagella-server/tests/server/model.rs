@@ -45,8 +45,11 @@ fn without_a_model_everything_says_so() {
     assert_eq!((refused.status, refused.refusal().1), (503, "no_model_loaded".to_owned()));
     assert_eq!(refused.header("x-should-retry"), Some("false"));
     assert_eq!(client.get("/v1/models").good()["data"], json!([]));
-    assert_eq!(client.get("/health").good()["model"], json!(null));
+    let health = client.get("/health");
+    assert_eq!((health.status, &health.json()["status"]), (503, &json!("no_model")));
+    assert_eq!(health.json()["model"], json!(null));
     assert_eq!(client.get("/health/ready").status, 503);
+    assert_eq!(client.get("/health/live").status, 200);
 }
 
 #[test]

@@ -80,6 +80,8 @@ pub fn settings() -> Settings {
     settings.network.port = 0;
     settings.logging.quiet = true;
     settings.shutdown.drain_timeout = Duration::from_secs(5);
+    // Clients that have gone are noticed at once.
+    settings.limits.half_close_time = Duration::ZERO;
     settings
 }
 

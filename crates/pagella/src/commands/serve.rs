@@ -8,7 +8,9 @@ mod fetch;
 mod folder;
 mod notify;
 mod open;
+mod open_files;
 mod successor;
+mod terminal;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use crate::flags::{BatchFlags, ConfigFlags, ModelFlags};
 use crate::output;
 use crate::usage::Usage;
 use fetch::HubFetcher;
+use terminal::Hangup;
 
 /// Exit code of a program ended by a second Ctrl-C, as shells expect it.
 const EXIT_INTERRUPTED: i32 = 130;
@@ -104,6 +107,8 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     if let (0, Some(legacy)) = (settings.network.port, &legacy) {
         settings.network.port = legacy.port;
     }
+    fit_connections(&mut settings);
+    let hangup = terminal::hangup();
     let opener = opener(args, &config)?;
     let keys = keys(&settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -119,7 +124,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     app.downloads.fetch_with(Arc::new(HubFetcher));
     let what = opener.named.as_ref().map_or("a folder of models", |(id, _)| id.as_str());
     announce(what, &format!("{}{base_path}", server.place()), &app);
-    notify::notify("READY=1\nSTATUS=listening; /health/ready tells when the model is loaded");
+    notify::notify("READY=1\nSTATUS=listening; /health tells when the model is loaded");
     let named = opener.named.as_ref().map(|(id, _)| id.clone());
     app.model.set_opener(Arc::new(opener));
     app.model.set_replacer(Box::new(successor::replace));
@@ -133,7 +138,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     runtime.block_on(async {
         tokio::spawn(async move {
             let mut asked = false;
-            while wait_for_signal(&app).await {
+            while wait_for_signal(&app, hangup).await {
                 if asked {
                     std::process::exit(EXIT_INTERRUPTED);
                 }
@@ -145,6 +150,21 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     });
     runtime.shutdown_timeout(RUNTIME_END);
     Ok(())
+}
+
+/// Allows as many connections as files may be open: more would fail one by one while they are made.
+fn fit_connections(settings: &mut Settings) {
+    let wanted = settings.limits.connections;
+    match open_files::connections() {
+        Some(most) if most < wanted => {
+            output::note(&format!(
+                "warning: so few files may be open that there is room for {most} connections, not \
+                 {wanted}: raise the limit (ulimit -n, LimitNOFILE=) or lower limits.connections"
+            ));
+            settings.limits.connections = most;
+        }
+        _ => {}
+    }
 }
 
 /// Who opens models: the one of the command line or of the configuration, and those of the folder.
@@ -242,6 +262,7 @@ fn announce(what: &str, place: &str, app: &App) {
 fn blame(error: ServerError) -> anyhow::Error {
     match error {
         ServerError::Open { .. }
+        | ServerError::Log { .. }
         | ServerError::BasePath { .. }
         | ServerError::Tls { .. }
         | ServerError::Preset { .. } => Usage::error(error.to_string()),
@@ -249,10 +270,10 @@ fn blame(error: ServerError) -> anyhow::Error {
     }
 }
 
-/// Waits for a signal that ends the server; reads settings and keys again on SIGHUP. False when signals
-/// cannot be received.
+/// Waits for a signal that ends the server; reads settings and keys again where SIGHUP means that.
+/// False when signals cannot be received.
 #[cfg(unix)]
-async fn wait_for_signal(app: &Arc<App>) -> bool {
+async fn wait_for_signal(app: &Arc<App>, on_hangup: Hangup) -> bool {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = signals.map(signal) else {
@@ -263,6 +284,9 @@ async fn wait_for_signal(app: &Arc<App>) -> bool {
             _ = interrupt.recv() => return true,
             _ = terminate.recv() => return true,
             _ = hangup.recv() => {
+                if on_hangup == Hangup::Ends {
+                    return true;
+                }
                 if let Err(error) = app.reload_config() {
                     app.issue("config", &error.to_string());
                 }
@@ -276,6 +300,6 @@ async fn wait_for_signal(app: &Arc<App>) -> bool {
 
 /// Waits for Ctrl-C. False when signals cannot be received.
 #[cfg(not(unix))]
-async fn wait_for_signal(_: &Arc<App>) -> bool {
+async fn wait_for_signal(_: &Arc<App>, _: Hangup) -> bool {
     tokio::signal::ctrl_c().await.is_ok()
 }

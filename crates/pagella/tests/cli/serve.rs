@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -155,7 +156,8 @@ fn a_folder_of_models_is_served_without_a_model_at_first() {
 fn signals_reload_keys_and_end_the_server() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("keys.toml");
-    let mut serving = serve(&["--keys", text(&file)]);
+    // Without a terminal, whatever the tests are run from.
+    let mut serving = serve_in("setsid", &[], Stdio::null(), &file);
     let old = serving.keys[0].clone();
     let written = "[[key]]\nname = 'new'\nkey = 'brand-new-key'\nrole = 'api'\n";
     std::fs::write(&file, written).unwrap();
@@ -173,6 +175,63 @@ fn signals_reload_keys_and_end_the_server() {
     assert!(ask(&serving, "/v1/models", &old, None).starts_with("HTTP/1.1 401"));
     signal(&serving, "TERM");
     assert_eq!(serving.child.wait().unwrap().code(), Some(0));
+}
+
+/// Serves the demo model by way of a program that starts another.
+#[cfg(unix)]
+fn serve_in(program: &str, args: &[&str], stdin: Stdio, keys: &Path) -> Serving {
+    let demo = demo_dir();
+    let own = command(&["serve", "--port", "0", text(&demo), "--keys", text(keys)]);
+    let mut outer = Command::new(program);
+    outer.args(args).arg(own.get_program()).args(own.get_args()).stdin(stdin);
+    for (name, value) in own.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    start_command(outer, "state=finished")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_in_a_terminal_ends_with_it_and_finishes_what_it_began() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let dir = tempfile::tempdir().unwrap();
+    let keys = dir.path().join("keys.toml");
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let inside = std::fs::File::options().read(true).write(true).open(name.to_str().unwrap());
+    let mut serving = serve_in("setsid", &["--ctty"], Stdio::from(inside.unwrap()), &keys);
+    let body = r#"{"prompt": "CSS is", "max_tokens": 200, "ban_eos_token": true, "stream": true}"#;
+    let mut socket = TcpStream::connect(&serving.address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let head = format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\
+         authorization: Bearer {}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        serving.address,
+        serving.keys[0],
+        body.len()
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    let mut begun = [0; 1];
+    socket.read_exact(&mut begun).unwrap();
+    // Its window is closed.
+    drop(terminal);
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("data: [DONE]"), "{answer}");
+    assert_eq!(serving.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_log_file_that_cannot_be_written_is_said_at_once() {
+    let args = ["serve", "demo", "--port", "0", "--disable-auth", "--logging.file", "/no/such/log"];
+    let said = pagella(&args).error(2);
+    assert!(said.contains("/no/such/log") && said.contains("logging.file"), "{said}");
 }
 
 #[test]

@@ -13,12 +13,16 @@ const ANY: Kind = Kind::Int { min: 0, max: i64::MAX };
 const TIME: Kind = Kind::Float { min: 0.001, max: 3600.0 };
 
 pub(super) const ROWS: &[Entry] = &[
-    entry((L, "connections"), SOME, "1024", "Connections in all", |s, v| {
+    entry((L, "connections"), SOME, "4096", "Connections in all", |s, v| {
         s.limits.connections = v.count();
     }),
-    entry((L, "connections_per_peer"), SOME, "64", "Connections of one address", |s, v| {
-        s.limits.connections_per_peer = v.count();
-    })
+    entry(
+        (L, "connections_per_peer"),
+        SOME,
+        "64",
+        "Connections of one address; not for this machine and for network.proxies",
+        |s, v| s.limits.connections_per_peer = v.count(),
+    )
     .live(),
     entry((L, "header_bytes"), SOME, "32768", "Bytes of all headers of a request", |s, v| {
         s.limits.header_bytes = v.count();
@@ -39,6 +43,14 @@ pub(super) const ROWS: &[Entry] = &[
     entry((L, "body_rate"), SOME, "1024", "Slowest body, in bytes per second", |s, v| {
         s.limits.body_rate = v.count() as u64;
     })
+    .live(),
+    entry(
+        (L, "half_close_time"),
+        Kind::Seconds,
+        "2",
+        "Seconds of an answer before a client that has ended its side is asked whether it reads",
+        |s, v| s.limits.half_close_time = v.seconds(),
+    )
     .live(),
     entry(
         (L, "keep_alive"),
@@ -175,7 +187,7 @@ pub(super) const ROWS: &[Entry] = &[
         |s, v| s.limits.mask_time = v.seconds(),
     )
     .live(),
-    entry((L, "max_queue"), SOME, "256", "Requests that wait", |s, v| {
+    entry((L, "max_queue"), SOME, "2048", "Requests that wait", |s, v| {
         s.limits.max_queue = v.count();
     })
     .live(),
@@ -200,7 +212,7 @@ pub(super) const ROWS: &[Entry] = &[
         "Threads that render, tokenize and compile; 0 is one per core",
         |s, v| s.limits.blocking_threads = v.count(),
     ),
-    entry((L, "blocking_queue"), SOME, "256", "Work that waits for these threads", |s, v| {
+    entry((L, "blocking_queue"), SOME, "2048", "Work that waits for these threads", |s, v| {
         s.limits.blocking_queue = v.count();
     })
     .live(),

@@ -48,6 +48,18 @@ pub(super) const ROWS: &[Entry] = &[
     )
     .live()
     .flag("allow-host"),
+    checked(
+        (N, "proxies"),
+        Kind::Texts,
+        "[]",
+        "Addresses of reverse proxies, as 10.0.0.7 or 10.0.0.0/8: not limited by address",
+        |s, v| {
+            s.network.proxies =
+                v.texts().iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    )
+    .live(),
     unbuilt(N, "fetch", &["false"], "Fetch images that requests name by address"),
     unbuilt(N, "fetch_allow", &["[]"], "Hosts from which images may be fetched"),
     checked(

@@ -160,6 +160,7 @@ fn native(app: &App, page: &mut Page, stats: Option<&Stats>) {
         ("panics_total", value(&metrics.panics)),
         ("restarts_total", value(&metrics.restarts)),
         ("stream_stalls_total", value(&metrics.stalls)),
+        ("connections_refused_total", value(&metrics.refused_connections)),
         ("numeric_errors_total", stats.map_or(0.0, |stats| stats.numeric_errors as f64)),
         ("ban_rewinds_total", stats.map_or(0.0, |stats| stats.rewinds as f64)),
         ("kv_page_evictions_total", stats.map_or(0.0, |stats| stats.evictions as f64)),
