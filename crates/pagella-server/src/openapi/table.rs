@@ -1,6 +1,8 @@
 //! What is said about each route. A route without a row here fails a test.
 
 mod kobold;
+mod llamacpp;
+mod ollama;
 
 use super::operation::{Operation, Query, op};
 use crate::chat::CONVERSATION;
@@ -9,6 +11,7 @@ use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::messages;
 use crate::model::{CONVERSATION as MODEL_CONVERSATION, FOREIGN, OPTIONS};
 use crate::reasoning::REASONING;
+use crate::rerank;
 use crate::responses;
 use crate::routes::{
     chat, completions, control, download, embeddings, load, sampling_override, stream, template,
@@ -39,6 +42,8 @@ pub const TAGS: &[(&str, &str)] = &[
     ("tokens", "Text to token ids and back"),
     ("models", "Which model answers, loading others, fetching them"),
     ("settings", "Templates, presets of sampling, adapters"),
+    ("ollama", "The forms of Ollama"),
+    ("llamacpp", "The forms of llama.cpp's server, beside those under tokens and models"),
     ("kobold", "The forms of KoboldAI and KoboldCpp, where the operator chose them"),
     ("operation", "What the server is doing"),
     ("page", "The built-in page"),
@@ -126,7 +131,7 @@ const GENERATE: &[u16] = &[404, 503, 504];
 
 /// Every operation.
 pub fn operations() -> impl Iterator<Item = &'static Operation> {
-    [OPERATIONS, kobold::OPERATIONS].into_iter().flatten()
+    [OPERATIONS, ollama::OPERATIONS, llamacpp::OPERATIONS, kobold::OPERATIONS].into_iter().flatten()
 }
 
 const OPERATIONS: &[Operation] = &[
@@ -226,6 +231,33 @@ const OPERATIONS: &[Operation] = &[
         "EmbeddingList",
     )
     .body("EmbeddingRequest", embeddings::FIELDS, &["input"])
+    .also(GENERATE),
+    op(("POST", "/v1/rerank"), ("generation", "rerank"), "Documents by how well they fit", "Ranking")
+        .body("RerankRequest", rerank::FIELDS, &["query", "documents"])
+        .also(GENERATE),
+    op(
+        ("POST", "/v1/reranking"),
+        ("generation", "reranking"),
+        "The same as /v1/rerank, as llama.cpp has it",
+        "Ranking",
+    )
+    .body("RerankRequest", rerank::FIELDS, &["query", "documents"])
+    .also(GENERATE),
+    op(
+        ("POST", "/rerank"),
+        ("generation", "rerankShort"),
+        "The same as /v1/rerank, as llama.cpp has it",
+        "Ranking",
+    )
+    .body("RerankRequest", rerank::FIELDS, &["query", "documents"])
+    .also(GENERATE),
+    op(
+        ("POST", "/reranking"),
+        ("generation", "rerankingShort"),
+        "The same as /v1/rerank, as llama.cpp has it",
+        "Ranking",
+    )
+    .body("RerankRequest", rerank::FIELDS, &["query", "documents"])
     .also(GENERATE),
     op(
         ("POST", "/v1/token/encode"),

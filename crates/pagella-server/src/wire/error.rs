@@ -139,6 +139,8 @@ pub enum Dialect {
     Tabby,
     /// `{"type": "error", "error": {...}, "request_id"}`, with statuses of its own.
     Anthropic,
+    /// `{"error": "what happened"}`.
+    Ollama,
 }
 
 /// An error on its way to a client.
@@ -286,6 +288,7 @@ impl ApiError {
                 }
                 json!({ "type": "error", "error": error, "request_id": request_id })
             }
+            Dialect::Ollama => json!({ "error": self.message }),
         }
     }
 

@@ -8,6 +8,7 @@ mod fetch;
 mod folder;
 mod notify;
 mod open;
+mod rerank;
 mod successor;
 
 use std::io::IsTerminal;
