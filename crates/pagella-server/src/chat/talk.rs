@@ -111,7 +111,8 @@ impl ChatRequest {
             include_stop: ask.delivery.include_stop,
             tells_tokens: logprobs.is_some(),
         };
-        let talk = Talk::begin(entered, call, model, (ask, logprobs), (prompt, prompt_field), &plan);
+        let talk =
+            Talk::begin(entered, call, model, (ask, logprobs), (prompt, prompt_field), &plan);
         Ok(Talk { context: kept, ..talk.await? })
     }
 }

@@ -6,28 +6,28 @@ use super::prompt::{prompt_ids, text_ids};
 use crate::wire::error::ApiError;
 
 /// One prompt on the wire.
-pub enum Given {
+pub enum GivenPrompt {
     /// Text, in which special tokens count.
     Text(String),
     /// Token ids, as they are.
     Ids(Vec<u32>),
     /// One behind the other.
-    Mixed(Vec<Given>),
+    Mixed(Vec<GivenPrompt>),
 }
 
-impl Given {
+impl GivenPrompt {
     /// The prompt as ids. Only text at the very beginning gets a beginning.
     pub fn encode(self, tokenizer: &Tokenizer, add_bos: AddBos) -> Result<Vec<u32>, ApiError> {
         let parts = match self {
-            Given::Text(text) => return prompt_ids(tokenizer, text, add_bos),
-            Given::Ids(ids) => return Ok(ids),
-            Given::Mixed(parts) => parts,
+            GivenPrompt::Text(text) => return prompt_ids(tokenizer, text, add_bos),
+            GivenPrompt::Ids(ids) => return Ok(ids),
+            GivenPrompt::Mixed(parts) => parts,
         };
         let mut ids = Vec::new();
         for (idx, part) in parts.into_iter().enumerate() {
             let add_bos = if idx == 0 { add_bos } else { AddBos::Never };
             ids.extend(match part {
-                Given::Text(text) => text_ids(tokenizer, text, add_bos)?,
+                GivenPrompt::Text(text) => text_ids(tokenizer, text, add_bos)?,
                 other => other.encode(tokenizer, add_bos)?,
             });
         }

@@ -17,7 +17,7 @@ use crate::wire::error::ApiError;
 use crate::wire::sse::{self, Sink};
 
 /// What is told of every prompt and of how it was answered.
-pub struct Kept {
+pub struct Prompted {
     /// The prompts as text.
     pub prompts: Vec<String>,
     /// How they are sampled.
@@ -29,7 +29,7 @@ pub struct Kept {
 }
 
 /// Everything that answers are made of.
-pub struct Completion {
+pub struct LlamaAnswer {
     /// Who answers.
     pub model: Arc<ServedModel>,
     /// How the answer is sent.
@@ -37,7 +37,7 @@ pub struct Completion {
     /// Which probabilities are told.
     pub probs: Option<LogprobAsk>,
     /// What is told of every prompt.
-    pub kept: Kept,
+    pub prompted: Prompted,
     /// The slot that was asked for; there are none, so it is only told again.
     pub slot: i64,
     /// Fields that the end of an answer is cut down to.
@@ -71,7 +71,7 @@ fn stop_type(reason: EosReason) -> &'static str {
     }
 }
 
-impl Completion {
+impl LlamaAnswer {
     fn clock(&self) -> Clock {
         Clock { time: self.time, first: None }
     }
@@ -102,7 +102,7 @@ impl Completion {
             objects.push(self.end(running, index, record, (self.text(record), ids))?);
         }
         match objects.len() {
-            1 if !self.kept.listed => Ok(objects.swap_remove(0)),
+            1 if !self.prompted.listed => Ok(objects.swap_remove(0)),
             _ => Ok(Value::Array(objects)),
         }
     }
@@ -118,7 +118,7 @@ impl Completion {
         let done: &Done = record.eos.as_deref().ok_or_else(ApiError::internal)?;
         finish_reason(done.eos_reason)?;
         let usage = Usage::of(&running.done[index..=index], 1, self.begun);
-        let mut settings = self.kept.settings.clone();
+        let mut settings = self.prompted.settings.clone();
         settings["n_ctx"] = self.model.capacity().into();
         settings["stream"] = self.delivery.stream.into();
         let value = json!({
@@ -131,7 +131,7 @@ impl Completion {
             "tokens_predicted": done.new_tokens,
             "tokens_evaluated": done.prompt_tokens,
             "generation_settings": settings,
-            "prompt": self.kept.prompts.get(index / self.kept.n.max(1)),
+            "prompt": self.prompted.prompts.get(index / self.prompted.n.max(1)),
             "has_new_line": content.contains('\n'),
             "truncated": done.eos_reason == EosReason::LengthLimit,
             "stop_type": stop_type(done.eos_reason),

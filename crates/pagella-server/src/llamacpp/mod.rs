@@ -7,7 +7,7 @@ mod prompt;
 mod request;
 mod settings;
 
-pub use answer::{Completion, Kept};
+pub use answer::{LlamaAnswer, Prompted};
 pub use infill::spans as infill_spans;
 pub use prompt::prompts;
 pub use request::{FIELDS, INFILL, read, set_defaults};

@@ -3,11 +3,15 @@
 use serde_json::Value;
 
 use crate::fields::{id, ids, out_of_range, unsupported, wrong_type};
-use crate::generate::given::Given;
+use crate::generate::given::GivenPrompt;
 use crate::wire::error::ApiError;
 
 /// All prompts of a request, and whether it gave a list of them. `most` bounds the list.
-pub fn prompts(value: &Value, vocab: usize, most: usize) -> Result<(Vec<Given>, bool), ApiError> {
+pub fn prompts(
+    value: &Value,
+    vocab: usize,
+    most: usize,
+) -> Result<(Vec<GivenPrompt>, bool), ApiError> {
     let path = "prompt";
     let Value::Array(list) = value else { return Ok((vec![one(path, value, vocab)?], false)) };
     if list.is_empty() {
@@ -24,18 +28,20 @@ pub fn prompts(value: &Value, vocab: usize, most: usize) -> Result<(Vec<Given>, 
     Ok((list.iter().enumerate().map(read).collect::<Result<_, _>>()?, true))
 }
 
-fn one(path: &str, value: &Value, vocab: usize) -> Result<Given, ApiError> {
+fn one(path: &str, value: &Value, vocab: usize) -> Result<GivenPrompt, ApiError> {
     match value {
-        Value::String(text) => Ok(Given::Text(text.clone())),
+        Value::String(text) => Ok(GivenPrompt::Text(text.clone())),
         Value::Array(list) if list.iter().all(Value::is_number) => {
-            Ok(Given::Ids(ids(path, value, vocab)?))
+            Ok(GivenPrompt::Ids(ids(path, value, vocab)?))
         }
         Value::Array(list) => {
             let part = |(idx, item): (usize, &Value)| match item {
-                Value::String(text) => Ok(Given::Text(text.clone())),
-                item => Ok(Given::Ids(vec![id(&format!("{path}[{idx}]"), item, vocab)?])),
+                Value::String(text) => Ok(GivenPrompt::Text(text.clone())),
+                item => Ok(GivenPrompt::Ids(vec![id(&format!("{path}[{idx}]"), item, vocab)?])),
             };
-            Ok(Given::Mixed(list.iter().enumerate().map(part).collect::<Result<_, ApiError>>()?))
+            Ok(GivenPrompt::Mixed(
+                list.iter().enumerate().map(part).collect::<Result<_, ApiError>>()?,
+            ))
         }
         Value::Object(object) => {
             let data = object.get("multimodal_data").and_then(Value::as_array);
@@ -44,8 +50,9 @@ fn one(path: &str, value: &Value, vocab: usize) -> Result<Given, ApiError> {
                 return Err(unsupported(path, "the model reads text and nothing else"));
             }
             let text = object.get("prompt_string").and_then(Value::as_str);
-            let text = text.ok_or_else(|| wrong_type(format!("{path}.prompt_string"), "a string"))?;
-            Ok(Given::Text(text.to_owned()))
+            let text =
+                text.ok_or_else(|| wrong_type(format!("{path}.prompt_string"), "a string"))?;
+            Ok(GivenPrompt::Text(text.to_owned()))
         }
         _ => Err(wrong_type(path, "a string, token ids, both mixed, or a list of such")),
     }
@@ -57,11 +64,11 @@ mod tests {
     use serde_json::json;
 
     fn shape(value: Value) -> Result<String, ApiError> {
-        fn name(given: &Given) -> String {
+        fn name(given: &GivenPrompt) -> String {
             match given {
-                Given::Text(text) => text.clone(),
-                Given::Ids(ids) => format!("{ids:?}"),
-                Given::Mixed(parts) => parts.iter().map(name).collect::<Vec<_>>().join("+"),
+                GivenPrompt::Text(text) => text.clone(),
+                GivenPrompt::Ids(ids) => format!("{ids:?}"),
+                GivenPrompt::Mixed(parts) => parts.iter().map(name).collect::<Vec<_>>().join("+"),
             }
         }
         let (given, listed) = prompts(&value, 100, 4)?;
@@ -83,8 +90,15 @@ mod tests {
             assert_eq!(shape(value.clone()).unwrap(), expected, "{value}");
         }
         for wrong in [
-            json!([]), json!(5), json!([100]), json!([["a", {}]]), json!(vec!["a"; 5]), json!([true]),
-            json!({"prompt_string": "c", "multimodal_data": ["aGk="]}), json!({}), json!(null),
+            json!([]),
+            json!(5),
+            json!([100]),
+            json!([["a", {}]]),
+            json!(vec!["a"; 5]),
+            json!([true]),
+            json!({"prompt_string": "c", "multimodal_data": ["aGk="]}),
+            json!({}),
+            json!(null),
         ] {
             assert!(shape(wrong.clone()).is_err(), "{wrong}");
         }

@@ -60,8 +60,7 @@ const UNBUILT: &[Param] = &[
 ];
 
 /// Every field of `/completion`. The first table that knows a field counts.
-pub const FIELDS: &[&[Param]] =
-    &[OWN, WITHOUT_EFFECT, UNBUILT, GENERATION, SAMPLING, SHAPE, INERT];
+pub const FIELDS: &[&[Param]] = &[OWN, WITHOUT_EFFECT, UNBUILT, GENERATION, SAMPLING, SHAPE, INERT];
 
 /// Every field of `/infill`.
 pub const INFILL: &[&[Param]] = &[

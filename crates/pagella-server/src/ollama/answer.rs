@@ -14,7 +14,7 @@ use crate::wire::sse::{self, Sink};
 
 /// Which route answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum AnswerForm {
     /// `/api/chat`: a message.
     Chat,
     /// `/api/generate`: a text.
@@ -22,9 +22,9 @@ pub enum Form {
 }
 
 /// What every object of an answer says.
-pub struct Answer {
+pub struct OllamaAnswer {
     /// Which route answers.
-    pub form: Form,
+    pub form: AnswerForm,
     /// The model, as clients know it.
     pub model: String,
     /// How long the model was waited for.
@@ -42,21 +42,21 @@ struct Piece<'a> {
 }
 
 /// The answer to a request that only wants the model there, or gone.
-pub fn done_without_text(form: Form, model: &str, reason: &str) -> Value {
+pub fn done_without_text(form: AnswerForm, model: &str, reason: &str) -> Value {
     let mut object = object(form, model, Piece::default());
     object.insert("done".into(), true.into());
     object.insert("done_reason".into(), reason.into());
     Value::Object(object)
 }
 
-fn object(form: Form, model: &str, piece: Piece<'_>) -> Map<String, Value> {
+fn object(form: AnswerForm, model: &str, piece: Piece<'_>) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("model".into(), model.into());
     object.insert("created_at".into(), date::now().into());
     let Piece { content, thinking, calls } = piece;
     let thinking = (!thinking.is_empty()).then_some(thinking);
     match form {
-        Form::Chat => {
+        AnswerForm::Chat => {
             let mut message = json!({ "role": "assistant", "content": content });
             if let Some(thinking) = thinking {
                 message["thinking"] = thinking.into();
@@ -66,7 +66,7 @@ fn object(form: Form, model: &str, piece: Piece<'_>) -> Map<String, Value> {
             }
             object.insert("message".into(), message);
         }
-        Form::Generate => {
+        AnswerForm::Generate => {
             object.insert("response".into(), content.into());
             object.extend(thinking.map(|thinking| ("thinking".to_owned(), thinking.into())));
         }
@@ -92,7 +92,7 @@ fn whole_calls(calls: &[ToolCall], cut: bool) -> Vec<Value> {
     numbered.filter_map(|(index, one)| call(one, index)).collect()
 }
 
-impl Answer {
+impl OllamaAnswer {
     /// The object of an answer's end: why, counts and times.
     fn end(
         &self,
@@ -108,7 +108,7 @@ impl Answer {
         };
         object.insert("done".into(), true.into());
         object.insert("done_reason".into(), reason.into());
-        if self.form == Form::Generate && !talk.context.is_empty() {
+        if self.form == AnswerForm::Generate && !talk.context.is_empty() {
             object.insert("context".into(), [&talk.context, written].concat().into());
         }
         if let Value::Object(counts) = talk.usage().ollama(self.load) {
@@ -152,7 +152,7 @@ impl Answer {
 
 /// An answer that is being written line by line.
 struct Lines<'a> {
-    answer: &'a Answer,
+    answer: &'a OllamaAnswer,
     /// Calls so far; the last one may be unfinished.
     calls: Vec<ToolCall>,
     /// How many of them were told.

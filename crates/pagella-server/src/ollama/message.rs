@@ -60,7 +60,8 @@ fn one(
     if role.as_deref() == Some("tool") {
         let id = message.get("tool_call_id");
         let name = message.get("name");
-        let answers = |call: &Open| id == Some(&call.id) || (id.is_none() && name == Some(&call.name));
+        let answers =
+            |call: &Open| id == Some(&call.id) || (id.is_none() && name == Some(&call.name));
         let place = open.iter().position(answers).or((id.is_none() && name.is_none()).then_some(0));
         if let Some(call) = place.and_then(|place| open.remove(place)) {
             message.insert("tool_call_id".into(), call.id);

@@ -9,10 +9,9 @@ mod card;
 mod message;
 mod request;
 
-pub use answer::{Answer, Form, done_without_text};
+pub use answer::{AnswerForm, OllamaAnswer, done_without_text};
 pub use card::{entry, own_name, process, show, tagged};
 pub use message::messages;
 pub use request::{
-    CHAT, EMBED, EMBEDDINGS, GENERATE, OPTIONS, PULL, SHOW, ends_the_model, job_fields,
-    only_neutral,
+    CHAT, EMBED, EMBEDDINGS, GENERATE, PULL, SHOW, ends_the_model, job_fields, only_neutral,
 };

@@ -4,7 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::card::own_name;
 use crate::call::{Call, Ignored};
-use crate::fields::{Fields, Param, any, boolean, integer, number, text, unsupported, wrong_type};
+use crate::fields::{
+    Fields, Param, any, boolean, integer, number, out_of_range, text, unsupported, wrong_type,
+};
 use crate::generate::params::{GENERATION, SAMPLING};
 use crate::llamacpp;
 use crate::wire::error::{ApiError, Code};
@@ -54,12 +56,8 @@ pub const EMBED: &[&[Param]] = &[&[
 ]];
 
 /// Every field of `/api/embeddings`.
-pub const EMBEDDINGS: &[&[Param]] = &[&[
-    text("model", 512),
-    text("prompt", PROMPT_BYTES_MAX),
-    any("keep_alive"),
-    any("options"),
-]];
+pub const EMBEDDINGS: &[&[Param]] =
+    &[&[text("model", 512), text("prompt", PROMPT_BYTES_MAX), any("keep_alive"), any("options")]];
 
 /// Every field of `/api/show`.
 pub const SHOW: &[&[Param]] = &[&[text("model", 512).or(&["name"]), boolean("verbose")]];
@@ -90,7 +88,7 @@ const OF_LOADING: &[Param] = &[
 
 /// What may stand in `options`: Ollama's words, and those of all routes. The first that knows a field
 /// counts.
-pub const OPTIONS: &[&[Param]] = &[
+const OPTIONS: &[&[Param]] = &[
     &[
         integer("max_tokens", i64::MIN, i64::MAX).or(&["num_predict"]),
         integer("num_ctx", 0, i64::MAX),
@@ -125,6 +123,9 @@ pub fn job_fields(
     // Below 1 there is no limit.
     if job.int("max_tokens").is_some_and(|tokens| tokens < 1) {
         job.set("max_tokens", (-1).into());
+    }
+    if job.int("n").is_some_and(|n| n != 1) {
+        return Err(out_of_range("options.n", "1, as there is one answer"));
     }
     llamacpp::set_defaults(call, &mut job);
     if let Some(model) = fields.text("model") {
@@ -212,7 +213,8 @@ mod tests {
         for zero in [json!(0), json!(0.0), json!("0"), json!("0s"), json!("0m")] {
             assert!(ends_the_model(&read(json!({ "keep_alive": zero }))), "{zero}");
         }
-        for other in [json!(-1), json!("5m"), json!("-1"), json!(300), json!("forever"), json!(null)]
+        for other in
+            [json!(-1), json!("5m"), json!("-1"), json!(300), json!("forever"), json!(null)]
         {
             assert!(!ends_the_model(&read(json!({ "keep_alive": other }))), "{other}");
         }

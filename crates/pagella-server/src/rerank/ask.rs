@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::fields::{Fields, Param, any, boolean, integer, missing, out_of_range, text, wrong_type};
+use crate::fields::{
+    Fields, Param, any, boolean, integer, missing, out_of_range, text, wrong_type,
+};
 use crate::wire::error::ApiError;
 
 /// Documents of one request, at most.
@@ -96,7 +98,8 @@ mod tests {
             ask.ranked(&[0.1, 0.9, 0.9]).iter().map(|result| result["index"].clone()).collect()
         };
         assert_eq!(indices(&ask), [json!(1), json!(2), json!(0)]);
-        let body = json!({"query": "q", "texts": ["a", "b", "c"], "top_n": 1, "return_documents": true});
+        let body =
+            json!({"query": "q", "texts": ["a", "b", "c"], "top_n": 1, "return_documents": true});
         let best = read(body).unwrap().ranked(&[0.0, 0.0, 1.0]);
         assert_eq!(best, [json!({"index": 2, "relevance_score": 1.0, "document": {"text": "c"}})]);
     }

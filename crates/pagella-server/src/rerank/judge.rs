@@ -37,8 +37,7 @@ pub async fn scores(
     for group in prompts.chunks(call.app.settings.limits.max_choices.max(1)) {
         let prompt = |ids: &Vec<u32>| Prompt { ids: ids.clone(), negative: None };
         let group = group.iter().map(prompt).collect();
-        let mut running =
-            enter(call)?.submit(call, model, job.clone(), group, "documents").await?;
+        let mut running = enter(call)?.submit(call, model, job.clone(), group, "documents").await?;
         let records = running.finish().await?;
         for record in &records {
             scores.push(share(record, yes).ok_or_else(ApiError::internal)?);
@@ -53,11 +52,13 @@ fn judge(model: &ServedModel) -> Result<&Judge, ApiError> {
     let message = match (&facts.judge, &facts.problem) {
         (Some(judge), None) => return Ok(judge),
         (_, Some(problem)) => format!("the model's files do not say how it ranks: {problem}"),
-        (None, None) => "this model does not rank texts: load one whose files say how it judges (a \
+        (None, None) => {
+            "this model does not rank texts: load one whose files say how it judges (a \
                          LogitScore module of sentence-transformers, classifier_from_token in \
                          config.json, or [rerank] in model.toml), or set rerank.method to \
                          \"embeddings\""
-            .to_owned(),
+                .to_owned()
+        }
     };
     Err(ApiError::field(Code::UnsupportedParameter, "model", message))
 }

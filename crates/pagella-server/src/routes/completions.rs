@@ -19,7 +19,7 @@ use crate::fields::{
 use crate::generate::ask::{Ask, Delivery};
 use crate::generate::ending::{finish_reason, text_error};
 use crate::generate::fill;
-use crate::generate::given::Given;
+use crate::generate::given::GivenPrompt;
 use crate::generate::logprobs::{self, LogprobAsk};
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::generate::prompt::prompt_ids;
@@ -156,13 +156,13 @@ fn read_best_of(call: &Call, fields: &Fields, ask: &Ask) -> Result<usize, ApiErr
     }
 }
 
-fn given(call: &Call, fields: &Fields, vocab: usize) -> Result<Vec<Given>, ApiError> {
+fn given(call: &Call, fields: &Fields, vocab: usize) -> Result<Vec<GivenPrompt>, ApiError> {
     let most = call.app.settings.limits.prompts;
     let value = fields.need("prompt")?;
     let list = match value {
-        Value::String(text) => return Ok(vec![Given::Text(text.clone())]),
+        Value::String(text) => return Ok(vec![GivenPrompt::Text(text.clone())]),
         Value::Array(list) if list.first().is_some_and(Value::is_number) => {
-            return Ok(vec![Given::Ids(ids("prompt", value, vocab)?)]);
+            return Ok(vec![GivenPrompt::Ids(ids("prompt", value, vocab)?)]);
         }
         Value::Array(list) if !list.is_empty() && list.len() <= most => list,
         Value::Array(_) => {
@@ -171,8 +171,8 @@ fn given(call: &Call, fields: &Fields, vocab: usize) -> Result<Vec<Given>, ApiEr
         _ => return Err(wrong_type("prompt", "a string, a list of strings, or token ids")),
     };
     let one = |(idx, item): (usize, &Value)| match item {
-        Value::String(text) => Ok(Given::Text(text.clone())),
-        item => Ok(Given::Ids(ids(&format!("prompt[{idx}]"), item, vocab)?)),
+        Value::String(text) => Ok(GivenPrompt::Text(text.clone())),
+        item => Ok(GivenPrompt::Ids(ids(&format!("prompt[{idx}]"), item, vocab)?)),
     };
     list.iter().enumerate().map(one).collect()
 }
@@ -197,7 +197,7 @@ async fn encode(
         let negative = negative.map(encode).transpose()?;
         let prompt = |given| -> Result<Prompt, ApiError> {
             let ids = match (given, &suffix) {
-                (Given::Text(text), Some(suffix)) => {
+                (GivenPrompt::Text(text), Some(suffix)) => {
                     let spans = fill::need(tokenizer, "suffix", &text, suffix)?;
                     tokenizer.encode(&spans, add_bos).map_err(|error| text_error(&error))?
                 }

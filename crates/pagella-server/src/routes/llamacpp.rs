@@ -11,12 +11,12 @@ use crate::call::{Call, Reply};
 use crate::fields::{Fields, strings, unsupported};
 use crate::generate::ask::Ask;
 use crate::generate::ending::text_error;
-use crate::generate::given::Given;
+use crate::generate::given::GivenPrompt;
 use crate::generate::logprobs::LogprobAsk;
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, enter};
 use crate::llamacpp::{
-    Completion, FIELDS, INFILL, Kept, generation_settings, infill_spans, prompts, read,
+    FIELDS, INFILL, LlamaAnswer, Prompted, generation_settings, infill_spans, prompts, read,
 };
 use crate::model::ServedModel;
 use crate::wire::error::ApiError;
@@ -28,14 +28,15 @@ const RESPONSE_FIELDS_MAX: usize = 64;
 /// What is to be continued.
 enum Source {
     /// Prompts, and whether they came as a list.
-    Prompts(Vec<Given>, bool),
+    Prompts(Vec<GivenPrompt>, bool),
     /// The text before a gap.
     Gap(Vec<Span>),
 }
 
 /// `/completion` and `/completions`.
 pub async fn completion(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = read(&call, call.object().await?, FIELDS)?;
+    let body = call.object().await?;
+    let fields = read(&call, body, FIELDS)?;
     let most = call.app.settings.limits.prompts;
     let source = |fields: &Fields, model: &ServedModel| {
         let (given, listed) = prompts(fields.need("prompt")?, model.parts.vocab, most)?;
@@ -46,7 +47,8 @@ pub async fn completion(mut call: Call) -> Result<Reply, ApiError> {
 
 /// `/infill`.
 pub async fn infill(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = read(&call, call.object().await?, INFILL)?;
+    let body = call.object().await?;
+    let fields = read(&call, body, INFILL)?;
     let source = |fields: &Fields, model: &ServedModel| {
         Ok(Source::Gap(infill_spans(&model.parts.tokenizer, fields)?))
     };
@@ -87,8 +89,13 @@ async fn answer(
     };
     let (prompts, texts) = encode(&call, &model, source, add_bos).await?;
     let time = fields.int("t_max_predict_ms").and_then(|millis| u64::try_from(millis).ok());
-    let completion = Completion {
-        kept: Kept { prompts: texts, settings: generation_settings(&ask.job), n: ask.n, listed },
+    let completion = LlamaAnswer {
+        prompted: Prompted {
+            prompts: texts,
+            settings: generation_settings(&ask.job),
+            n: ask.n,
+            listed,
+        },
         delivery: ask.delivery.clone(),
         probs,
         slot: fields.int("id_slot").unwrap_or(-1),
@@ -127,7 +134,7 @@ async fn encode(
                 vec![encoded.map_err(|error| text_error(&error))?]
             }
             Source::Prompts(given, _) => {
-                let encode = |given: Given| given.encode(tokenizer, add_bos);
+                let encode = |given: GivenPrompt| given.encode(tokenizer, add_bos);
                 given.into_iter().map(encode).collect::<Result<Vec<_>, _>>()?
             }
         };

@@ -20,8 +20,8 @@ use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, enter};
 use crate::model::{ServedModel, Unload, UnloadMode, resolve, unload};
 use crate::ollama::{
-    Answer, CHAT, Form, GENERATE, done_without_text, ends_the_model, job_fields, messages,
-    only_neutral, own_name, tagged,
+    AnswerForm, CHAT, GENERATE, OllamaAnswer, done_without_text, ends_the_model, job_fields,
+    messages, only_neutral, own_name, tagged,
 };
 use crate::wire::error::{ApiError, Code, Dialect};
 use crate::wire::sse;
@@ -62,9 +62,14 @@ impl Asked {
     }
 
     /// The answer, whole or line by line.
-    async fn answer(self, call: &Call, mut talk: Talk, form: Form) -> Result<Reply, ApiError> {
+    async fn answer(
+        self,
+        call: &Call,
+        mut talk: Talk,
+        form: AnswerForm,
+    ) -> Result<Reply, ApiError> {
         let request = call.id.clone();
-        let answer = Answer { form, model: self.name, load: self.load, request };
+        let answer = OllamaAnswer { form, model: self.name, load: self.load, request };
         let mut headers = http::HeaderMap::new();
         talk.running.ticket.write_headers(&mut headers);
         self.ignored.write_header(&mut headers);
@@ -81,13 +86,17 @@ impl Asked {
     }
 
     /// The answer to a request without a prompt: the model is there, or it is gone.
-    fn without_prompt(&self, form: Form) -> Result<Reply, ApiError> {
+    fn without_prompt(&self, form: AnswerForm) -> Result<Reply, ApiError> {
         Reply::json(&done_without_text(form, &self.name, "load"))
     }
 }
 
 /// Ends a model that is to be kept for no time; `None` where that is not what a request wants.
-async fn end_model(call: &Call, fields: &Fields, form: Form) -> Result<Option<Reply>, ApiError> {
+async fn end_model(
+    call: &Call,
+    fields: &Fields,
+    form: AnswerForm,
+) -> Result<Option<Reply>, ApiError> {
     if !ends_the_model(fields) {
         return Ok(None);
     }
@@ -98,11 +107,8 @@ async fn end_model(call: &Call, fields: &Fields, form: Form) -> Result<Option<Re
     let name = fields.text("model").unwrap_or_default();
     let residents = call.app.model.residents();
     if let Some(model) = residents.iter().find(|model| model.is_called(own_name(name))) {
-        let ask = Unload {
-            id: Some(model.parts.id.clone()),
-            mode: UnloadMode::Drain,
-            timeout: DRAIN,
-        };
+        let ask =
+            Unload { id: Some(model.parts.id.clone()), mode: UnloadMode::Drain, timeout: DRAIN };
         // Whoever holds the model keeps its memory.
         drop(residents);
         let app = call.app.clone();
@@ -117,7 +123,7 @@ pub async fn chat(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, CHAT)?;
     let listed = |list: &Value| list.as_array().is_none_or(|list| !list.is_empty());
     let is_empty = !fields.value("messages").is_some_and(listed);
-    if is_empty && let Some(reply) = end_model(&call, &fields, Form::Chat).await? {
+    if is_empty && let Some(reply) = end_model(&call, &fields, AnswerForm::Chat).await? {
         return Ok(reply);
     }
     let mut asked = Asked::of(&call, fields).await?;
@@ -127,7 +133,7 @@ pub async fn chat(mut call: Call) -> Result<Reply, ApiError> {
         Some(_) => return Err(wrong_type("messages", "a list of messages")),
     };
     if messages.is_empty() {
-        return asked.without_prompt(Form::Chat);
+        return asked.without_prompt(AnswerForm::Chat);
     }
     let mut job = asked.job(&call)?;
     if let Some(Value::Array(tools)) = asked.fields.value("tools") {
@@ -144,7 +150,7 @@ pub async fn chat(mut call: Call) -> Result<Reply, ApiError> {
     let job = fitting(&call, job, messages, &asked.model, truncates).await?;
     let request = ChatRequest::read(&call, &job, &asked.model)?;
     let talk = request.start(&call, &asked.model).await?;
-    asked.answer(&call, talk, Form::Chat).await
+    asked.answer(&call, talk, AnswerForm::Chat).await
 }
 
 /// The fields of a chat that fits into the context: old messages give way, instructions stay.
@@ -163,18 +169,12 @@ async fn fitting(
     if !truncates || others.len() < 2 {
         return Ok(job);
     }
-    let tokens = async |job: &Fields| -> Result<usize, ApiError> {
-        let conversation = Conversation::read(call, job, model)?;
-        let encoder = model.clone();
-        let encode = move || Ok(conversation.encode(&encoder, AddBos::Auto)?.len());
-        call.app.blocking.run(encode).await
-    };
     let values = system.iter().chain(&others).chain(job.value("tools"));
     let bytes: usize = values.map(|value| value.to_string().len()).sum();
     // A token is at least a byte long, and templates write less than half a context of their own: a
     // short conversation fits without counting.
     let room = model.capacity().saturating_sub(1);
-    if bytes < room / 2 || tokens(&job).await? <= room {
+    if bytes < room / 2 || prompt_tokens(call, &job, model).await? <= room {
         return Ok(job);
     }
     let mut halving = Halving::new(others.len() - 1);
@@ -184,9 +184,21 @@ async fn fitting(
         job.clone()
     };
     while let Some(number) = halving.next() {
-        halving.tried(number, tokens(&without(number)).await? <= room);
+        let tokens = prompt_tokens(call, &without(number), model).await?;
+        halving.tried(number, tokens <= room);
     }
     Ok(without(halving.found()))
+}
+
+async fn prompt_tokens(
+    call: &Call,
+    job: &Fields,
+    model: &Arc<ServedModel>,
+) -> Result<usize, ApiError> {
+    let conversation = Conversation::read(call, job, model)?;
+    let encoder = model.clone();
+    let encode = move || Ok(conversation.encode(&encoder, AddBos::Auto)?.len());
+    call.app.blocking.run(encode).await
 }
 
 /// `/api/generate`.
@@ -195,14 +207,14 @@ pub async fn generate(mut call: Call) -> Result<Reply, ApiError> {
     let given = |name: &str| fields.text(name).filter(|text| !text.is_empty()).map(str::to_owned);
     let (prompt, suffix, system) = (given("prompt"), given("suffix"), given("system"));
     let is_empty = prompt.is_none() && suffix.is_none();
-    if is_empty && let Some(reply) = end_model(&call, &fields, Form::Generate).await? {
+    if is_empty && let Some(reply) = end_model(&call, &fields, AnswerForm::Generate).await? {
         return Ok(reply);
     }
     only_neutral(&fields, "template", "the model's own is used, or none with raw")?;
     only_neutral(&fields, "images", "the model reads text and nothing else")?;
     let mut asked = Asked::of(&call, fields).await?;
     if is_empty {
-        return asked.without_prompt(Form::Generate);
+        return asked.without_prompt(AnswerForm::Generate);
     }
     let context = match asked.fields.value("context") {
         None => Vec::new(),
@@ -227,7 +239,7 @@ pub async fn generate(mut call: Call) -> Result<Reply, ApiError> {
         request.context = Some(context);
         request.start(&call, &asked.model).await?
     };
-    asked.answer(&call, talk, Form::Generate).await
+    asked.answer(&call, talk, AnswerForm::Generate).await
 }
 
 /// A prompt that is continued as it is, or the text between it and a suffix.
@@ -248,20 +260,18 @@ async fn raw(
         Some(suffix) => Some(fill::need(&model.parts.tokenizer, "suffix", &prompt, &suffix)?),
     };
     let entered = enter(call)?;
-    let encoder = model.clone();
+    let (encoder, negative) = (model.clone(), ask.negative.clone());
     let add_bos = if context.is_empty() { AddBos::Auto } else { AddBos::Never };
     let encode = move || {
         let tokenizer = &encoder.parts.tokenizer;
         let ids = match spans {
             None => prompt_ids(tokenizer, prompt, add_bos)?,
-            Some(spans) => {
-                tokenizer.encode(&spans, add_bos).map_err(|error| text_error(&error))?
-            }
+            Some(spans) => tokenizer.encode(&spans, add_bos).map_err(|error| text_error(&error))?,
         };
-        Ok([context, ids].concat())
+        let negative = negative.map(|text| prompt_ids(tokenizer, text, add_bos)).transpose()?;
+        Ok(Prompt { ids: [context, ids].concat(), negative })
     };
-    let ids = call.app.blocking.run(encode).await?;
+    let prompt = call.app.blocking.run(encode).await?;
     let plan = SplitPlan { include_stop: ask.delivery.include_stop, ..SplitPlan::default() };
-    let prompt = Prompt { ids, negative: None };
     Talk::begin(entered, call, model, (ask, logprobs), (prompt, "prompt"), &plan).await
 }

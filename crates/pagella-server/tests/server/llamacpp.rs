@@ -53,7 +53,9 @@ fn a_completion_says_the_same_whole_and_as_events() {
     assert_eq!((&last["stop"], &last["content"]), (&json!(true), &json!("")));
     let tokens: usize = others.iter().map(|p| p["tokens"].as_array().unwrap().len()).sum();
     assert_eq!(tokens, 12);
-    for name in ["tokens_predicted", "tokens_evaluated", "stop_type", "prompt", "generation_settings"] {
+    for name in
+        ["tokens_predicted", "tokens_evaluated", "stop_type", "prompt", "generation_settings"]
+    {
         let mut told = (last[name].clone(), whole[name].clone());
         if name == "generation_settings" {
             (told.0["stream"], told.1["stream"]) = (Value::Null, Value::Null);
@@ -143,7 +145,8 @@ fn a_prompt_that_is_not_to_be_cached_is_computed_anew() {
 
 #[test]
 fn the_answer_is_cut_down_to_the_fields_that_were_asked_for() {
-    let fields = json!({"response_fields": ["content", "generation_settings/n_predict", "nothing"]});
+    let fields =
+        json!({"response_fields": ["content", "generation_settings/n_predict", "nothing"]});
     let cut = ask(fields);
     assert_eq!(cut.as_object().unwrap().len(), 2, "{cut}");
     assert_eq!(cut["n_predict"], 12);
@@ -152,19 +155,23 @@ fn the_answer_is_cut_down_to_the_fields_that_were_asked_for() {
 #[test]
 fn every_field_at_its_neutral_value_says_nothing() {
     let plain = ask(json!({}));
-    let neutral = json!({
-        "stream": false, "cache_prompt": true, "id_slot": -1, "n_keep": 0, "n_discard": 0,
-        "n_indent": 0, "n_probs": 0, "min_keep": 0, "t_max_predict_ms": 0, "t_max_prompt_ms": 0,
+    let sampling = json!({
         "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "tfs_z": 1.0, "top_n_sigma": -1.0,
         "repeat_penalty": 1.0, "repeat_last_n": 64, "presence_penalty": 0, "frequency_penalty": 0,
         "dry_multiplier": 0, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": -1,
         "xtc_probability": 0, "xtc_threshold": 0.1, "mirostat": 0, "mirostat_tau": 5.0,
         "mirostat_eta": 0.1, "dynatemp_range": 0, "dynatemp_exponent": 1, "seed": -1,
-        "logit_bias": [], "stop": [], "image_data": [], "lora": [], "grammar_lazy": false,
-        "grammar_triggers": [], "preserved_tokens": [], "response_fields": [], "samplers": null,
-        "return_tokens": false, "timings_per_token": false, "post_sampling_probs": false,
-        "ignore_eos": false, "sse_ping_interval": -1, "speculative.n_max": 16,
+        "logit_bias": [], "samplers": null,
     });
+    let mut neutral = json!({
+        "stream": false, "cache_prompt": true, "id_slot": -1, "n_keep": 0, "n_discard": 0,
+        "n_indent": 0, "n_probs": 0, "min_keep": 0, "t_max_predict_ms": 0, "t_max_prompt_ms": 0,
+        "stop": [], "image_data": [], "lora": [], "grammar_lazy": false, "grammar_triggers": [],
+        "preserved_tokens": [], "response_fields": [], "return_tokens": false,
+        "timings_per_token": false, "post_sampling_probs": false, "ignore_eos": false,
+        "sse_ping_interval": -1, "speculative.n_max": 16,
+    });
+    neutral.as_object_mut().unwrap().extend(sampling.as_object().unwrap().clone());
     let answer = post(PATH, &body(neutral));
     let value = answer.good();
     assert_eq!(value["content"], plain["content"]);

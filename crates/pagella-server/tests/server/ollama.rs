@@ -68,7 +68,10 @@ fn counts_are_told(last: &Value) {
 fn a_chat_says_the_same_whole_and_line_by_line() {
     let whole = post(CHAT, &chat(json!({}))).good();
     assert_eq!((&whole["model"], &whole["done_reason"]), (&json!("demo"), &json!("length")));
-    assert_eq!((&whole["message"]["role"], &whole["eval_count"]), (&json!("assistant"), &json!(12)));
+    assert_eq!(
+        (&whole["message"]["role"], &whole["eval_count"]),
+        (&json!("assistant"), &json!(12))
+    );
     counts_are_told(&whole);
     // A stream is what there is unless it is refused.
     let mut body = chat(json!({}));
@@ -90,7 +93,8 @@ fn a_chat_says_the_same_whole_and_line_by_line() {
 fn a_prompt_is_templated_or_raw_and_says_the_same_in_both_forms() {
     for extra in [json!({}), json!({"raw": true}), json!({"system": "Answer in one word."})] {
         let whole = post(GENERATE, &generate(extra.clone())).good();
-        let pieces = lines(&post(GENERATE, &generate(with(extra.clone(), json!({"stream": true})))));
+        let pieces =
+            lines(&post(GENERATE, &generate(with(extra.clone(), json!({"stream": true})))));
         let text: String = pieces.iter().map(|p| p["response"].as_str().unwrap()).collect();
         assert_eq!(text, whole["response"], "{extra}");
         let last = pieces.last().unwrap();
@@ -133,7 +137,11 @@ fn a_request_without_a_prompt_only_loads() {
         (CHAT, json!({"model": "demo"})),
     ] {
         let value = post(path, &body).good();
-        assert_eq!((&value["done"], &value["done_reason"]), (&json!(true), &json!("load")), "{body}");
+        assert_eq!(
+            (&value["done"], &value["done_reason"]),
+            (&json!(true), &json!("load")),
+            "{body}"
+        );
         let text = value.get("response").unwrap_or(&value["message"]["content"]);
         assert_eq!(text, "", "{body}");
     }
@@ -190,7 +198,8 @@ fn options_mean_what_they_mean_elsewhere() {
     assert_eq!(stopped["done_reason"], "stop");
     assert!(text.starts_with(stopped["response"].as_str().unwrap()));
     assert!(!stopped["response"].as_str().unwrap().contains(word));
-    let seeded = |seed: u64| with_options(json!({"temperature": 1.5, "seed": seed}))["response"].clone();
+    let seeded =
+        |seed: u64| with_options(json!({"temperature": 1.5, "seed": seed}))["response"].clone();
     assert_eq!(seeded(7), seeded(7));
     assert_ne!(seeded(7), seeded(8));
     let penalized = with_options(json!({"repeat_penalty": 1.8, "repeat_last_n": -1}));
@@ -249,8 +258,11 @@ fn an_answer_that_has_begun_goes_on() {
     let begun = json!({"messages": [{"role": "user", "content": "What is an array?"},
         {"role": "assistant", "content": "An array is"}]});
     let value = post(CHAT, &chat(begun.clone())).good();
-    let ours = with(begun, json!({"continue_final_message": true, "max_tokens": 12,
-        "temperature": 0}));
+    let ours = with(
+        begun,
+        json!({"continue_final_message": true, "max_tokens": 12,
+        "temperature": 0}),
+    );
     let ours = post("/v1/chat/completions", &ours).good();
     assert_eq!(value["message"]["content"], ours["choices"][0]["message"]["content"]);
 }
@@ -258,8 +270,10 @@ fn an_answer_that_has_begun_goes_on() {
 #[test]
 fn old_messages_give_way_unless_that_is_refused() {
     let long: Vec<Value> = (0..40)
-        .map(|n| json!({"role": if n % 2 == 0 { "user" } else { "assistant" },
-            "content": format!("{n} {}", "word ".repeat(120))}))
+        .map(|n| {
+            json!({"role": if n % 2 == 0 { "user" } else { "assistant" },
+            "content": format!("{n} {}", "word ".repeat(120))})
+        })
         .chain([json!({"role": "user", "content": "What is an array?"})])
         .collect();
     let fitted = post(CHAT, &chat(json!({"messages": long}))).good();
@@ -308,7 +322,10 @@ fn models_are_listed_and_described_under_names_with_a_tag() {
         let old = client.post("/api/show", &json!({ "name": name })).good();
         assert_eq!(old, shown);
     }
-    assert_eq!(client.post("/api/pull", &json!({"model": "demo"})).good(), json!({"status": "success"}));
+    assert_eq!(
+        client.post("/api/pull", &json!({"model": "demo"})).good(),
+        json!({"status": "success"})
+    );
     let version = client.get("/api/version").good();
     assert!(version["version"].as_str().unwrap().split('.').count() == 3);
     let named = client.post(GENERATE, &generate(json!({"model": "demo:latest"}))).good();
@@ -331,7 +348,11 @@ fn what_cannot_be_had_is_refused_in_one_sentence() {
         (GENERATE, generate(json!({"template": "{{ .Prompt }}"})), 400),
         (GENERATE, generate(json!({"suffix": "}"})), 400),
         (CHAT, chat(json!({"messages": "hello"})), 400),
-        (CHAT, chat(json!({"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]})), 400),
+        (
+            CHAT,
+            chat(json!({"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]})),
+            400,
+        ),
         (CHAT, chat(json!({"messages": [{"role": "poet", "content": "x"}]})), 400),
         (CHAT, chat(json!({"options": [1]})), 400),
         ("/api/embed", json!({"model": "demo", "input": "x"}), 400),

@@ -113,9 +113,11 @@ fn classifier(config: &Value) -> Result<Option<Judge>, String> {
         return Err("config.json: classifier_from_token must be the texts of two tokens".to_owned());
     };
     if config.get("is_original_qwen3_reranker") != Some(&Value::Bool(true)) {
-        return Err("config.json says with which tokens the model judges and not how it is asked: \
+        return Err(
+            "config.json says with which tokens the model judges and not how it is asked: \
                     add [rerank] to model.toml"
-            .to_owned());
+                .to_owned(),
+        );
     }
     let verdict = |text: &str| Verdict::Text(text.to_owned());
     Ok(Some(Judge {
@@ -148,8 +150,12 @@ mod tests {
         ]);
         let judge = read(scored.path()).judge.unwrap();
         assert_eq!((judge.yes, judge.no), (Verdict::Id(7), Verdict::Id(3)));
-        assert_eq!((judge.form, judge.instruction.as_deref()), (JudgeForm::Template, Some("Find it")));
-        let config = r#"{"classifier_from_token": ["no", "yes"], "is_original_qwen3_reranker": true}"#;
+        assert_eq!(
+            (judge.form, judge.instruction.as_deref()),
+            (JudgeForm::Template, Some("Find it"))
+        );
+        let config =
+            r#"{"classifier_from_token": ["no", "yes"], "is_original_qwen3_reranker": true}"#;
         let judge = read(folder(&[("config.json", config)]).path()).judge.unwrap();
         assert_eq!(judge.yes, Verdict::Text("yes".into()));
         assert!(matches!(judge.form, JudgeForm::Text(text) if text.contains("{instruction}")));
@@ -164,7 +170,8 @@ mod tests {
     fn a_folder_that_says_nothing_is_no_judge_and_a_wrong_one_says_why() {
         let facts = read(folder(&[("config.json", "{}")]).path());
         assert!(facts.judge.is_none() && facts.problem.is_none());
-        let scored = |config| folder(&[("modules.json", MODULES), ("1_LogitScore/config.json", config)]);
+        let scored =
+            |config| folder(&[("modules.json", MODULES), ("1_LogitScore/config.json", config)]);
         for dir in [
             scored(r#"{"true_token_id": 7, "false_token_id": null}"#),
             folder(&[("modules.json", MODULES)]),
