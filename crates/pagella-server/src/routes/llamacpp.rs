@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::model_name::model_for;
 use crate::call::{Call, Reply};
-use crate::fields::{Fields, strings, unsupported};
+use crate::fields::{Fields, out_of_range, strings, unsupported};
 use crate::generate::ask::Ask;
 use crate::generate::ending::text_error;
 use crate::generate::given::GivenPrompt;
@@ -66,10 +66,7 @@ async fn answer(
     if ask.negative.is_some() {
         return Err(unsupported("negative_prompt", "use /v1/completions"));
     }
-    let top = fields.int("n_probs").filter(|n| *n > 0);
-    let processed = fields.is("post_sampling_probs");
-    let most = call.app.settings.limits.top_logprobs;
-    let probs = LogprobAsk::within(&fields, top, processed, most)?;
+    let probs = probs(&fields, call.app.settings.limits.top_logprobs)?;
     if let Some(probs) = probs {
         probs.apply(&mut ask.job);
     }
@@ -116,6 +113,14 @@ async fn answer(
     };
     reply.headers.extend(headers);
     Ok(reply)
+}
+
+/// Which probabilities are told: none, or those of at most so many alternatives.
+fn probs(fields: &Fields, most: usize) -> Result<Option<LogprobAsk>, ApiError> {
+    let Some(top) = fields.int("n_probs").filter(|n| *n > 0) else { return Ok(None) };
+    let top = usize::try_from(top).ok().filter(|top| *top <= most);
+    let top = top.ok_or_else(|| out_of_range("n_probs", &format!("from 0 to {most}")))?;
+    Ok(Some(LogprobAsk { top, processed: fields.is("post_sampling_probs") }))
 }
 
 /// Prompts as ids and as the text that these stand for.

@@ -40,7 +40,8 @@ fn a_completion_says_the_same_whole_and_as_events() {
     assert_eq!(whole["content"], ours["choices"][0]["text"]);
     assert_eq!((&whole["stop"], &whole["stop_type"]), (&json!(true), &json!("limit")));
     assert_eq!((&whole["tokens_predicted"], &whole["model"]), (&json!(12), &json!("demo")));
-    assert_eq!(whole["prompt"], "CSS is");
+    let prompt = whole["prompt"].as_str().unwrap();
+    assert!(prompt.ends_with("CSS is"), "with the beginning of a text: {prompt}");
     assert_eq!(whole["tokens"], json!([]));
     assert!(whole["timings"]["predicted_n"] == 12 && whole["truncated"] == false, "{whole}");
     let settings = &whole["generation_settings"];
@@ -71,8 +72,6 @@ fn every_form_of_a_prompt_means_the_same_ids() {
     let ids = post("/tokenize", &json!({"content": "CSS is", "add_special": true})).good();
     let ids = ids["tokens"].as_array().unwrap().clone();
     let expected = ask(json!({}))["content"].clone();
-    let with_text = json!([ids[0], ids[1..].to_vec()]);
-    assert!(with_text.is_array());
     let (head, tail) = ids.split_at(1);
     let tail_text = post("/detokenize", &json!({ "tokens": tail })).good()["content"].clone();
     assert_eq!(ask(json!({ "prompt": ids }))["content"], expected);
@@ -82,7 +81,8 @@ fn every_form_of_a_prompt_means_the_same_ids() {
     let list = list.as_array().unwrap();
     assert_eq!(list.len(), 3);
     assert_eq!((&list[0]["content"], &list[1]["content"]), (&expected, &expected));
-    assert_eq!((&list[2]["index"], &list[2]["prompt"]), (&json!(2), &json!("An array")));
+    assert_eq!(list[2]["index"], 2);
+    assert!(list[2]["prompt"].as_str().unwrap().ends_with("An array"));
     assert!(ask(json!({"prompt": ["CSS is"]})).is_array(), "a list is answered by a list");
 }
 
@@ -184,7 +184,7 @@ fn what_cannot_be_done_is_refused() {
     for (extra, param) in [
         (json!({"prompt": null}), "prompt"),
         (json!({"prompt": []}), "prompt"),
-        (json!({"prompt": [1, 1 << 40]}), "prompt[1]"),
+        (json!({"prompt": [1, 1_u64 << 40]}), "prompt[1]"),
         (json!({"n_indent": 4}), "n_indent"),
         (json!({"image_data": [{"data": "aGk=", "id": 1}]}), "image_data"),
         (json!({"n_probs": 1000}), "n_probs"),

@@ -215,7 +215,7 @@ fn options_mean_what_they_mean_elsewhere() {
 
 #[test]
 fn json_and_schemas_are_enforced() {
-    let number = json!({"type": "object", "properties": {"n": {"type": "integer"}},
+    let number = json!({"type": "object", "properties": {"n": {"enum": [3, 4]}},
         "required": ["n"], "additionalProperties": false});
     let options = json!({"num_predict": 200, "temperature": 0});
     let body = chat(json!({"format": number, "options": options}));
