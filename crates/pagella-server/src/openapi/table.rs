@@ -3,6 +3,7 @@
 mod kobold;
 mod llamacpp;
 mod ollama;
+mod rerank;
 
 use super::operation::{Operation, Query, op};
 use crate::chat::CONVERSATION;
@@ -11,7 +12,6 @@ use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::messages;
 use crate::model::{CONVERSATION as MODEL_CONVERSATION, FOREIGN, OPTIONS};
 use crate::reasoning::REASONING;
-use crate::rerank;
 use crate::responses;
 use crate::routes::{
     chat, completions, control, download, embeddings, load, sampling_override, stream, template,
@@ -131,7 +131,8 @@ const GENERATE: &[u16] = &[404, 503, 504];
 
 /// Every operation.
 pub fn operations() -> impl Iterator<Item = &'static Operation> {
-    [OPERATIONS, ollama::OPERATIONS, llamacpp::OPERATIONS, kobold::OPERATIONS].into_iter().flatten()
+    let families = [ollama::OPERATIONS, llamacpp::OPERATIONS, kobold::OPERATIONS];
+    [OPERATIONS, rerank::OPERATIONS].into_iter().chain(families).flatten()
 }
 
 const OPERATIONS: &[Operation] = &[
@@ -231,33 +232,6 @@ const OPERATIONS: &[Operation] = &[
         "EmbeddingList",
     )
     .body("EmbeddingRequest", embeddings::FIELDS, &["input"])
-    .also(GENERATE),
-    op(("POST", "/v1/rerank"), ("generation", "rerank"), "Documents by how well they fit", "Ranking")
-        .body("RerankRequest", rerank::FIELDS, &["query", "documents"])
-        .also(GENERATE),
-    op(
-        ("POST", "/v1/reranking"),
-        ("generation", "reranking"),
-        "The same as /v1/rerank, as llama.cpp has it",
-        "Ranking",
-    )
-    .body("RerankRequest", rerank::FIELDS, &["query", "documents"])
-    .also(GENERATE),
-    op(
-        ("POST", "/rerank"),
-        ("generation", "rerankShort"),
-        "The same as /v1/rerank, as llama.cpp has it",
-        "Ranking",
-    )
-    .body("RerankRequest", rerank::FIELDS, &["query", "documents"])
-    .also(GENERATE),
-    op(
-        ("POST", "/reranking"),
-        ("generation", "rerankingShort"),
-        "The same as /v1/rerank, as llama.cpp has it",
-        "Ranking",
-    )
-    .body("RerankRequest", rerank::FIELDS, &["query", "documents"])
     .also(GENERATE),
     op(
         ("POST", "/v1/token/encode"),
