@@ -90,10 +90,7 @@ pub(crate) struct Kernels {
 impl Kernels {
     /// Loads every module that has code for this device. Code of a function is loaded by the driver
     /// when it is first used.
-    pub(crate) fn load(
-        context: &Arc<CudaContext>,
-        limits: Limits,
-    ) -> Result<Self, BackendError> {
+    pub(crate) fn load(context: &Arc<CudaContext>, limits: Limits) -> Result<Self, BackendError> {
         context.bind_to_thread().map_err(device_error)?;
         let mut kernels = Kernels {
             context: context.clone(),
@@ -205,7 +202,8 @@ impl Kernels {
         Err(BackendError::Unsupported {
             backend: "cuda",
             what: format!("{HELD_ENV}={major}.{minor} with {name} made for compute_{ptx}"),
-            hint: "build with PAGELLA_CUDA_ARCHS=90a,compute_80 and set CUDA_FORCE_PTX_JIT=1".into(),
+            hint: "build with PAGELLA_CUDA_ARCHS=90a,compute_80 and set CUDA_FORCE_PTX_JIT=1"
+                .into(),
         })
     }
 }

@@ -203,6 +203,27 @@ impl Reply {
         Self::of_events(Events::new(block))
     }
 
+    /// A stream of JSON objects, one on each line, that an `async` block writes; the same for
+    /// `last_words` as for events.
+    pub fn lines<F: Future<Output = ()> + Send + 'static>(
+        last_words: Bytes,
+        block: impl FnOnce(Sink) -> F,
+    ) -> Self {
+        let mut reply = Self::events_or_say(last_words, block);
+        let kind = HeaderValue::from_static("application/x-ndjson");
+        reply.headers.insert(header::CONTENT_TYPE, kind);
+        reply
+    }
+
+    /// The answer without its body, as `HEAD` has it; the length of the body is still told.
+    pub fn without_body(mut self) -> Self {
+        if let ReplyBody::Whole(Some(bytes)) = &self.body {
+            self.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        }
+        self.body = ReplyBody::Whole(None);
+        self
+    }
+
     /// A stream of events that someone writes already.
     pub fn of_events(events: Events) -> Self {
         let mut headers = HeaderMap::new();

@@ -37,16 +37,19 @@ mod exchange;
 mod fields;
 mod generate;
 mod kobold;
+mod llamacpp;
 mod log;
 mod messages;
 mod metrics;
 mod model;
 pub mod name;
 mod net;
+mod ollama;
 mod openapi;
 mod presets;
 mod reasoning;
 mod requests;
+mod rerank;
 mod responses;
 mod router;
 mod routes;
@@ -66,10 +69,10 @@ pub use auth::{
 };
 pub use downloads::{FetchError, FetchProgress, Fetcher, Order, Secret};
 pub use model::{
-    ActiveTemplate, ConversationOptions, DevicePlan, EmbeddingFacts, KnownModel, Legacy,
-    LegacyModel, LoadAsk, LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile, ModelOpener,
-    ModelParts, Models, OpenError, Origin, Replace, ServedModel, Slot, begin_load, load_at_start,
-    succeed,
+    ActiveTemplate, ConversationOptions, DevicePlan, EmbeddingFacts, Judge, JudgeForm, KnownModel,
+    Legacy, LegacyModel, LoadAsk, LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile,
+    ModelOpener, ModelParts, Models, OpenError, Origin, Replace, RerankFacts, ServedModel, Slot,
+    Verdict, begin_load, load_at_start, succeed,
 };
 pub use net::{Server, ServerError, Shutdown};
 pub use openapi::text as openapi_text;

@@ -39,5 +39,8 @@ pub use options::{FOREIGN, LoadOptions, OPTIONS};
 pub use plan::{DevicePlan, MemoryPlan};
 pub use registry::{Models, Slot};
 pub use resolve::resolve;
-pub use served::{ActiveTemplate, Closing, EmbeddingFacts, ModelFacts, ModelParts, ServedModel};
+pub use served::{
+    ActiveTemplate, Closing, EmbeddingFacts, Judge, JudgeForm, ModelFacts, ModelParts, RerankFacts,
+    ServedModel, Verdict,
+};
 pub use successor::{Legacy, LegacyModel, Replace, succeed};

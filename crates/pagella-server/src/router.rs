@@ -6,9 +6,9 @@ use std::pin::Pin;
 use crate::call::{Call, Reply};
 use crate::routes::{
     chat, completions, control, docs, download, embeddings, events, health, kobold, kobold_info,
-    list, load, lora, messages, metrics, model, pages, parameters, permission, requests, responses,
-    sampling_override, service_info, slots, stats, stream, template, token, ui, ui_store, unload,
-    ws,
+    list, llamacpp, load, lora, messages, metrics, model, ollama, ollama_embed, ollama_info, pages,
+    parameters, permission, requests, rerank, responses, sampling_override, service_info, slots,
+    stats, stream, template, token, ui, ui_store, unload, ws,
 };
 use crate::settings::ApiServer;
 use crate::wire::error::{ApiError, Dialect};
@@ -75,6 +75,8 @@ impl Route {
     pub fn family(&self) -> Option<ApiServer> {
         const OPENAI: [&str; 4] =
             ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings"];
+        const KOBOLD: [&str; 3] = ["/api/v1", "/api/latest", "/api/extra"];
+        const LLAMA_CPP: [&str; 3] = ["/completion", "/completions", "/infill"];
         let under = |base: &str| {
             let rest = self.path.strip_prefix(base);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -83,8 +85,12 @@ impl Route {
             Some(ApiServer::OpenAi)
         } else if under("/v1/messages") {
             Some(ApiServer::Anthropic)
-        } else if under("/api") {
+        } else if KOBOLD.into_iter().any(under) {
             Some(ApiServer::Kobold)
+        } else if under("/api") {
+            Some(ApiServer::Ollama)
+        } else if LLAMA_CPP.into_iter().any(under) {
+            Some(ApiServer::LlamaCpp)
         } else if under("/ws") {
             Some(ApiServer::Ws)
         } else {
@@ -166,6 +172,26 @@ routes! {
     POST "/v1/download" Admin Small Tabby download::create;
     GET "/v1/download/{id}" Admin None Tabby download::show;
     DELETE "/v1/download/{id}" Admin None Tabby download::stop;
+    POST "/v1/rerank" Api Generation OpenAi rerank::create;
+    POST "/v1/reranking" Api Generation OpenAi rerank::create;
+    POST "/rerank" Api Generation OpenAi rerank::create;
+    POST "/reranking" Api Generation OpenAi rerank::create;
+    POST "/completion" Api Generation OpenAi llamacpp::completion;
+    POST "/completions" Api Generation OpenAi llamacpp::completion;
+    POST "/infill" Api Generation OpenAi llamacpp::infill;
+    POST "/api/chat" Api Generation Ollama ollama::chat;
+    POST "/api/generate" Api Generation Ollama ollama::generate;
+    POST "/api/embed" Api Generation Ollama ollama_embed::embed;
+    POST "/api/embeddings" Api Generation Ollama ollama_embed::embeddings;
+    GET "/api/tags" Api None Ollama ollama_info::tags;
+    GET "/api/ps" Api None Ollama ollama_info::ps;
+    GET "/api/version" Api None Ollama ollama_info::version;
+    POST "/api/show" Api Small Ollama ollama_info::show;
+    POST "/api/pull" Api Small Ollama ollama_info::pull;
+    POST "/api/push" Api Small Ollama ollama_info::refuse;
+    POST "/api/create" Api Small Ollama ollama_info::refuse;
+    POST "/api/copy" Api Small Ollama ollama_info::refuse;
+    DELETE "/api/delete" Api Small Ollama ollama_info::refuse;
     POST "/api/v1/generate" Api Generation OpenAi kobold::generate;
     GET "/api/v1/model" Api None OpenAi kobold_info::model;
     GET "/api/v1/config/max_length" Api None OpenAi kobold_info::max_length;
@@ -229,19 +255,23 @@ pub fn dialect_beside(path: &str) -> Dialect {
     }
 }
 
-/// Looks for a path, without the base path, as it was sent.
+/// Looks for a path, without the base path, as it was sent. `HEAD` finds what `GET` finds.
 pub fn find(method: &str, path: &str) -> Found {
     let path = match path.strip_suffix('/') {
         Some(shorter) if !matches!(shorter, "" | "/") => shorter,
         _ => path,
     };
+    let wanted = if method == "HEAD" { "GET" } else { method };
     let mut methods: Vec<&str> = Vec::new();
     for route in ROUTES {
         let Some(segment) = matches(route.path, path) else { continue };
-        if route.method == method {
+        if route.method == wanted {
             return Found::Route(route, segment);
         }
         methods.push(route.method);
+        if route.method == "GET" {
+            methods.push("HEAD");
+        }
     }
     methods.dedup();
     match methods.is_empty() {
@@ -323,7 +353,7 @@ mod tests {
     #[test]
     fn other_methods_are_named() {
         let Found::OtherMethods(methods) = find("DELETE", "/v1/models") else { panic!() };
-        assert_eq!(methods, "GET");
+        assert_eq!(methods, "GET, HEAD");
         assert!(matches!(find("GET", "/nothing"), Found::Nothing));
     }
 
@@ -382,10 +412,14 @@ mod tests {
     #[test]
     fn families_are_told_by_paths() {
         let of = |family| ROUTES.iter().filter(|route| route.family() == Some(family)).count();
-        assert_eq!(ApiServer::ALL.map(of), [11, 2, 21, 1]);
-        assert!(ROUTES.iter().all(|route| {
-            (route.family() == Some(ApiServer::Anthropic)) == (route.dialect == Dialect::Anthropic)
-        }));
+        assert_eq!(ApiServer::ALL.map(of), [11, 2, 13, 3, 21, 1]);
+        for (family, dialect) in
+            [(ApiServer::Anthropic, Dialect::Anthropic), (ApiServer::Ollama, Dialect::Ollama)]
+        {
+            let alike =
+                |route: &Route| (route.family() == Some(family)) == (route.dialect == dialect);
+            assert!(ROUTES.iter().all(alike), "{}", family.name());
+        }
     }
 
     #[test]

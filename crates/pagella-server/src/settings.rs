@@ -12,7 +12,8 @@ mod operation;
 mod subnet;
 
 pub use answer::{
-    Chat, ConstraintSettings, Developer, HostedTools, ReasoningField, Responses, Sampling, Tools,
+    Chat, ConstraintSettings, Developer, Embeddings, HostedTools, ReasoningField, Rerank,
+    RerankMethod, Responses, Sampling, Tools,
 };
 pub use auth::{Auth, CacheIsolation};
 pub use limits::Limits;
@@ -46,6 +47,10 @@ pub struct Settings {
     pub responses: Responses,
     /// How tokens are chosen where a request does not say.
     pub sampling: Sampling,
+    /// Vectors of texts.
+    pub embeddings: Embeddings,
+    /// Ranking of texts.
+    pub rerank: Rerank,
     /// What may be fetched.
     pub downloads: Downloads,
     /// What is counted.

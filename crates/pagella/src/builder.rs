@@ -350,7 +350,8 @@ impl EngineBuilder {
         };
         let dequantised_max = self.dequantised_max.unwrap_or(usual);
         let probe = Probe::look();
-        let dequantises = probe.gpus().get(device).is_some_and(|gpu| probe.has_warpgroups(&gpu.limits));
+        let dequantises =
+            probe.gpus().get(device).is_some_and(|gpu| probe.has_warpgroups(&gpu.limits));
         CudaLayout { dequantised_max, tables_on_host: self.low_memory, dequantises }
     }
 

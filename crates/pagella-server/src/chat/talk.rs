@@ -14,7 +14,7 @@ use crate::generate::ask::{Ask, Delivery};
 use crate::generate::logprobs::LogprobAsk;
 use crate::generate::parts::{Ending, Part, SplitPlan, Splitter, Whole};
 use crate::generate::sampling::ZeroTopP;
-use crate::generate::submit::{Prompt, Running, enter};
+use crate::generate::submit::{Entered, Prompt, Running, enter};
 use crate::generate::usage::Usage;
 use crate::log::conversation::Kept;
 use crate::model::ServedModel;
@@ -36,6 +36,8 @@ pub struct ChatRequest {
     pub logprobs: Option<LogprobAsk>,
     /// What errors call the prompt.
     pub prompt_field: &'static str,
+    /// Ids of what was said before; the prompt is then kept, so that others can go on from it.
+    pub context: Option<Vec<u32>>,
 }
 
 impl ChatRequest {
@@ -46,13 +48,15 @@ impl ChatRequest {
         let settings = model.conversation(&call.app.settings.model.conversation);
         let reasoning = ReasoningAsk::read(fields, &settings.reasoning)?;
         let conversation = Conversation::read(call, fields, model)?;
-        Ok(ChatRequest { conversation, ask, reasoning, logprobs, prompt_field: "messages" })
+        let prompt_field = "messages";
+        Ok(ChatRequest { conversation, ask, reasoning, logprobs, prompt_field, context: None })
     }
 
     /// Renders, waits to be let in and submits. Everything that can be wrong with a request is found
     /// before this returns.
     pub async fn start(self, call: &Call, model: &Arc<ServedModel>) -> Result<Talk, ApiError> {
-        let ChatRequest { conversation, mut ask, reasoning, logprobs, prompt_field } = self;
+        let ChatRequest { conversation, mut ask, reasoning, logprobs, prompt_field, context } =
+            self;
         if let Some(logprobs) = logprobs {
             logprobs.apply(&mut ask.job);
         }
@@ -81,12 +85,14 @@ impl ChatRequest {
                 kept.write(encoded.as_ref().ok().map(|encoded| encoded.text.as_str()));
             }
             let Encoded { ids, opening, .. } = encoded.map_err(|error| error.at(prompt_field))?;
+            let ids = behind(context.as_deref().unwrap_or_default(), ids, &encoder);
+            let kept = context.map(|_| ids.clone()).unwrap_or_default();
             let negative = negative.map(|system| conversation.with_system(&system));
             let negative =
                 negative.map(|other| other.encode(&encoder, AddBos::Auto, &budget)).transpose()?;
-            Ok((Prompt { ids, negative }, opening))
+            Ok((Prompt { ids, negative }, opening, kept))
         };
-        let (prompt, opening) = call.app.blocking.prepare(call.body_bytes, encode).await?;
+        let (prompt, opening, kept) = call.app.blocking.prepare(call.body_bytes, encode).await?;
         let inside = match settings.reasoning.start_in_reasoning {
             Toggle::On => true,
             Toggle::Off => false,
@@ -106,18 +112,19 @@ impl ChatRequest {
             include_stop: ask.delivery.include_stop,
             tells_tokens: logprobs.is_some(),
         };
-        let (n, seed, delivery) = (ask.n, ask.seed, ask.delivery.clone());
-        let splitter = || {
-            let mut decoder = tokenizer.stream_decoder(ask.job.specials, StreamStart::Continuation);
-            decoder.show(&ask.job.shown_ids);
-            Splitter::new(&plan, decoder)
-        };
-        let splitters = (0..n).map(|_| splitter()).collect();
-        let running = entered.submit(call, model, ask, vec![prompt], prompt_field).await?;
-        call.access.note(|facts| facts.stream = delivery.stream);
-        let model = model.clone();
-        Ok(Talk { running, model, logprobs, seed, delivery, splitters, begun: call.begun })
+        let talk =
+            Talk::begin(entered, call, model, (ask, logprobs), (prompt, prompt_field), &plan);
+        Ok(Talk { context: kept, ..talk.await? })
     }
+}
+
+/// A prompt behind what was said before; only one beginning of a text is kept.
+fn behind(context: &[u32], mut ids: Vec<u32>, model: &ServedModel) -> Vec<u32> {
+    let bos = model.parts.tokenizer.bos_id();
+    if !context.is_empty() && bos.is_some() && ids.first().copied() == bos {
+        ids.remove(0);
+    }
+    [context, &ids].concat()
 }
 
 /// Lets an answer call tools, or keeps it from that.
@@ -195,12 +202,38 @@ pub struct Talk {
     pub seed: i64,
     /// How the answer is sent.
     pub delivery: Delivery,
+    /// The prompt as ids, where it is kept.
+    pub context: Vec<u32>,
     /// One per choice.
     splitters: Vec<Splitter>,
     begun: Instant,
 }
 
 impl Talk {
+    /// Submits a prompt, whose answers are taken apart by a plan. The prompt goes with what errors
+    /// call it.
+    pub async fn begin(
+        entered: Entered,
+        call: &Call,
+        model: &Arc<ServedModel>,
+        (ask, logprobs): (Ask, Option<LogprobAsk>),
+        (prompt, prompt_field): (Prompt, &'static str),
+        plan: &SplitPlan,
+    ) -> Result<Self, ApiError> {
+        let (n, seed, delivery) = (ask.n, ask.seed, ask.delivery.clone());
+        let splitter = || {
+            let tokenizer = &model.parts.tokenizer;
+            let mut decoder = tokenizer.stream_decoder(ask.job.specials, StreamStart::Continuation);
+            decoder.show(&ask.job.shown_ids);
+            Splitter::new(plan, decoder)
+        };
+        let splitters = (0..n).map(|_| splitter()).collect();
+        let running = entered.submit(call, model, ask, vec![prompt], prompt_field).await?;
+        call.access.note(|facts| facts.stream = delivery.stream);
+        let (model, context, begun) = (model.clone(), Vec::new(), call.begun);
+        Ok(Talk { running, model, logprobs, seed, delivery, context, splitters, begun })
+    }
+
     /// How many choices there are.
     pub fn n_choices(&self) -> usize {
         self.splitters.len()

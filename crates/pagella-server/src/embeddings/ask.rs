@@ -47,20 +47,15 @@ pub struct EmbedAsk {
 }
 
 impl EmbedAsk {
-    /// Reads and checks the fields.
-    pub fn read(fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
+    /// Reads and checks the fields. `usual` is what the operator chose for models that do not say.
+    pub fn read(
+        fields: &Fields,
+        model: &ServedModel,
+        usual: Option<Pooling>,
+    ) -> Result<Self, ApiError> {
         let facts = &model.parts.facts.embedding;
         let named = fields.text("pooling").and_then(Pooling::from_name);
-        let Some(pooling) = named.or(facts.pooling) else {
-            if let Some(problem) = &facts.problem {
-                let message =
-                    format!("the model's files do not say how vectors are made: {problem}");
-                return Err(ApiError::field(Code::UnsupportedParameter, "pooling", message));
-            }
-            let message = "the model does not say how it makes vectors of texts: name pooling \
-                           (mean or last), or load a model made for embeddings";
-            return Err(ApiError::field(Code::UnsupportedParameter, "pooling", message));
-        };
+        let pooling = named.map_or_else(|| model.pooling(usual), Ok)?;
         let encoding = match fields.text("encoding_format") {
             Some("base64") => Encoding::Base64,
             _ => Encoding::Float,
@@ -68,7 +63,7 @@ impl EmbedAsk {
         let shape = Shape {
             encoding,
             dimensions: dimensions(fields, facts, model.parts.worker.hidden())?,
-            normalize: fields.bool("normalize") != Some(false),
+            normalize: fields.bool("normalize").or(facts.normalize).unwrap_or(true),
         };
         Ok(EmbedAsk {
             inputs: inputs(fields.need("input")?, model.parts.vocab)?,

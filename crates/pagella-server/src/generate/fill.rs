@@ -2,6 +2,9 @@
 
 use pagella_text::{Span, Tokenizer};
 
+use crate::fields::unsupported;
+use crate::wire::error::ApiError;
+
 /// How a family of models writes a gap.
 struct Form {
     /// Before the text in front of the gap.
@@ -22,6 +25,17 @@ const FORMS: &[Form] = &[
     Form { prefix: "▁<PRE>", suffix: "▁<SUF>", middle: "▁<MID>" },
     Form { prefix: "[PREFIX]", suffix: "[SUFFIX]", middle: "" },
 ];
+
+/// The prompt for a gap between two texts; `field` is blamed where the model cannot fill one.
+pub fn need(
+    tokenizer: &Tokenizer,
+    field: &str,
+    before: &str,
+    behind: &str,
+) -> Result<Vec<Span>, ApiError> {
+    let none = || unsupported(field, "the model has no tokens for filling a gap");
+    gap(tokenizer, before, behind).ok_or_else(none)
+}
 
 /// The prompt for a gap between two texts; `None` if the model has no tokens for it.
 pub fn gap(tokenizer: &Tokenizer, before: &str, behind: &str) -> Option<Vec<Span>> {

@@ -130,6 +130,30 @@ pub fn chat(ask: LogprobAsk, record: &Record, tokenizer: &Tokenizer) -> Value {
     json!({ "content": content.collect::<Vec<_>>(), "refusal": null })
 }
 
+/// `logprobs` as Ollama has it: a list of tokens.
+pub fn ollama(ask: LogprobAsk, record: &Record, tokenizer: &Tokenizer) -> Value {
+    chat(ask, record, tokenizer)["content"].take()
+}
+
+/// `completion_probabilities` as llama.cpp has it; processed ones are probabilities, not logarithms.
+pub fn llama_cpp(ask: LogprobAsk, record: &Record, tokenizer: &Tokenizer) -> Value {
+    let (one, list) = match ask.processed {
+        true => ("prob", "top_probs"),
+        false => ("logprob", "top_logprobs"),
+    };
+    let token = |id: u32, logprob: f32| {
+        let value = if ask.processed { logprob.exp() } else { logprob };
+        let (text, bytes) = (lossy(tokenizer, id), tokenizer.token_bytes(id));
+        json!({ "id": id, "token": text, "bytes": bytes, one: value })
+    };
+    let entries = ask.entries(record).into_iter().map(|entry| {
+        let mut value = token(entry.id, entry.logprob.unwrap_or(LOWEST));
+        value[list] = entry.top.iter().map(|&(id, logprob)| token(id, logprob)).collect();
+        value
+    });
+    entries.collect()
+}
+
 /// How `/v1/completions` writes a token: bytes that are no text are named.
 fn piece(tokenizer: &Tokenizer, id: u32) -> String {
     let bytes = tokenizer.token_bytes(id);

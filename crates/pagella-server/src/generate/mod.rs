@@ -4,7 +4,7 @@
 //! - `params`: the fields; `sampling`, `shape`, `ask`: what they mean;
 //! - `submit`: jobs in the engine, held by guards; `choices`: their records, whichever comes next;
 //! - `parts`: what records of a chat consist of; `token_split`: the same for their tokens;
-//! - `prompt`: text as ids; `fill`: prompts with a gap;
+//! - `prompt`: text as ids; `given`: prompts as clients give them; `fill`: prompts with a gap;
 //! - `ending`, `usage`, `logprobs`: what clients read of them.
 
 pub mod ask;
@@ -12,6 +12,7 @@ pub mod choices;
 pub mod cut_short;
 pub mod ending;
 pub mod fill;
+pub mod given;
 pub mod journal;
 pub mod logprobs;
 pub mod params;

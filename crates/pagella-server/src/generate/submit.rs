@@ -21,7 +21,7 @@ use crate::call::Call;
 use crate::fields::out_of_range;
 use crate::metrics::Lead;
 use crate::model::{Closing, ServedModel};
-use crate::requests::{Listed, Progress};
+use crate::requests::{Listed, Live, Progress};
 use crate::wire::error::{ApiError, Code};
 
 /// A prompt as ids, and what to steer away from.
@@ -253,6 +253,11 @@ impl Running {
             self.app
                 .issue("tool_call", "an answer has a call that cannot be read: sent as content");
         }
+    }
+
+    /// The request while it lives, by which it can be ended.
+    pub fn live(&self) -> Arc<Live> {
+        self.listed.live.clone()
     }
 
     /// How many choices there are.

@@ -94,6 +94,19 @@ impl Usage {
         })
     }
 
+    /// Ollama's counts and times, in nanoseconds; `load` is how long the model was waited for.
+    pub fn ollama(&self, load: Duration) -> Value {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        json!({
+            "total_duration": nanos(self.total),
+            "load_duration": nanos(load),
+            "prompt_eval_count": self.prompt_tokens,
+            "prompt_eval_duration": nanos(self.prompt),
+            "eval_count": self.completion_tokens,
+            "eval_duration": nanos(self.completion),
+        })
+    }
+
     /// llama.cpp's object, in milliseconds.
     pub fn timings(&self) -> Value {
         let computed = self.prompt_tokens.saturating_sub(self.cached_tokens);

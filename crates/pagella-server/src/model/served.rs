@@ -65,6 +65,12 @@ pub struct ModelFacts {
     pub fingerprint: String,
     /// What its files say about vectors of texts.
     pub embedding: EmbeddingFacts,
+    /// What its files say about ranking texts.
+    pub rerank: RerankFacts,
+    /// The family that it belongs to, such as `llama`.
+    pub family: Option<String>,
+    /// How many weights its linears have.
+    pub parameters: Option<u64>,
 }
 
 /// What a model's files say about vectors of texts.
@@ -78,8 +84,50 @@ pub struct EmbeddingFacts {
     pub prompts: BTreeMap<String, String>,
     /// The kind of input that a request means which names none.
     pub default_prompt: Option<String>,
+    /// Whether vectors have length one unless a request says otherwise; `None` is yes.
+    pub normalize: Option<bool>,
     /// What is wrong with these files.
     pub problem: Option<String>,
+}
+
+/// What a model's files say about ranking texts.
+#[derive(Clone, Debug, Default)]
+pub struct RerankFacts {
+    /// How it is asked; a model that says nothing was not made for it.
+    pub judge: Option<Judge>,
+    /// What is wrong with these files.
+    pub problem: Option<String>,
+}
+
+/// A model that is asked of every document whether it fits, and answers with one of two tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judge {
+    /// The token of a document that fits.
+    pub yes: Verdict,
+    /// The token of one that does not.
+    pub no: Verdict,
+    /// How it is asked.
+    pub form: JudgeForm,
+    /// What it is to look for, where a request does not say.
+    pub instruction: Option<String>,
+}
+
+/// A token with which a model judges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// By its number.
+    Id(u32),
+    /// By its text, which is one token.
+    Text(String),
+}
+
+/// How a model is asked whether a document fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JudgeForm {
+    /// Its template has roles for the query and the document.
+    Template,
+    /// A text with `{instruction}`, `{query}` and `{document}`.
+    Text(String),
 }
 
 /// Why a model stops answering.
@@ -175,6 +223,22 @@ impl ServedModel {
     /// The same, for someone who does not hold the model.
     pub fn counts(&self) -> Counts {
         self.pulse.counts().clone()
+    }
+
+    /// How hidden states become a vector: as its files say, or else as `usual`.
+    pub fn pooling(&self, usual: Option<Pooling>) -> Result<Pooling, ApiError> {
+        let facts = &self.parts.facts.embedding;
+        let message = match (&facts.problem, facts.pooling.or(usual)) {
+            (None, Some(pooling)) => return Ok(pooling),
+            (Some(problem), _) => {
+                format!("the model's files do not say how vectors are made: {problem}")
+            }
+            (None, None) => "the model does not say how it makes vectors of texts: name pooling \
+                             (mean or last), set embeddings.pooling, or load a model made for \
+                             embeddings"
+                .to_owned(),
+        };
+        Err(ApiError::field(Code::UnsupportedParameter, "pooling", message))
     }
 
     /// Whether clients mean this model by a name: all of its id, or the last part.

@@ -95,6 +95,9 @@ pub async fn answer(
         app.metrics.note_rejected(error.code);
         refuse(&error, dialect, &id)
     });
+    if head.method == Method::HEAD {
+        reply = reply.without_body();
+    }
     access.set_status(reply.status.as_u16());
     browser::write_headers(&app.settings.network, &head.headers, None, &mut reply.headers);
     write_common(&mut reply.headers, &id, dialect);

@@ -16,7 +16,8 @@ const ABOUT: &str = "An inference engine's HTTP interface. Fields that a route d
     named in the header `x-ignored-fields`; with the header `x-strict: 1` they are refused. `null` \
     for an optional field is the same as leaving it out. Other spellings of a field, which mean the \
     same, stand under `x-aliases`. Answers that come piece by piece are documented as \
-    `text/event-stream`, the JSON of one event under `x-sse-events`.";
+    `text/event-stream`, the JSON of one event under `x-sse-events`, or as `application/x-ndjson`, the \
+    JSON of one line under `x-lines`.";
 
 /// The document for a server whose paths begin with `base`.
 pub fn document(base: &str) -> Value {
@@ -194,6 +195,11 @@ fn answer(operation: &Operation) -> Value {
         });
         let events = json!({ "schema": shape, "x-sse-events": event });
         content.insert("text/event-stream".into(), events);
+    }
+    if let Some(line) = operation.lines {
+        let line = json!({ "$ref": format!("#/components/schemas/{line}") });
+        let lines = json!({ "schema": { "type": "string" }, "x-lines": line });
+        content.insert("application/x-ndjson".into(), lines);
     }
     json!({ "description": operation.summary, "content": content })
 }

@@ -11,7 +11,8 @@ use crate::wire::error::{ApiError, Code, Dialect};
 /// Statuses that health gives with its own body.
 const HEALTH: &str = "Health";
 
-const DIALECTS: &[Dialect] = &[Dialect::OpenAi, Dialect::Tabby, Dialect::Anthropic];
+const DIALECTS: &[Dialect] =
+    &[Dialect::OpenAi, Dialect::Tabby, Dialect::Anthropic, Dialect::Ollama];
 
 /// The name of a shared response.
 fn name(status: u16, dialect: Dialect) -> String {
@@ -43,6 +44,7 @@ pub fn responses() -> Value {
 fn response(of: u16, dialect: Dialect) -> Value {
     let codes = Code::ALL.iter().copied().filter(|code| status(*code, dialect) == of);
     let codes: BTreeSet<&str> = codes.clone().map(Code::name).collect();
+    let names = codes.iter().copied().collect::<Vec<_>>().join(", ");
     let errors = Code::ALL.iter().filter(|code| status(**code, dialect) == of);
     let values = errors.map(|code| ApiError::new(*code, "").value(dialect, ""));
     let kinds: BTreeSet<String> =
@@ -58,13 +60,13 @@ fn response(of: u16, dialect: Dialect) -> Value {
         Dialect::Anthropic => "#/components/schemas/AnthropicError",
         Dialect::Ollama => "#/components/schemas/OllamaError",
     };
-    let names: Vec<&str> = codes.into_iter().collect();
-    json!({
-        "description": names.join(", "),
-        "content": { "application/json": { "schema": {
-            "allOf": [{ "$ref": schema }, narrowed],
-        }}},
-    })
+    let reference = json!({ "$ref": schema });
+    let schema = match dialect {
+        // An error there is a sentence and nothing else.
+        Dialect::Ollama => reference,
+        _ => json!({ "allOf": [reference, narrowed] }),
+    };
+    json!({ "description": names, "content": { "application/json": { "schema": schema } } })
 }
 
 /// The errors that a route can give, by status.

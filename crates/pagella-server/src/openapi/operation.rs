@@ -51,6 +51,8 @@ pub struct Operation {
     pub answer: Answer,
     /// The schema of one event, where the answer can be a stream.
     pub events: Option<&'static str>,
+    /// The schema of one line, where the answer can be a stream of lines.
+    pub lines: Option<&'static str>,
     /// Statuses beyond those that follow from the route's row.
     pub also: &'static [u16],
 }
@@ -63,8 +65,8 @@ pub const fn op(
     answer: &'static str,
 ) -> Operation {
     let (query, also): (&[Query], &[u16]) = (&[], &[]);
-    let answer = Answer::Json(answer);
-    Operation { method, path, tag, id, summary, body: None, query, answer, events: None, also }
+    let (answer, body, events, lines) = (Answer::Json(answer), None, None, None);
+    Operation { method, path, tag, id, summary, body, query, answer, events, lines, also }
 }
 
 impl Operation {
@@ -91,6 +93,12 @@ impl Operation {
     /// Can answer piece by piece.
     pub const fn events(mut self, schema: &'static str) -> Self {
         self.events = Some(schema);
+        self
+    }
+
+    /// Can answer line by line.
+    pub const fn lines(mut self, schema: &'static str) -> Self {
+        self.lines = Some(schema);
         self
     }
 

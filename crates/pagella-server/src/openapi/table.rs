@@ -1,6 +1,9 @@
 //! What is said about each route. A route without a row here fails a test.
 
 mod kobold;
+mod llamacpp;
+mod ollama;
+mod rerank;
 
 use super::operation::{Operation, Query, op};
 use crate::chat::CONVERSATION;
@@ -39,6 +42,8 @@ pub const TAGS: &[(&str, &str)] = &[
     ("tokens", "Text to token ids and back"),
     ("models", "Which model answers, loading others, fetching them"),
     ("settings", "Templates, presets of sampling, adapters"),
+    ("ollama", "The forms of Ollama"),
+    ("llamacpp", "The forms of llama.cpp's server, beside those under tokens and models"),
     ("kobold", "The forms of KoboldAI and KoboldCpp, where the operator chose them"),
     ("operation", "What the server is doing"),
     ("page", "The built-in page"),
@@ -126,7 +131,8 @@ const GENERATE: &[u16] = &[404, 503, 504];
 
 /// Every operation.
 pub fn operations() -> impl Iterator<Item = &'static Operation> {
-    [OPERATIONS, kobold::OPERATIONS].into_iter().flatten()
+    let families = [ollama::OPERATIONS, llamacpp::OPERATIONS, kobold::OPERATIONS];
+    [OPERATIONS, rerank::OPERATIONS].into_iter().chain(families).flatten()
 }
 
 const OPERATIONS: &[Operation] = &[

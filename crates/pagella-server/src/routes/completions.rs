@@ -19,6 +19,7 @@ use crate::fields::{
 use crate::generate::ask::{Ask, Delivery};
 use crate::generate::ending::{finish_reason, text_error};
 use crate::generate::fill;
+use crate::generate::given::GivenPrompt;
 use crate::generate::logprobs::{self, LogprobAsk};
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::generate::prompt::prompt_ids;
@@ -73,8 +74,8 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let mut ask = Ask::read(&call, &fields, &model, ZeroTopP::Off)?;
     let logprobs = read_logprobs(&fields, call.app.settings.limits.top_logprobs)?;
     let suffix = fields.text("suffix").filter(|suffix| !suffix.is_empty());
-    if suffix.is_some() && fill::gap(&model.parts.tokenizer, "", "").is_none() {
-        return Err(unsupported("suffix", "the model has no tokens for filling a gap"));
+    if suffix.is_some() {
+        fill::need(&model.parts.tokenizer, "suffix", "", "")?;
     }
     if let Some(logprobs) = logprobs.filter(|_| fields.is("echo")) {
         if logprobs.processed || ask.negative.is_some() {
@@ -155,19 +156,13 @@ fn read_best_of(call: &Call, fields: &Fields, ask: &Ask) -> Result<usize, ApiErr
     }
 }
 
-/// One prompt on the wire.
-enum Given {
-    Text(String),
-    Ids(Vec<u32>),
-}
-
-fn given(call: &Call, fields: &Fields, vocab: usize) -> Result<Vec<Given>, ApiError> {
+fn given(call: &Call, fields: &Fields, vocab: usize) -> Result<Vec<GivenPrompt>, ApiError> {
     let most = call.app.settings.limits.prompts;
     let value = fields.need("prompt")?;
     let list = match value {
-        Value::String(text) => return Ok(vec![Given::Text(text.clone())]),
+        Value::String(text) => return Ok(vec![GivenPrompt::Text(text.clone())]),
         Value::Array(list) if list.first().is_some_and(Value::is_number) => {
-            return Ok(vec![Given::Ids(ids("prompt", value, vocab)?)]);
+            return Ok(vec![GivenPrompt::Ids(ids("prompt", value, vocab)?)]);
         }
         Value::Array(list) if !list.is_empty() && list.len() <= most => list,
         Value::Array(_) => {
@@ -176,8 +171,8 @@ fn given(call: &Call, fields: &Fields, vocab: usize) -> Result<Vec<Given>, ApiEr
         _ => return Err(wrong_type("prompt", "a string, a list of strings, or token ids")),
     };
     let one = |(idx, item): (usize, &Value)| match item {
-        Value::String(text) => Ok(Given::Text(text.clone())),
-        item => Ok(Given::Ids(ids(&format!("prompt[{idx}]"), item, vocab)?)),
+        Value::String(text) => Ok(GivenPrompt::Text(text.clone())),
+        item => Ok(GivenPrompt::Ids(ids(&format!("prompt[{idx}]"), item, vocab)?)),
     };
     list.iter().enumerate().map(one).collect()
 }
@@ -204,14 +199,13 @@ async fn encode(
         let negative = negative.map(encode).transpose()?;
         let prompt = |given| -> Result<Prompt, ApiError> {
             let ids = match (given, &suffix) {
-                (Given::Text(text), None) => encode(text)?,
-                (Given::Text(text), Some(suffix)) => {
-                    let spans = fill::gap(tokenizer, &text, suffix).unwrap_or_default();
+                (GivenPrompt::Text(text), Some(suffix)) => {
+                    let spans = fill::need(tokenizer, "suffix", &text, suffix)?;
                     let encoded = tokenizer.encode_within(&spans, add_bos, &budget);
                     encoded.map_err(|error| too_long(text_error(&error)))?
                 }
-                (Given::Ids(ids), None) => ids,
-                (Given::Ids(_), Some(_)) => {
+                (given, None) => given.encode(tokenizer, add_bos, &budget).map_err(too_long)?,
+                (_, Some(_)) => {
                     return Err(wrong_type("prompt", "text where a suffix is given"));
                 }
             };

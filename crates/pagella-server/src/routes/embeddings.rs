@@ -17,7 +17,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
-    let ask = EmbedAsk::read(&fields, &model)?;
+    let ask = EmbedAsk::read(&fields, &model, call.app.settings.embeddings.pooling)?;
     let (pooling, shape) = (ask.pooling, ask.shape);
     let entered = enter(&call)?;
     let encoder = model.clone();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::card;
+use super::{card, llamacpp};
 use crate::call::{Call, Reply};
 use crate::model::ServedModel;
 use crate::wire::error::{ApiError, Code};
@@ -34,11 +34,13 @@ pub async fn show(call: Call) -> Result<Reply, ApiError> {
 /// `/props`, as llama.cpp has it.
 pub async fn props(call: Call) -> Result<Reply, ApiError> {
     let model = current(&call)?;
-    let params = serde_json::to_value(&model.parts.sampling).map_err(|_| ApiError::internal())?;
     Reply::json(&json!({
         "total_slots": model.parts.facts.batch_max.max(1),
         "chat_template": model.template().map(|active| active.template.source().to_owned()),
-        "default_generation_settings": { "n_ctx": model.capacity(), "params": params },
+        "default_generation_settings": {
+            "n_ctx": model.capacity(),
+            "params": llamacpp::default_settings(&model),
+        },
         "modalities": { "vision": false, "audio": false },
         "model_alias": model.parts.id,
         "build_info": concat!("pagella ", env!("CARGO_PKG_VERSION")),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Ignored, Reply};
-use crate::chat::{ChatRequest, Conversation, Talk};
+use crate::chat::{ChatRequest, Conversation, Halving, Talk};
 use crate::fields::{Fields, out_of_range, wrong_type};
 use crate::model::ServedModel;
 use crate::responses::{
@@ -111,17 +111,13 @@ impl Prepared {
         if self.prompt_tokens(call, &fields).await? <= room {
             return Ok(fields);
         }
-        // The more is left out, the shorter: the fewest that suffice are found by halving.
         let n_items = self.before.len() + self.items.len();
-        let (mut too_few, mut enough) = (0, n_items.saturating_sub(1));
-        while enough - too_few > 1 {
-            let middle = usize::midpoint(too_few, enough);
-            match self.prompt_tokens(call, &self.fields(middle)?).await? <= room {
-                true => enough = middle,
-                false => too_few = middle,
-            }
+        let mut halving = Halving::new(n_items.saturating_sub(1));
+        while let Some(number) = halving.next() {
+            let tokens = self.prompt_tokens(call, &self.fields(number)?).await?;
+            halving.tried(number, tokens <= room);
         }
-        self.fields(enough)
+        self.fields(halving.found())
     }
 }
 

@@ -14,6 +14,8 @@ pub async fn show(call: Call) -> Result<Reply, ApiError> {
         let (id, name, path) = match server {
             ApiServer::OpenAi => ("openai", "OpenAI API", "/v1"),
             ApiServer::Anthropic => ("anthropic", "Anthropic API", "/v1"),
+            ApiServer::Ollama => ("ollama", "Ollama API", "/api"),
+            ApiServer::LlamaCpp => ("llamacpp", "llama.cpp server", ""),
             ApiServer::Kobold => ("koboldai", "KoboldAI API", "/api"),
             ApiServer::Ws => ("exllamav2", "ExLlamaV2 WebSocket actions", "/ws"),
         };

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pagella_engine::Pooling;
+
 /// Conversations.
 #[derive(Clone, Debug, Default)]
 pub struct Chat {
@@ -93,6 +95,32 @@ impl Default for Sampling {
             preset_dir: PathBuf::from("sampler_overrides"),
         }
     }
+}
+
+/// Vectors of texts.
+#[derive(Clone, Debug, Default)]
+pub struct Embeddings {
+    /// How hidden states become a vector where neither the request nor the model's files say.
+    pub pooling: Option<Pooling>,
+}
+
+/// Ranking of texts.
+#[derive(Clone, Debug, Default)]
+pub struct Rerank {
+    /// How documents are compared with a query.
+    pub method: RerankMethod,
+    /// What models look for where neither the request nor their files say.
+    pub instruction: Option<String>,
+}
+
+/// How documents are compared with a query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RerankMethod {
+    /// The model judges, as its files say.
+    #[default]
+    Model,
+    /// By the angle between vectors.
+    Embeddings,
 }
 
 /// For those who work on clients.

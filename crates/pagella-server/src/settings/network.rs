@@ -51,6 +51,10 @@ pub enum ApiServer {
     OpenAi,
     /// Anthropic's.
     Anthropic,
+    /// Ollama's.
+    Ollama,
+    /// llama.cpp's own routes that generate text.
+    LlamaCpp,
     /// KoboldAI's, with KoboldCpp's additions.
     Kobold,
     /// ExLlamaV2's actions over a WebSocket.
@@ -59,14 +63,26 @@ pub enum ApiServer {
 
 impl ApiServer {
     /// Every one.
-    pub const ALL: [ApiServer; 4] =
-        [ApiServer::OpenAi, ApiServer::Anthropic, ApiServer::Kobold, ApiServer::Ws];
+    pub const ALL: [ApiServer; 6] = [
+        ApiServer::OpenAi,
+        ApiServer::Anthropic,
+        ApiServer::Ollama,
+        ApiServer::LlamaCpp,
+        ApiServer::Kobold,
+        ApiServer::Ws,
+    ];
+
+    /// Those that are there unless the operator chose others.
+    pub const USUAL: [ApiServer; 4] =
+        [ApiServer::OpenAi, ApiServer::Anthropic, ApiServer::Ollama, ApiServer::LlamaCpp];
 
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             ApiServer::OpenAi => "oai",
             ApiServer::Anthropic => "anthropic",
+            ApiServer::Ollama => "ollama",
+            ApiServer::LlamaCpp => "llamacpp",
             ApiServer::Kobold => "kobold",
             ApiServer::Ws => "ws",
         }
@@ -115,7 +131,7 @@ impl Default for Network {
             hosts: Vec::new(),
             proxies: Vec::new(),
             cors_origins: Vec::new(),
-            api_servers: vec![ApiServer::OpenAi, ApiServer::Anthropic],
+            api_servers: ApiServer::USUAL.to_vec(),
             sse_ping_interval: Duration::from_secs(15),
             stall_timeout: Duration::from_secs(120),
             detach_timeout: Duration::from_secs(60),

@@ -1,5 +1,7 @@
 //! Moments as text.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// A moment as in `2026-01-31T12:00:00Z`.
 pub fn date(seconds: u64) -> String {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
@@ -14,6 +16,13 @@ pub fn date(seconds: u64) -> String {
     let year = era * 400 + year + u64::from(month <= 2);
     let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// This moment, to the microsecond.
+pub fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = date(since.as_secs());
+    format!("{}.{:06}Z", seconds.trim_end_matches('Z'), since.subsec_micros())
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ pub enum Dialect {
     Tabby,
     /// `{"type": "error", "error": {...}, "request_id"}`, with statuses of its own.
     Anthropic,
-    /// `{"error": "..."}`: the message alone.
+    /// `{"error": "what happened"}`.
     Ollama,
 }
 
@@ -291,6 +291,7 @@ impl ApiError {
                 }
                 json!({ "type": "error", "error": error, "request_id": request_id })
             }
+            Dialect::Ollama => json!({ "error": self.message }),
         }
     }
 

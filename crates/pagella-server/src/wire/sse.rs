@@ -34,14 +34,31 @@ pub fn data(value: &impl Serialize) -> Bytes {
 /// The same, behind other events.
 pub fn write_data(events: &mut Vec<u8>, value: &impl Serialize) {
     events.extend_from_slice(b"data: ");
-    let begin = events.len();
-    // Values are built from strings and numbers, which always serialise; an event without data is
-    // none for a client.
-    if serde_json::to_writer(&mut *events, value).is_err() {
-        events.truncate(begin);
-        events.extend_from_slice(b"null");
-    }
+    write_json(events, value);
     events.extend_from_slice(b"\n\n");
+}
+
+/// Values are built from strings and numbers, which always serialise; an event without data is none
+/// for a client.
+fn write_json(bytes: &mut Vec<u8>, value: &impl Serialize) {
+    let begin = bytes.len();
+    if serde_json::to_writer(&mut *bytes, value).is_err() {
+        bytes.truncate(begin);
+        bytes.extend_from_slice(b"null");
+    }
+}
+
+/// JSON on a line of its own, for streams that are lines instead of events.
+pub fn line(value: &impl Serialize) -> Bytes {
+    let mut line = Vec::with_capacity(EVENT_BYTES);
+    write_line(&mut line, value);
+    Bytes::from(line)
+}
+
+/// The same, behind other lines.
+pub fn write_line(lines: &mut Vec<u8>, value: &impl Serialize) {
+    write_json(lines, value);
+    lines.push(b'\n');
 }
 
 /// One event with a name.
@@ -59,7 +76,7 @@ pub fn failure(failed: &ApiError, dialect: Dialect, request_id: &str) -> Bytes {
     match dialect {
         Dialect::OpenAi | Dialect::Tabby => error(failed),
         Dialect::Anthropic => named("error", &failed.value(dialect, request_id)),
-        Dialect::Ollama => Bytes::from(format!("{}\n", failed.value(dialect, request_id))),
+        Dialect::Ollama => line(&failed.value(dialect, request_id)),
     }
 }
 

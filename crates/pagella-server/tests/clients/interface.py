@@ -34,7 +34,7 @@ CHECKS = [
 EXCLUDED = ["/v1/events", "/v1/model/load", "/v1/model/unload", "/v1/template/unload", "/v1/download"]
 
 # Whatever is off unless chosen.
-EVERYTHING_ON = ["--network.api_servers", "oai,anthropic,kobold,ws", "--network.slots", "true", "--ui.server_store", "true"]
+EVERYTHING_ON = ["--network.api_servers", "oai,anthropic,ollama,llamacpp,kobold,ws", "--network.slots", "true", "--ui.server_store", "true"]
 
 MUST_ANSWER = [
     "POST /v1/chat/completions",
@@ -47,6 +47,10 @@ MUST_ANSWER = [
     "GET /v1/stats",
     "GET /v1/cache/pages",
     "POST /api/v1/generate",
+    "POST /api/chat",
+    "POST /api/generate",
+    "GET /api/tags",
+    "POST /completion",
     "GET /slots",
     "GET /v1/ui/store",
 ]

@@ -96,6 +96,9 @@ fn role_matrix() {
     }
 }
 
+/// Routes that refuse whatever they are asked.
+const NOT_BUILT: [&str; 4] = ["/api/push", "/api/create", "/api/copy", "/api/delete"];
+
 #[test]
 fn families_that_were_not_chosen_are_switched_off() {
     for chosen in ApiServer::ALL {
@@ -105,7 +108,8 @@ fn families_that_were_not_chosen_are_switched_off() {
         for route in ROUTES.iter().filter(|route| route.family().is_some()) {
             let path = concrete(route.path);
             let off = route.family() != Some(chosen);
-            assert_eq!(ask(&server.client(API), route.method, &path) == 501, off, "{path}");
+            let absent = off || NOT_BUILT.contains(&route.path);
+            assert_eq!(ask(&server.client(API), route.method, &path) == 501, absent, "{path}");
             if off && route.access != Access::Public {
                 let status = ask(&server.stranger(), route.method, &path);
                 assert!([401, 429].contains(&status), "{path}: {status}");

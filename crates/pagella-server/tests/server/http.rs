@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{API, TestServer, keys, parse, settings};
+use crate::support::{ADMIN, API, TestServer, keys, parse, settings};
 
 #[test]
 fn every_answer_has_the_common_headers() {
@@ -49,7 +49,32 @@ fn a_wrong_method_names_the_right_one() {
     let server = TestServer::start(settings(), keys(), None);
     let answer = server.client(API).send("PUT", "/v1/models", None);
     assert_eq!(answer.refusal().1, "method_not_allowed");
-    assert_eq!(answer.header("allow"), Some("GET"));
+    assert_eq!(answer.header("allow"), Some("GET, HEAD"));
+}
+
+#[test]
+fn head_is_wherever_get_is_and_says_the_same_without_a_body() {
+    let mut all = settings();
+    all.network.api_servers = pagella_server::settings::ApiServer::ALL.to_vec();
+    let server = TestServer::start(all, keys(), None);
+    let client = server.client(ADMIN);
+    for route in pagella_server::ROUTES.iter().filter(|route| route.method == "GET") {
+        let path = route.path.replace("{id}", "some-id").replace("{name}", "some-name");
+        let head = client.send("HEAD", &path, None);
+        assert_eq!(head.status, client.status("GET", &path, None), "{path}");
+        assert!(head.body.is_empty(), "{path}");
+        assert!(head.header("x-request-id").is_some(), "{path}");
+        let stranger = server.stranger().send("HEAD", &path, None);
+        let public = route.access.here(true) == pagella_server::Access::Public;
+        assert_eq!([401, 429].contains(&stranger.status), !public, "{path}: {}", stranger.status);
+    }
+    let got = client.get("/v1/models");
+    let head = client.send("HEAD", "/v1/models", None);
+    assert_eq!(head.header("content-length"), Some(got.body.len().to_string().as_str()));
+    assert_eq!(head.header("content-type"), got.header("content-type"));
+    // Clients of Ollama ask so whether anyone is there.
+    assert_eq!(server.stranger().send("HEAD", "/", None).status, 200);
+    assert_eq!(client.send("HEAD", "/v1/completions", None).status, 405);
 }
 
 #[test]

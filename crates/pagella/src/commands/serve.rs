@@ -9,6 +9,7 @@ mod folder;
 mod notify;
 mod open;
 mod open_files;
+mod rerank;
 mod successor;
 mod terminal;
 

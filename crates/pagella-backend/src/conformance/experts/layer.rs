@@ -61,7 +61,11 @@ impl Layer {
     }
 
     /// `None` if the backend refuses experts.
-    pub(super) fn load<B: Backend>(&self, backend: &B, rows: usize) -> Result<Option<Loaded<B>>, String> {
+    pub(super) fn load<B: Backend>(
+        &self,
+        backend: &B,
+        rows: usize,
+    ) -> Result<Option<Loaded<B>>, String> {
         if let Err(BackendError::Unsupported { .. }) = backend.accept_experts(&self.op, false) {
             return Ok(None);
         }
@@ -211,4 +215,3 @@ fn gap(numbers: &mut [f64], taken: usize) -> f64 {
     numbers.sort_by(|a, b| b.total_cmp(a));
     numbers.get(taken).map_or(f64::INFINITY, |first_out| numbers[taken - 1] - first_out)
 }
-

@@ -1,7 +1,9 @@
 //! How requests become answers.
 
+use pagella_engine::Pooling;
+
 use crate::config::entry::{Entry, Kind, entry, inert, unbuilt};
-use crate::settings::{HostedTools, ReasoningField};
+use crate::settings::{HostedTools, ReasoningField, RerankMethod};
 
 const SOME: Kind = Kind::Int { min: 1, max: i64::MAX };
 
@@ -97,6 +99,35 @@ pub(super) const ROWS: &[Entry] = &[
     inert("embeddings", "embedding_model_dir", "Folder of embedding models"),
     inert("embeddings", "embeddings_device", "Where the embedding model runs"),
     unbuilt("embeddings", "embedding_model_name", &[""], "Embedding model"),
+    entry(
+        ("embeddings", "pooling"),
+        Kind::OneOf(&["auto", "mean", "cls", "last"]),
+        "auto",
+        "How vectors are made where neither request nor model says; auto refuses",
+        |s, v| s.embeddings.pooling = Pooling::from_name(&v.text()),
+    )
+    .live(),
+    entry(
+        ("rerank", "method"),
+        Kind::OneOf(&["model", "embeddings"]),
+        "model",
+        "How documents are ranked: the model judges, or the angle between vectors counts",
+        |s, v| {
+            s.rerank.method = match v.text().as_str() {
+                "embeddings" => RerankMethod::Embeddings,
+                _ => RerankMethod::Model,
+            };
+        },
+    )
+    .live(),
+    entry(
+        ("rerank", "instruction"),
+        Kind::Text,
+        "",
+        "What a model looks for when it ranks, where neither request nor model says",
+        |s, v| s.rerank.instruction = Some(v.text()).filter(|text| !text.is_empty()),
+    )
+    .live(),
     unbuilt("memory", "sysmem_kv_cache", &["0"], "Pages kept in host memory, in MB"),
     inert("memory", "sysmem_recurrent_cache", "Recurrent states kept in host memory, in MB"),
     inert("memory", "cuda_malloc_async", "How device memory is taken"),

@@ -65,13 +65,17 @@ pub(super) const ROWS: &[Entry] = &[
     checked(
         (N, "api_servers"),
         Kind::Texts,
-        "[\"oai\", \"anthropic\"]",
-        "Which families of routes there are: oai, anthropic, kobold, ws",
+        "[\"oai\", \"anthropic\", \"ollama\", \"llamacpp\"]",
+        "Which families of routes there are: oai, anthropic, ollama, llamacpp, kobold, ws",
         |s, v| {
             let names = ApiServer::ALL.map(ApiServer::name).join(", ");
             let one = |name: &String| {
                 let lower = name.to_ascii_lowercase();
-                let lower = if lower == "openai" { "oai" } else { lower.as_str() };
+                let lower = match lower.as_str() {
+                    "openai" => "oai",
+                    "llama.cpp" => "llamacpp",
+                    other => other,
+                };
                 let known = ApiServer::ALL.into_iter().find(|server| server.name() == lower);
                 known.ok_or_else(|| format!("some of {names}, not {name:?}"))
             };

@@ -12,6 +12,8 @@ use serde_json::Value;
 
 /// Largest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Where sentence-transformers describes pooling unless stated.
+const POOLING_DIR: &str = "1_Pooling";
 
 /// What a folder says. What is wrong with it is told to whoever asks for vectors.
 pub fn read(dir: &Path) -> EmbeddingFacts {
@@ -23,6 +25,10 @@ fn checked(dir: &Path) -> Result<EmbeddingFacts, String> {
     let mut facts = EmbeddingFacts::default();
     if let Some(modules) = json(dir, "modules.json")? {
         facts.pooling = pooling_of(dir, &modules)?;
+        facts.normalize = Some(modules_of(&modules).any(|(kind, _)| kind == "Normalize"));
+    } else if json(dir, &format!("{POOLING_DIR}/config.json"))?.is_some() {
+        // Some folders come without the list of modules.
+        facts.pooling = Some(pooling_in(dir, POOLING_DIR)?);
     }
     if let Some(config) = json(dir, "config_sentence_transformers.json")? {
         let prompts = config.get("prompts").and_then(Value::as_object);
@@ -52,7 +58,7 @@ fn numbers(list: &[Value]) -> Vec<usize> {
 }
 
 /// A file of the folder, if it is there.
-fn text(dir: &Path, name: &str) -> Result<Option<String>, String> {
+pub(super) fn text(dir: &Path, name: &str) -> Result<Option<String>, String> {
     let file = match std::fs::File::open(dir.join(name)) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -67,7 +73,8 @@ fn text(dir: &Path, name: &str) -> Result<Option<String>, String> {
     Ok(Some(text))
 }
 
-fn json(dir: &Path, name: &str) -> Result<Option<Value>, String> {
+/// The same as JSON.
+pub(super) fn json(dir: &Path, name: &str) -> Result<Option<Value>, String> {
     let parse = |text: String| serde_json::from_str(&text).map_err(|e| format!("{name}: {e}"));
     text(dir, name)?.map(parse).transpose()
 }
@@ -75,21 +82,10 @@ fn json(dir: &Path, name: &str) -> Result<Option<Value>, String> {
 /// The pooling among the modules of a model; a module that would change vectors further is an error.
 fn pooling_of(dir: &Path, modules: &Value) -> Result<Option<Pooling>, String> {
     let mut found = None;
-    for module in modules.as_array().into_iter().flatten() {
-        let kind = module.get("type").and_then(Value::as_str).unwrap_or_default();
-        match kind.rsplit('.').next().unwrap_or_default() {
+    for (kind, module) in modules_of(modules) {
+        match kind {
             "Transformer" | "Normalize" => {}
-            "Pooling" => {
-                let path = module.get("path").and_then(Value::as_str).unwrap_or_default();
-                if path.is_empty() || path.contains(['/', '\\', ':']) || path.starts_with('.') {
-                    return Err(format!("modules.json names a folder {path:?}"));
-                }
-                let name = format!("{path}/config.json");
-                let config = json(dir, &name)?.ok_or_else(|| format!("there is no {name}"))?;
-                found = Some(mode(&config).ok_or_else(|| {
-                    format!("{name}: pooling must be exactly one of mean, first and last token")
-                })?);
-            }
+            "Pooling" => found = Some(pooling_in(dir, module_folder(module)?)?),
             other => {
                 return Err(format!("modules.json has a module {other:?}, which is not built"));
             }
@@ -98,8 +94,47 @@ fn pooling_of(dir: &Path, modules: &Value) -> Result<Option<Pooling>, String> {
     Ok(found)
 }
 
-/// The one way of pooling that is switched on.
+/// The pooling that a module's folder describes.
+fn pooling_in(dir: &Path, folder: &str) -> Result<Pooling, String> {
+    let name = format!("{folder}/config.json");
+    let config = json(dir, &name)?.ok_or_else(|| format!("there is no {name}"))?;
+    let pooling = mode(&config).ok_or_else(|| {
+        format!("{name}: pooling must be exactly one of mean, first and last token")
+    })?;
+    // The last token is the same whether or not those before it count.
+    if config.get("include_prompt") == Some(&Value::Bool(false)) && pooling != Pooling::Last {
+        return Err(format!("{name}: include_prompt must be true"));
+    }
+    Ok(pooling)
+}
+
+/// The modules of a list, by their kinds.
+fn modules_of(modules: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    modules.as_array().into_iter().flatten().map(|module| {
+        let kind = module.get("type").and_then(Value::as_str).unwrap_or_default();
+        (kind.rsplit('.').next().unwrap_or_default(), module)
+    })
+}
+
+/// The folder of a module: one of the model's own.
+pub(super) fn module_folder(module: &Value) -> Result<&str, String> {
+    let path = module.get("path").and_then(Value::as_str).unwrap_or_default();
+    if path.is_empty() || path.contains(['/', '\\', ':']) || path.starts_with('.') {
+        return Err(format!("modules.json names a folder {path:?}"));
+    }
+    Ok(path)
+}
+
+/// The one way of pooling that is switched on, or that is named.
 fn mode(config: &Value) -> Option<Pooling> {
+    if let Some(name) = config.get("pooling_mode").and_then(Value::as_str) {
+        return match name {
+            "mean" => Some(Pooling::Mean),
+            "cls" => Some(Pooling::First),
+            "lasttoken" => Some(Pooling::Last),
+            _ => None,
+        };
+    }
     let flags = [
         ("pooling_mode_mean_tokens", Some(Pooling::Mean)),
         ("pooling_mode_cls_token", Some(Pooling::First)),
@@ -124,6 +159,11 @@ fn own(dir: &Path, facts: &mut EmbeddingFacts) -> Result<(), String> {
         let problem = || "model.toml: embedding.pooling must be mean, cls or last".to_owned();
         facts.pooling = Some(known.ok_or_else(problem)?);
     }
+    match table.get("normalize") {
+        None => {}
+        Some(toml::Value::Boolean(on)) => facts.normalize = Some(*on),
+        Some(_) => return Err("model.toml: embedding.normalize must be true or false".to_owned()),
+    }
     match table.get("dimensions") {
         None => {}
         Some(toml::Value::Boolean(any)) => facts.dimensions = any.then(Vec::new),
@@ -137,10 +177,11 @@ fn own(dir: &Path, facts: &mut EmbeddingFacts) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    /// A model's folder with these files.
+    pub fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = dir.path().join(name);
@@ -170,7 +211,7 @@ mod tests {
             ("config.json", r#"{"matryoshka_dimensions": [64, 128]}"#),
         ]);
         let facts = read(dir.path());
-        assert_eq!(facts.pooling, Some(Pooling::Last));
+        assert_eq!((facts.pooling, facts.normalize), (Some(Pooling::Last), Some(true)));
         assert_eq!(facts.prompts["query"], "Q: ");
         assert_eq!((facts.dimensions, facts.default_prompt), (Some(vec![64, 128]), None));
     }
@@ -182,6 +223,22 @@ mod tests {
         assert_eq!((facts.pooling, facts.dimensions), (Some(Pooling::Mean), Some(vec![])));
         let facts = read(folder(&[("config.json", "{}")]).path());
         assert!(facts.pooling.is_none() && facts.dimensions.is_none());
+    }
+
+    #[test]
+    fn pooling_is_read_in_every_form_and_without_a_list_of_modules() {
+        for (config, expected) in [
+            (r#"{"pooling_mode": "lasttoken", "include_prompt": false}"#, Pooling::Last),
+            (r#"{"pooling_mode": "mean", "include_prompt": true}"#, Pooling::Mean),
+            (r#"{"pooling_mode_cls_token": true}"#, Pooling::First),
+        ] {
+            let facts = read(folder(&[("1_Pooling/config.json", config)]).path());
+            assert_eq!((facts.pooling, facts.normalize), (Some(expected), None), "{config}");
+            let plain = MODULES.replace("models.Normalize", "models.Transformer");
+            let dir = folder(&[("modules.json", &plain), ("1_Pooling/config.json", config)]);
+            let facts = read(dir.path());
+            assert_eq!((facts.pooling, facts.normalize), (Some(expected), Some(false)), "{config}");
+        }
     }
 
     #[test]
@@ -197,6 +254,8 @@ mod tests {
             ]),
             folder(&[("modules.json", &MODULES.replace("1_Pooling", "../1_Pooling"))]),
             pooling("{}"),
+            pooling(r#"{"pooling_mode": "max"}"#),
+            pooling(r#"{"pooling_mode": "mean", "include_prompt": false}"#),
             pooling(r#"{"pooling_mode_max_tokens": true}"#),
             pooling(r#"{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true}"#),
             folder(&[("model.toml", "[embedding]\npooling = \"max\"\n")]),

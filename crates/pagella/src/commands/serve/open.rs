@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pagella::{Engine, EngineBuilder, Error, KvFormat, Math, Place, RopeOverride};
+use pagella_arch::{SpecOptions, load_spec};
 use pagella_backend::{BackendError, PAGE_TOKENS};
 use pagella_cuda::probe::Probe;
 use pagella_formats::LinearKind;
@@ -16,6 +17,7 @@ use pagella_server::{
 
 use super::embedding;
 use super::folder::{self, Folder};
+use super::rerank;
 use crate::flags::{BatchFlags, ModelFlags};
 use crate::machine;
 
@@ -277,6 +279,9 @@ fn parts(
             created: folder::created(&facts.dir),
             fingerprint: engine.fingerprint()?,
             embedding: embedding::read(&facts.dir),
+            rerank: rerank::read(&facts.dir),
+            family: load_spec(&facts.dir, &SpecOptions::default()).ok().map(|s| s.family.into()),
+            parameters: Some(facts.memory.kinds.iter().map(|kind| kind.share.params).sum()),
         },
     })
 }

@@ -1,0 +1,122 @@
+//! From fields to a query and documents.
+
+use serde_json::{Value, json};
+
+use crate::fields::{
+    Fields, Param, any, boolean, integer, missing, out_of_range, text, wrong_type,
+};
+use crate::wire::error::ApiError;
+
+/// Documents of one request, at most.
+const DOCUMENTS_MAX: usize = 2048;
+/// Longest query and instruction, in bytes.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Every field of the route.
+pub const FIELDS: &[&[Param]] = &[&[
+    text("model", 512),
+    text("query", TEXT_BYTES_MAX),
+    any("documents").or(&["texts"]),
+    integer("top_n", 0, i64::MAX).or(&["top_k"]),
+    boolean("return_documents").or(&["return_text"]),
+    text("instruction", TEXT_BYTES_MAX).or(&["instruct"]),
+    any("user"),
+]];
+
+/// What a request asks for.
+pub struct RerankAsk {
+    /// What is looked for.
+    pub query: String,
+    /// Where it is looked for.
+    pub documents: Vec<String>,
+    /// What counts as a find, in words.
+    pub instruction: Option<String>,
+    most: usize,
+    with_documents: bool,
+}
+
+impl RerankAsk {
+    /// Reads and checks the fields.
+    pub fn read(fields: &Fields) -> Result<Self, ApiError> {
+        let given = |name: &str| fields.text(name).filter(|text| !text.is_empty());
+        let query = given("query").ok_or_else(|| missing("query"))?.to_owned();
+        let documents = documents(fields.need("documents")?)?;
+        // Nothing and zero are all of them.
+        let most = fields.int("top_n").and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+        Ok(RerankAsk {
+            query,
+            most: most.unwrap_or(documents.len()),
+            documents,
+            instruction: given("instruction").map(str::to_owned),
+            with_documents: fields.is("return_documents"),
+        })
+    }
+
+    /// The documents by their scores, best first; those with the same score stay in order.
+    pub fn ranked(&self, scores: &[f32]) -> Vec<Value> {
+        let mut order: Vec<usize> = (0..self.documents.len().min(scores.len())).collect();
+        order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+        let result = |index: usize| {
+            let mut result = json!({ "index": index, "relevance_score": scores[index] });
+            if self.with_documents {
+                result["document"] = json!({ "text": self.documents[index] });
+            }
+            result
+        };
+        order.into_iter().take(self.most).map(result).collect()
+    }
+}
+
+fn documents(value: &Value) -> Result<Vec<String>, ApiError> {
+    let path = "documents";
+    let Value::Array(list) = value else { return Err(wrong_type(path, "a list of texts")) };
+    if list.is_empty() || list.len() > DOCUMENTS_MAX {
+        return Err(out_of_range(path, &format!("a list of 1 to {DOCUMENTS_MAX} texts")));
+    }
+    let read = |(idx, item): (usize, &Value)| {
+        let text = item.as_str().or_else(|| item.get("text").and_then(Value::as_str));
+        let expected = "a string, or an object with a text";
+        text.map(str::to_owned).ok_or_else(|| wrong_type(format!("{path}[{idx}]"), expected))
+    };
+    list.iter().enumerate().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: Value) -> Result<RerankAsk, ApiError> {
+        let Value::Object(map) = body else { panic!() };
+        RerankAsk::read(&Fields::read(map, FIELDS)?)
+    }
+
+    #[test]
+    fn the_best_come_first_and_zero_is_all() {
+        let body = json!({"query": "q", "documents": ["a", {"text": "b"}, "c"], "top_n": 0});
+        let ask = read(body).unwrap();
+        let indices = |ask: &RerankAsk| -> Vec<Value> {
+            ask.ranked(&[0.1, 0.9, 0.9]).iter().map(|result| result["index"].clone()).collect()
+        };
+        assert_eq!(indices(&ask), [json!(1), json!(2), json!(0)]);
+        let body =
+            json!({"query": "q", "texts": ["a", "b", "c"], "top_n": 1, "return_documents": true});
+        let best = read(body).unwrap().ranked(&[0.0, 0.0, 1.0]);
+        assert_eq!(best, [json!({"index": 2, "relevance_score": 1.0, "document": {"text": "c"}})]);
+    }
+
+    #[test]
+    fn what_cannot_be_ranked_is_refused_by_its_path() {
+        for (body, param) in [
+            (json!({"documents": ["a"]}), "query"),
+            (json!({"query": "", "documents": ["a"]}), "query"),
+            (json!({"query": "q"}), "documents"),
+            (json!({"query": "q", "documents": []}), "documents"),
+            (json!({"query": "q", "documents": "a"}), "documents"),
+            (json!({"query": "q", "documents": ["a", 5]}), "documents[1]"),
+            (json!({"query": "q", "documents": [{"title": "a"}]}), "documents[0]"),
+        ] {
+            let error = read(body.clone()).err().unwrap();
+            assert_eq!(error.param.as_deref(), Some(param), "{body}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! llama.cpp's routes that generate text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagella_text::{AddBos, EncodeBudget, Span, SpecialTokens};
+use serde_json::Value;
+
+use super::model_name::model_for;
+use crate::call::{Call, Reply};
+use crate::fields::{Fields, out_of_range, strings, unsupported};
+use crate::generate::ask::Ask;
+use crate::generate::ending::text_error;
+use crate::generate::given::GivenPrompt;
+use crate::generate::logprobs::LogprobAsk;
+use crate::generate::sampling::ZeroTopP;
+use crate::generate::submit::{Prompt, enter};
+use crate::llamacpp::{
+    FIELDS, INFILL, LlamaAnswer, Prompted, generation_settings, infill_spans, prompts, read,
+};
+use crate::model::ServedModel;
+use crate::wire::error::ApiError;
+use crate::wire::id::random_u128;
+
+/// Names in `response_fields`, at most.
+const RESPONSE_FIELDS_MAX: usize = 64;
+
+/// What is to be continued.
+enum Source {
+    /// Prompts, and whether they came as a list.
+    Prompts(Vec<GivenPrompt>, bool),
+    /// The text before a gap.
+    Gap(Vec<Span>),
+}
+
+/// `/completion` and `/completions`.
+pub async fn completion(mut call: Call) -> Result<Reply, ApiError> {
+    let body = call.object().await?;
+    let fields = read(&call, body, FIELDS)?;
+    let most = call.app.settings.limits.prompts;
+    let source = |fields: &Fields, model: &ServedModel| {
+        let (given, listed) = prompts(fields.need("prompt")?, model.parts.vocab, most)?;
+        Ok(Source::Prompts(given, listed))
+    };
+    answer(call, fields, source).await
+}
+
+/// `/infill`.
+pub async fn infill(mut call: Call) -> Result<Reply, ApiError> {
+    let body = call.object().await?;
+    let fields = read(&call, body, INFILL)?;
+    let source = |fields: &Fields, model: &ServedModel| {
+        Ok(Source::Gap(infill_spans(&model.parts.tokenizer, fields)?))
+    };
+    answer(call, fields, source).await
+}
+
+async fn answer(
+    call: Call,
+    fields: Fields,
+    source: impl FnOnce(&Fields, &ServedModel) -> Result<Source, ApiError>,
+) -> Result<Reply, ApiError> {
+    let ignored = call.settle(&fields)?;
+    let model = model_for(&call, &fields).await?;
+    let mut ask = Ask::read(&call, &fields, &model, ZeroTopP::One)?;
+    if ask.negative.is_some() {
+        return Err(unsupported("negative_prompt", "use /v1/completions"));
+    }
+    let probs = probs(&fields, call.app.settings.limits.top_logprobs)?;
+    if let Some(probs) = probs {
+        probs.apply(&mut ask.job);
+    }
+    if fields.bool("cache_prompt") == Some(false) {
+        // Nobody else has pages of this name.
+        ask.job.cache_salt = Some(format!("none:{:032x}", random_u128()));
+    }
+    let response_fields = fields.value("response_fields");
+    let response_fields =
+        response_fields.map(|list| strings("response_fields", list, RESPONSE_FIELDS_MAX));
+    let source = source(&fields, &model)?;
+    let listed = matches!(source, Source::Prompts(_, true));
+    let entered = enter(&call)?;
+    let add_bos = match fields.bool("add_bos_token") {
+        Some(false) => AddBos::Never,
+        _ => AddBos::Auto,
+    };
+    let (prompts, texts) = encode(&call, &model, source, add_bos).await?;
+    let time = fields.int("t_max_predict_ms").and_then(|millis| u64::try_from(millis).ok());
+    let completion = LlamaAnswer {
+        prompted: Prompted {
+            prompts: texts,
+            settings: generation_settings(&ask.job),
+            n: ask.n,
+            listed,
+        },
+        delivery: ask.delivery.clone(),
+        probs,
+        slot: fields.int("id_slot").unwrap_or(-1),
+        response_fields: response_fields.transpose()?.filter(|fields| !fields.is_empty()),
+        time: time.filter(|millis| *millis > 0).map(Duration::from_millis),
+        begun: call.begun,
+        model: model.clone(),
+    };
+    let mut running = entered.submit(&call, &model, ask, prompts, "prompt").await?;
+    let stream = completion.delivery.stream;
+    call.access.note(|facts| facts.stream = stream);
+    let mut headers = http::HeaderMap::new();
+    running.ticket.write_headers(&mut headers);
+    ignored.write_header(&mut headers);
+    let mut reply = match stream {
+        true => Reply::events(move |sink| completion.stream(running, sink)),
+        false => Reply::json(&completion.whole(&mut running).await?)?,
+    };
+    reply.headers.extend(headers);
+    Ok(reply)
+}
+
+/// Which probabilities are told: none, or those of at most so many alternatives.
+fn probs(fields: &Fields, most: usize) -> Result<Option<LogprobAsk>, ApiError> {
+    let Some(top) = fields.int("n_probs").filter(|n| *n > 0) else { return Ok(None) };
+    let top = usize::try_from(top).ok().filter(|top| *top <= most);
+    let top = top.ok_or_else(|| out_of_range("n_probs", &format!("from 0 to {most}")))?;
+    Ok(Some(LogprobAsk { top, processed: fields.is("post_sampling_probs") }))
+}
+
+/// Prompts as ids and as the text that these stand for.
+async fn encode(
+    call: &Call,
+    model: &Arc<ServedModel>,
+    source: Source,
+    add_bos: AddBos,
+) -> Result<(Vec<Prompt>, Vec<String>), ApiError> {
+    let model = model.clone();
+    let encode = move |budget: EncodeBudget| {
+        let tokenizer = &model.parts.tokenizer;
+        let budget = budget.within(model.capacity());
+        let too_long = |error: ApiError| error.at("prompt");
+        let ids = match source {
+            Source::Gap(spans) => {
+                let encoded = tokenizer.encode_within(&spans, add_bos, &budget);
+                vec![encoded.map_err(|error| too_long(text_error(&error)))?]
+            }
+            Source::Prompts(given, _) => {
+                let encode = |given: GivenPrompt| {
+                    given.encode(tokenizer, add_bos, &budget).map_err(too_long)
+                };
+                given.into_iter().map(encode).collect::<Result<Vec<_>, _>>()?
+            }
+        };
+        let text = |ids: &Vec<u32>| tokenizer.decode(ids, SpecialTokens::Show);
+        let texts = ids.iter().map(text).collect();
+        let prompts = ids.into_iter().map(|ids| Prompt { ids, negative: None }).collect();
+        Ok((prompts, texts))
+    };
+    call.app.blocking.prepare(call.body_bytes, encode).await
+}
+
+/// What `/props` says of sampling where a request does not say.
+pub fn default_settings(model: &ServedModel) -> Value {
+    let mut job = pagella_engine::JobSpec::new(Vec::new());
+    job.sampling = model.parts.sampling.clone();
+    job.stop_ids = model.parts.tokenizer.eos_ids().to_vec();
+    generation_settings(&job)
+}

@@ -1,0 +1,31 @@
+//! `/v1/rerank`: documents by how well they fit a query.
+
+use serde_json::json;
+
+use super::model_name::model_for;
+use crate::call::{Call, Reply};
+use crate::fields::Fields;
+use crate::rerank::{FIELDS, RerankAsk, angles, judgements};
+use crate::settings::RerankMethod;
+use crate::wire::error::ApiError;
+
+/// Answers the request.
+pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
+    let fields = Fields::read(call.object().await?, FIELDS)?;
+    let ignored = call.settle(&fields)?;
+    let ask = RerankAsk::read(&fields)?;
+    let model = model_for(&call, &fields).await?;
+    let (scores, tokens) = match call.app.settings.rerank.method {
+        RerankMethod::Model => judgements(&call, &model, &ask).await?,
+        RerankMethod::Embeddings => angles(&call, &model, &ask).await?,
+    };
+    let mut reply = Reply::json(&json!({
+        "id": format!("rerank-{}", call.id),
+        "object": "list",
+        "model": model.parts.id,
+        "results": ask.ranked(&scores),
+        "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
+    }))?;
+    ignored.write_header(&mut reply.headers);
+    Ok(reply)
+}
