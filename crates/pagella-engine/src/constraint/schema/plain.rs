@@ -13,7 +13,7 @@ const FORMATS: [&str; 10] =
 /// The same schema, of which every keyword is known to be good.
 pub(super) fn plain(root: &Value) -> Value {
     let mut tagged = Vec::new();
-    let mut kept = part(root, &mut tagged);
+    let mut kept = part(root, root, &mut tagged);
     // Targets are changed where they are: they may refer to themselves.
     for (reference, tag) in tagged {
         if let Some(target) = kept.pointer_mut(reference.trim_start_matches('#')) {
@@ -24,7 +24,7 @@ pub(super) fn plain(root: &Value) -> Value {
 }
 
 /// A part of a schema. References to options of a discriminator are noted with its property.
-fn part<'a>(schema: &'a Value, tagged: &mut Vec<(&'a str, &'a str)>) -> Value {
+fn part<'a>(schema: &'a Value, root: &'a Value, tagged: &mut Vec<(&'a str, &'a str)>) -> Value {
     let Value::Object(map) = schema else { return schema.clone() };
     let tag = map.get("discriminator").and_then(|tag| tag.get("propertyName")?.as_str());
     let mut kept = Map::new();
@@ -38,21 +38,29 @@ fn part<'a>(schema: &'a Value, tagged: &mut Vec<(&'a str, &'a str)>) -> Value {
             }
             Some(Holds::Value) => value.clone(),
             Some(Holds::Schema | Holds::Schemas | Holds::SchemaOrSchemas) => match value {
-                Value::Array(list) => list.iter().map(|schema| part(schema, tagged)).collect(),
-                one => part(one, tagged),
+                Value::Array(list) => {
+                    list.iter().map(|schema| part(schema, root, tagged)).collect()
+                }
+                one => part(one, root, tagged),
             },
             Some(Holds::Named) => {
                 let named = value.as_object().into_iter().flatten();
-                let named = named.map(|(name, schema)| (name.clone(), part(schema, tagged)));
+                let named = named.map(|(name, schema)| (name.clone(), part(schema, root, tagged)));
                 Value::Object(named.collect())
             }
             Some(Holds::Note | Holds::Nullable | Holds::Address) | None => continue,
         };
         if let (Some(tag), true) = (tag, keyword == "oneOf" || keyword == "anyOf") {
-            let options = map.get(keyword).and_then(Value::as_array).into_iter().flatten();
-            let references = options.filter_map(|option| option.get("$ref")?.as_str());
+            let options = map.get(keyword).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            let references = options.iter().filter_map(|option| option.get("$ref")?.as_str());
             tagged.extend(references.map(|reference| (reference, tag)));
             value.as_array_mut().into_iter().flatten().for_each(|option| require(option, tag));
+            // Options that exclude each other are the same either way, and only one is enforced.
+            if keyword == "oneOf" && !map.contains_key("anyOf") && are_exclusive(options, tag, root)
+            {
+                kept.insert("anyOf".to_owned(), value);
+                continue;
+            }
         }
         kept.insert(keyword.clone(), value);
     }
@@ -60,6 +68,31 @@ fn part<'a>(schema: &'a Value, tagged: &mut Vec<(&'a str, &'a str)>) -> Value {
         allow_null(&mut kept);
     }
     Value::Object(kept)
+}
+
+/// Whether options are objects of which each has values of its own for the property `tag`.
+fn are_exclusive(options: &[Value], tag: &str, root: &Value) -> bool {
+    let mut seen: Vec<&Value> = Vec::new();
+    options.iter().all(|option| {
+        let Some(own) = values_of(option, tag, root) else { return false };
+        let is_new = own.iter().all(|value| !seen.contains(value));
+        seen.extend(own);
+        is_new
+    })
+}
+
+/// The values that an option, an object, allows for a property.
+fn values_of<'a>(option: &'a Value, property: &str, root: &'a Value) -> Option<Vec<&'a Value>> {
+    let target = match option.get("$ref").and_then(Value::as_str) {
+        Some(name) => root.pointer(name.trim_start_matches('#'))?,
+        None => option,
+    };
+    let property = target.get("properties")?.get(property)?;
+    match (target.get("type")?.as_str()?, property.get("const"), property.get("enum")) {
+        ("object", Some(only), _) => Some(vec![only]),
+        ("object", None, Some(Value::Array(list))) => Some(list.iter().collect()),
+        _ => None,
+    }
 }
 
 /// Requires the property that tells an option from others, where it lists one. OpenAPI wants it
