@@ -51,7 +51,7 @@ fn read(format: &str, pieces: &[&str]) -> (String, Vec<(String, String)>, usize)
                     assert_eq!(*index, open.map_or(0, |before: usize| before + 1));
                     open = Some(*index);
                 }
-                Part::CallArguments { index, text } => {
+                Part::CallArguments { index, text, .. } => {
                     assert!(open == Some(*index) && !text.is_empty());
                 }
                 Part::Content(text) => assert!(!text.is_empty()),
