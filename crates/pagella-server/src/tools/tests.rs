@@ -388,7 +388,7 @@ fn what_models_write_is_what_is_enforced() {
             let wrong = format!("{}true", &text[..days]);
             let reached = taken(&mut *constraint.fork(), &tokenizer, &wrong);
             assert!(reached <= days, "{format} {mode:?}: {}", &wrong[..reached]);
-            if mode == Mode::Auto && grammar::openings(syntax, &set()).len() > 1 && syntax.bare {
+            if mode == Mode::Auto && grammar::openings(syntax, &plan.set).len() > 1 && syntax.bare {
                 // Without a mark only the name of a tool tells a call from an answer.
                 continue;
             }
