@@ -1,4 +1,4 @@
-//! The suites in Python: an environment of their own under `target/tools`, made from pinned versions.
+//! The suites in Python: environments of their own under `target/tools`, made from pinned versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,39 @@ const PINS: &str = "requirements.txt";
 /// Oldest version that the pinned packages run on.
 const OLDEST: (u32, u32) = (3, 10);
 
-/// The interpreter of the environment, which is made when the pins say something else than it.
-pub fn interpreter(workspace: &Workspace) -> Result<PathBuf> {
-    let pins = workspace.root.join(CLIENTS_DIR).join(PINS);
+/// Suites with pins of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinned {
+    /// Official clients, and what the page and the description are tried with.
+    Official,
+    /// Programs that build on them, some of which ask for older versions.
+    Frameworks,
+}
+
+impl Pinned {
+    /// Where its pins are, below the folder of the suites.
+    fn folder(self) -> &'static str {
+        match self {
+            Pinned::Official => "",
+            Pinned::Frameworks => "frameworks",
+        }
+    }
+
+    /// What its environment is called.
+    fn environment(self) -> &'static str {
+        match self {
+            Pinned::Official => "python",
+            Pinned::Frameworks => "python-frameworks",
+        }
+    }
+}
+
+/// The interpreter of an environment, which is made when the pins say something else than it.
+pub fn interpreter(workspace: &Workspace, pinned: Pinned) -> Result<PathBuf> {
+    let pins = workspace.root.join(CLIENTS_DIR).join(pinned.folder()).join(PINS);
     let wanted =
         fs::read_to_string(&pins).with_context(|| format!("cannot read {}", pins.display()))?;
-    let folder = workspace.target_dir().join("tools").join("python");
+    let folder = workspace.target_dir().join("tools").join(pinned.environment());
     let python = match cfg!(windows) {
         true => folder.join("Scripts").join("python.exe"),
         false => folder.join("bin").join("python"),
@@ -32,7 +59,7 @@ pub fn interpreter(workspace: &Workspace) -> Result<PathBuf> {
         return Ok(python);
     }
     let base = base_interpreter()?;
-    println!("installing the packages of {CLIENTS_DIR}/{PINS} into {}", folder.display());
+    println!("installing the packages of {} into {}", pins.display(), folder.display());
     let started = Instant::now();
     run(Command::new(base).args(["-m", "venv", "--clear"]).arg(&folder))?;
     let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];

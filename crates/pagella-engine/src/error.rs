@@ -94,9 +94,6 @@ pub enum EngineError {
         /// Tokens that fit.
         capacity: usize,
     },
-    /// A generation without room for a single token.
-    #[error("max_new_tokens is 0: ask for at least one token")]
-    NothingToGenerate,
     /// A text too short to be scored as asked.
     #[error("{ids} ids were given and {needed} are needed: give a longer text or fewer steps")]
     TooFewIds {

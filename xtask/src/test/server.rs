@@ -1,4 +1,4 @@
-//! Stages that look at the server from outside: its page, official clients, its description, many
+//! Stages that look at the server from outside: its page, clients of others, its description, many
 //! clients at once. They drive the debug build of the command, which the stage `tests` made.
 
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::stage::{Outcome, check};
 use crate::node;
-use crate::python::{self, CLIENTS_DIR};
+use crate::python::{self, CLIENTS_DIR, Pinned};
 use crate::tools::{self, on_build_machine};
 use crate::workspace::Workspace;
 
@@ -56,8 +56,8 @@ fn suite(workspace: &Workspace, python: PathBuf, program: PathBuf) -> Command {
     command
 }
 
-fn run_suite(workspace: &Workspace, args: &[&str]) -> Result<Outcome> {
-    with(need("Python suites", python::interpreter(workspace)), |python| {
+fn run_suite(workspace: &Workspace, pinned: Pinned, args: &[&str]) -> Result<Outcome> {
+    with(need("Python suites", python::interpreter(workspace, pinned)), |python| {
         with(program(workspace)?, |program| check(suite(workspace, python, program).args(args)))
     })
 }
@@ -73,7 +73,8 @@ pub fn page(workspace: &Workspace) -> Result<Outcome> {
     let chromium = tools::installed(&["chromium", "chromium-browser", "google-chrome"], "chromium");
     let flows = with(need("page in a browser", chromium), |_| {
         let shots = workspace.target_dir().join("page-shots");
-        run_suite(workspace, &["page.py", "--shots", &shots.to_string_lossy()])
+        let arguments = ["page.py", "--shots", &shots.to_string_lossy()];
+        run_suite(workspace, Pinned::Official, &arguments)
     })?;
     Ok(worse(units, flows))
 }
@@ -87,9 +88,14 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
     }
 }
 
-/// Official clients of others, in Python and in JavaScript.
+/// Clients of others, in Python and in JavaScript: official ones, and programs that people build on.
 pub fn clients(workspace: &Workspace) -> Result<Outcome> {
-    let python = run_suite(workspace, &["-m", "pytest", "-q", "-p", "no:cacheprovider", "."])?;
+    let pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider"];
+    let official = [&pytest[..], &["--ignore", "frameworks", "."]].concat();
+    let official = run_suite(workspace, Pinned::Official, &official)?;
+    let frameworks = [&pytest[..], &["frameworks"]].concat();
+    let frameworks = run_suite(workspace, Pinned::Frameworks, &frameworks)?;
+    let python = worse(official, frameworks);
     let javascript = with(need("JavaScript suite", node::suite(workspace)), |mut suite| {
         with(program(workspace)?, |program| check(suite.env("PAGELLA_BIN", program)))
     })?;
@@ -98,7 +104,7 @@ pub fn clients(workspace: &Workspace) -> Result<Outcome> {
 
 /// Requests made from the description, answers held to it.
 pub fn interface(workspace: &Workspace) -> Result<Outcome> {
-    run_suite(workspace, &["interface.py"])
+    run_suite(workspace, Pinned::Official, &["interface.py"])
 }
 
 /// Many clients at once, for a short while; `examples/soak` says what for.

@@ -36,7 +36,7 @@ pub const STAGES: &[Stage] = &[
     Stage { name: "clippy", about: "no warnings in any target", run: clippy },
     Stage { name: "tests", about: "unit, property, golden and command-line tests", run: tests },
     Stage { name: "page", about: "the built-in page, alone and in a browser", run: server::page },
-    Stage { name: "clients", about: "official clients against a server", run: server::clients },
+    Stage { name: "clients", about: "clients of others against a server", run: server::clients },
     Stage { name: "interface", about: "answers are as described", run: server::interface },
     Stage { name: "soak", about: "200 clients at once, some hang up", run: server::soak },
     Stage { name: "doctests", about: "examples in the documentation run", run: doctests },

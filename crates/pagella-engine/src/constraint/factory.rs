@@ -14,13 +14,16 @@ use super::compiler::{Compiler, Refusal};
 use super::digits::DigitLimit;
 use super::error::short_reason;
 use super::grammar::GrammarConstraint;
+use super::lark_json;
 use super::lazy::LazyConstraint;
+use super::opening::OpeningConstraint;
 use super::prefix::PrefixConstraint;
 use super::reasoning::ReasoningConstraint;
 use super::trigger::Trigger;
 use super::vocab::Vocab;
 use super::{
-    Block, Constraint, ConstraintError, ConstraintLimits, ConstraintSpec, gbnf, regex, schema,
+    Block, Constraint, ConstraintError, ConstraintLimits, ConstraintSpec, InputRule, gbnf, regex,
+    schema,
 };
 
 /// Triggers that are kept.
@@ -135,14 +138,22 @@ impl ConstraintFactory {
                 let then = self.compile_part(then)?;
                 return Ok(Box::new(LazyConstraint::new(self.trigger(trigger), then)));
             }
+            ConstraintSpec::Opening { texts, then } => {
+                check_strings(what, texts, limits)?;
+                let then = self.compile_part(then)?;
+                return Ok(Box::new(OpeningConstraint::new(vocab.clone(), texts, then)));
+            }
             ConstraintSpec::All(specs) => {
                 return Ok(Box::new(AllConstraint::new(vocab.clone(), self.parts(specs, what)?)));
             }
             ConstraintSpec::Any(specs) => {
                 return Ok(Box::new(AnyConstraint::new(vocab.clone(), self.parts(specs, what)?)));
             }
-            ConstraintSpec::Composed { lark, schemas, specials } => {
-                composed_grammar(lark, schemas, specials, limits)?
+            ConstraintSpec::Composed { lark, schemas, specials, inputs } => {
+                let text = composed_grammar(lark, schemas, specials, limits)?;
+                let text = format!("{text}{}", self.inputs(inputs)?);
+                check_text(what, &text, limits)?;
+                TopLevelGrammar::from_lark(text)
             }
         };
         let specials = match spec {
@@ -161,12 +172,38 @@ impl ConstraintFactory {
     }
 }
 
+impl ConstraintFactory {
+    /// Rules for texts inside of a composed grammar, each a grammar of its own.
+    fn inputs(&self, inputs: &[(InputRule, bool)]) -> Result<String, ConstraintError> {
+        let limits = &self.inner.limits;
+        let mut rules = String::new();
+        for (idx, (rule, in_json)) in inputs.iter().enumerate() {
+            let (text, alone) = match rule {
+                InputRule::Lark(text) => {
+                    check_lark(text, limits)?;
+                    (text.clone(), ConstraintSpec::Lark(text.clone()))
+                }
+                InputRule::Regex(pattern) => {
+                    let whole = regex::whole_output(pattern, limits)?;
+                    let text = format!("start: /{}/", regex_to_lark(&whole, ""));
+                    (text, ConstraintSpec::Regex(pattern.clone()))
+                }
+            };
+            // It must be a grammar by itself: a bracket too many would end it early.
+            self.compile_part(&alone)?;
+            let text = if *in_json { lark_json::quoted(&text)? } else { text };
+            rules.push_str(&format!("\ninput_{idx}: %lark {{\n{text}\n}}"));
+        }
+        Ok(rules)
+    }
+}
+
 fn composed_grammar(
     lark: &str,
     schemas: &[Value],
     specials: &[u32],
     limits: &ConstraintLimits,
-) -> Result<TopLevelGrammar, ConstraintError> {
+) -> Result<String, ConstraintError> {
     check_lark(lark, limits)?;
     let mut text = lark.to_owned();
     for (idx, schema) in schemas.iter().enumerate() {
@@ -175,8 +212,7 @@ fn composed_grammar(
     for id in specials {
         text.push_str(&format!("\nspecial_{id}: <[{id}]>"));
     }
-    check_text("Lark grammar", &text, limits)?;
-    Ok(TopLevelGrammar::from_lark(text))
+    Ok(text)
 }
 
 fn explain(refusal: Refusal, spec: &ConstraintSpec) -> ConstraintError {
@@ -302,7 +338,9 @@ fn check_parts(spec: &ConstraintSpec, limit: usize) -> Result<(), ConstraintErro
             return Err(ConstraintError::TooLarge { what, found, limit, unit: "parts" });
         }
         match spec {
-            ConstraintSpec::Lazy { then, .. } => pending.push(then),
+            ConstraintSpec::Lazy { then, .. } | ConstraintSpec::Opening { then, .. } => {
+                pending.push(then);
+            }
             ConstraintSpec::All(parts) | ConstraintSpec::Any(parts) => {
                 pending.extend(parts.iter().take(limit + 1));
             }

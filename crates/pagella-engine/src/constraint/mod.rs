@@ -24,8 +24,10 @@ mod factory;
 mod gbnf;
 mod grammar;
 mod healing;
+mod lark_json;
 mod lazy;
 mod mask;
+mod opening;
 mod prefix;
 mod reasoning;
 mod regex;
@@ -41,7 +43,8 @@ pub use factory::ConstraintFactory;
 pub use healing::HealingConstraint;
 pub use mask::Bitmask;
 pub use reasoning::{Block, Switch};
-pub use spec::{ConstraintLimits, ConstraintSpec};
+pub use schema::enforceable;
+pub use spec::{ConstraintLimits, ConstraintSpec, InputRule};
 
 /// What a mask alone does not say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

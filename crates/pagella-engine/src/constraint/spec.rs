@@ -45,12 +45,21 @@ pub enum ConstraintSpec {
         /// What must follow.
         then: Box<ConstraintSpec>,
     },
+    /// The output is free, unless it begins with one of the texts, white space before it apart: then
+    /// it follows `then`, from the beginning.
+    Opening {
+        /// What `then` begins with.
+        texts: Vec<String>,
+        /// What the output follows.
+        then: Box<ConstraintSpec>,
+    },
     /// All of them at once.
     All(Vec<ConstraintSpec>),
     /// One of them.
     Any(Vec<ConstraintSpec>),
     /// A Lark grammar in which the rule `json_0` is a value of the first schema, `json_1` one of the
-    /// second, and so on, and `special_7` is the special token with id 7.
+    /// second, and so on, `input_0` the first of the inputs, and `special_7` is the special token with
+    /// id 7.
     Composed {
         /// The grammar; rule `start`.
         lark: String,
@@ -58,7 +67,20 @@ pub enum ConstraintSpec {
         schemas: Vec<Value>,
         /// Ids of special tokens.
         specials: Vec<u32>,
+        /// Texts with rules of their own, and whether each stands inside a JSON string.
+        inputs: Vec<(InputRule, bool)>,
     },
+}
+
+/// What a text inside of a larger output must look like.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum InputRule {
+    /// As in [`ConstraintSpec::Lark`].
+    Lark(String),
+    /// As in [`ConstraintSpec::Regex`].
+    Regex(String),
 }
 
 impl ConstraintSpec {
@@ -71,7 +93,7 @@ impl ConstraintSpec {
             Self::Gbnf(_) => "GBNF grammar",
             Self::Choice { .. } => "choice",
             Self::Prefix(_) => "prefix",
-            Self::Lazy { .. } => "lazy constraint",
+            Self::Lazy { .. } | Self::Opening { .. } => "lazy constraint",
             Self::All(_) | Self::Any(_) => "combination of constraints",
         }
     }

@@ -44,6 +44,9 @@ impl Job {
         self.clock.first_logits.get_or_insert_with(Instant::now);
         let mut record = self.record();
         record.prompt_logprobs = std::mem::take(&mut self.prompt_logprobs);
+        if self.new_tokens_max == 0 {
+            return Turn { record, ending: Some(Ending::of(self.limit_reason)) };
+        }
         let chosen = self.choose(logits, scratch, &mut record);
         self.follow(chosen, record, logits, tokenizer, scratch)
     }
@@ -57,6 +60,9 @@ impl Job {
         facts: &Facts,
         scratch: &mut Scratch,
     ) -> Option<Turn> {
+        if self.new_tokens_max == 0 {
+            return Some(self.turn(&mut Vec::new(), &facts.tokenizer, scratch));
+        }
         self.clock.first_logits.get_or_insert_with(Instant::now);
         let chosen = self.choose_narrowed(known, ask, facts.vocab, scratch)?;
         let mut record = self.record();

@@ -49,7 +49,11 @@ pub(crate) fn prepare(mut spec: JobSpec, serial: u64, facts: &Facts) -> Result<J
     check_prompts(&mut spec, facts)?;
     let prompt_tokens = spec.prompts[0].ids.len();
     let mut warnings = Vec::new();
-    let healed = heal(&mut spec, facts, &mut warnings)?;
+    // Nobody would write the end of the prompt again.
+    let healed = match spec.max_new_tokens {
+        Some(0) => Vec::new(),
+        _ => heal(&mut spec, facts, &mut warnings)?,
+    };
     let (new_tokens_max, limit_reason) = fit(&mut spec, healed.len(), facts)?;
     let sampler = Sampler::new(&spec.sampling, facts.sets.clone())?;
     let sampler_state = SamplerState::new(&spec.sampling);
@@ -114,9 +118,6 @@ fn check_prompts(spec: &mut JobSpec, facts: &Facts) -> Result<(), EngineError> {
     }
     if spec.return_prompt_logprobs.is_some() && spec.prompts.len() > 1 {
         return Err(EngineError::ScoredPrompts { prompts: spec.prompts.len() });
-    }
-    if spec.max_new_tokens == Some(0) {
-        return Err(EngineError::NothingToGenerate);
     }
     let prompts = spec.prompts.len();
     if prompts > facts.batch_max {

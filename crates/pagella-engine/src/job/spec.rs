@@ -89,7 +89,8 @@ impl Clone for BoxedConstraint {
 pub struct JobSpec {
     /// One prompt, or several whose predictions are mixed.
     pub prompts: Vec<WeightedPrompt>,
-    /// Most tokens to sample; `None`: until the context is full.
+    /// Most tokens to sample; `None`: until the context is full. With 0 the prompt is computed, and
+    /// scored where that was asked for.
     pub max_new_tokens: Option<usize>,
     /// Stop tokens cannot be sampled before this many tokens.
     pub min_new_tokens: usize,

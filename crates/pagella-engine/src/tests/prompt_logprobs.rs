@@ -2,7 +2,7 @@
 
 use crate::tests::stand_in::StandIn;
 use crate::tests::support::{generator, ids, job, records, roomy};
-use crate::{EngineError, GeneratorOptions, JobSpec, Record, Session, score};
+use crate::{EngineError, EosReason, GeneratorOptions, JobSpec, Record, Session, score};
 
 fn scored(prompt: &[u32], n: usize) -> JobSpec {
     JobSpec { return_prompt_logprobs: Some(2), ..job(prompt, n) }
@@ -42,6 +42,34 @@ fn prompts_are_scored_beside_other_jobs_and_whatever_the_cache_knows() {
         let told = records.iter().filter(|r| r.serial == first && !r.prompt_logprobs.is_empty());
         assert_eq!(told.count(), usize::from(length > 1), "in one record");
     }
+}
+
+#[test]
+fn a_job_that_writes_nothing_computes_and_scores_its_prompt() {
+    let (mut generator, _) = roomy();
+    for length in [1, 2, 33, 600] {
+        let prompt = ids(length, 7);
+        let healed = JobSpec { healing: crate::Healing::Auto, ..scored(&prompt, 0) };
+        let serials = [scored(&prompt, 0), healed, job(&prompt, 0)];
+        let serials = serials.map(|job| generator.enqueue(job).unwrap());
+        let records = records(&mut generator);
+        for (serial, expected) in
+            serials.into_iter().zip([expected(&prompt), expected(&prompt), Vec::new()])
+        {
+            let found = values(&records, serial);
+            assert_eq!(found.len(), expected.len(), "{length} ids");
+            assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-4));
+            let last = records.iter().rfind(|record| record.serial == serial).unwrap();
+            let done = last.eos.as_deref().unwrap();
+            assert_eq!((done.new_tokens, done.eos_reason), (0, EosReason::MaxNewTokens));
+            assert!(done.text.is_empty() && done.token_ids.is_empty());
+        }
+    }
+    // The whole context may be prompt.
+    let capacity = 16 * 1024;
+    let serial = generator.enqueue(job(&ids(capacity, 8), 0)).unwrap();
+    let done = crate::tests::support::run(&mut generator).remove(&serial).unwrap();
+    assert_eq!((done.prompt_tokens, done.new_tokens), (capacity, 0));
 }
 
 #[test]

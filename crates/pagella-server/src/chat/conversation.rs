@@ -84,6 +84,7 @@ impl Conversation {
         }
         let mut set = ToolSet::read(fields, settings.limits.tools)?;
         set.tools.iter_mut().for_each(|tool| tool.strict |= settings.tools.enforce_always);
+        set.enforce(&settings.limits.constraint());
         let tools = ToolPlan::of(fields, set, &template, &of_model.tool_format)?;
         let explained = tools.as_ref().filter(|plan| plan.explains());
         if explained.is_some() || traits.knows_no_tools {

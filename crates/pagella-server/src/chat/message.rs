@@ -133,6 +133,13 @@ fn tool_calls(path: &str, calls: &mut Value) -> Result<(), ApiError> {
         let path = format!("{path}[{idx}]");
         let Value::Object(call) = call else { return Err(wrong_type(path, "an object")) };
         call.entry("id").or_insert_with(|| format!("call_{idx:024}").into());
+        if let Some(custom) = call.remove("custom") {
+            // Templates know only functions.
+            let arguments = json!({ "input": custom.get("input") });
+            let function = json!({ "name": custom.get("name"), "arguments": arguments });
+            call.insert("type".into(), "function".into());
+            call.insert("function".into(), function);
+        }
         let function = call.get_mut("function").and_then(Value::as_object_mut);
         let Some(function) = function else {
             return Err(wrong_type(format!("{path}.function"), "an object"));

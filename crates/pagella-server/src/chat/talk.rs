@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pagella_engine::Record;
+use pagella_engine::constraint::ConstraintSpec;
 use pagella_text::{AddBos, EncodeBudget, StreamStart, Tokenizer};
 
 use super::{Conversation, Encoded};
@@ -61,7 +62,14 @@ impl ChatRequest {
             logprobs.apply(&mut ask.job);
         }
         let tokenizer = &model.parts.tokenizer;
-        let tools = conversation.tools.clone();
+        let entered = enter(call)?;
+        let tools = match conversation.tools.clone() {
+            Some(tools) => Some(enforceable(call, model, ask.constraint.clone(), tools).await?),
+            None => None,
+        };
+        let unenforced = tools.as_ref().map(|tools| tools.set.unenforced.clone());
+        let unenforced = unenforced.unwrap_or_default();
+        call.access.note(|facts| facts.warn(unenforced.iter().map(|n| format!("ignored {n}"))));
         if let Some(tools) = &tools {
             shape_calls(&mut ask, tools, tokenizer);
         }
@@ -73,7 +81,6 @@ impl ChatRequest {
             refuse_in_channels(&ask, &reasoning)?;
             ask.job.shown_ids.extend(channels::mark_ids(tokenizer));
         }
-        let entered = enter(call)?;
         let (encoder, negative) = (model.clone(), ask.negative.clone());
         let start_tag = tags.as_ref().map(|tags| tags.start.clone());
         let start_tag = start_tag.or(speaks.then(|| "<|start|>".to_owned()));
@@ -114,7 +121,7 @@ impl ChatRequest {
         };
         let talk =
             Talk::begin(entered, call, model, (ask, logprobs), (prompt, prompt_field), &plan);
-        Ok(Talk { context: kept, ..talk.await? })
+        Ok(Talk { context: kept, unenforced, ..talk.await? })
     }
 }
 
@@ -125,6 +132,26 @@ fn behind(context: &[u32], mut ids: Vec<u32>, model: &ServedModel) -> Vec<u32> {
         ids.remove(0);
     }
     [context, &ids].concat()
+}
+
+/// Tools with schemas that compile; `answer` is what is asked for besides calls.
+async fn enforceable(
+    call: &Call,
+    model: &Arc<ServedModel>,
+    answer: Option<ConstraintSpec>,
+    mut tools: ToolPlan,
+) -> Result<ToolPlan, ApiError> {
+    let (model, app) = (model.clone(), call.app.clone());
+    let loosen = move || {
+        let limits = app.settings.limits.constraint();
+        let times = &app.metrics.constraint_time;
+        let compiles = |spec: &ConstraintSpec| {
+            model.constraints.compile_after(Some(spec), None, &limits, times).is_ok()
+        };
+        tools.loosen(answer.as_ref(), &model.parts.tokenizer, limits.compile_time, compiles);
+        Ok(tools)
+    };
+    call.app.blocking.run(loosen).await
 }
 
 /// Lets an answer call tools, or keeps it from that.
@@ -204,6 +231,8 @@ pub struct Talk {
     pub delivery: Delivery,
     /// The prompt as ids, where it is kept.
     pub context: Vec<u32>,
+    /// What of the tools' schemas is not enforced.
+    pub unenforced: Vec<String>,
     /// One per choice.
     splitters: Vec<Splitter>,
     begun: Instant,
@@ -230,8 +259,9 @@ impl Talk {
         let splitters = (0..n).map(|_| splitter()).collect();
         let running = entered.submit(call, model, ask, vec![prompt], prompt_field).await?;
         call.access.note(|facts| facts.stream = delivery.stream);
-        let (model, context, begun) = (model.clone(), Vec::new(), call.begun);
-        Ok(Talk { running, model, logprobs, seed, delivery, context, splitters, begun })
+        let (model, begun) = (model.clone(), call.begun);
+        let (context, unenforced) = (Vec::new(), Vec::new());
+        Ok(Talk { running, model, logprobs, seed, delivery, context, unenforced, splitters, begun })
     }
 
     /// How many choices there are.

@@ -94,8 +94,8 @@ impl EmbedAsk {
             }
             if ids.len() > capacity && !truncate {
                 let message = format!(
-                    "{path} has {} tokens and the context holds {capacity}: shorten it, or set \
-                     truncate",
+                    "This model's maximum context length is {capacity} tokens. However, {path} has \
+                     {} tokens: shorten it, or set truncate",
                     ids.len()
                 );
                 let details = json!({ "n_prompt_tokens": ids.len(), "n_ctx": capacity });

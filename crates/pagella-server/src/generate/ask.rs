@@ -168,7 +168,10 @@ fn refuse_unbuilt(fields: &Fields) -> Result<(), ApiError> {
 }
 
 fn most_tokens(call: &Call, fields: &Fields) -> Option<usize> {
-    let asked = fields.int("max_tokens").filter(|tokens| *tokens > 0);
+    let fills = |tokens: i64| {
+        tokens < 0 || (tokens == 0 && call.app.settings.developer.zero_max_tokens_fills)
+    };
+    let asked = fields.int("max_tokens").filter(|tokens| !fills(*tokens));
     let asked = asked.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
     let caps = [call.caller.key.max_tokens, call.app.settings.limits.max_tokens];
     let caps = caps.into_iter().filter(|cap| *cap > 0);

@@ -48,14 +48,7 @@ fn told(error: &EngineError, prompt: &str) -> ApiError {
             ApiError::field(Code::MissingParameter, prompt, message)
         }
         E::PromptTooLong { prompt: tokens, capacity }
-        | E::TooLong { prompt: tokens, capacity, .. } => {
-            let message = format!(
-                "the prompt has {tokens} tokens and the context holds {capacity}, reply included: \
-                 shorten the prompt"
-            );
-            let details = json!({ "n_prompt_tokens": tokens, "n_ctx": capacity });
-            ApiError::field(Code::ContextLengthExceeded, prompt, message).with_details(details)
-        }
+        | E::TooLong { prompt: tokens, capacity, .. } => too_long(*tokens, *capacity, prompt),
         E::IdOutOfRange { id, vocab } => {
             let message = format!("token id {id} is not below {vocab}: use the model's own ids");
             ApiError::field(Code::OutOfRange, prompt, message)
@@ -83,6 +76,17 @@ fn told(error: &EngineError, prompt: &str) -> ApiError {
         }
         _ => ApiError::internal(),
     }
+}
+
+/// The error of a prompt with so many tokens for a context of `capacity`. Clients know it by
+/// the words that OpenAI has for it.
+pub fn too_long(tokens: usize, capacity: usize, prompt: &str) -> ApiError {
+    let message = format!(
+        "This model's maximum context length is {capacity} tokens. However, the prompt has {tokens} \
+         tokens, and the reply needs room too: shorten the prompt"
+    );
+    let details = json!({ "n_prompt_tokens": tokens, "n_ctx": capacity });
+    ApiError::field(Code::ContextLengthExceeded, prompt, message).with_details(details)
 }
 
 /// What a client is told when text cannot be rendered or encoded.

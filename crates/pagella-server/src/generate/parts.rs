@@ -28,13 +28,18 @@ pub enum Part {
         id: String,
         /// The tool's name.
         name: String,
+        /// It takes a text, of which its arguments are pieces.
+        custom: bool,
     },
-    /// Arguments of the call that was opened last: a piece of the text of a JSON object.
+    /// Arguments of the call that was opened last: a piece of the text of a JSON object, or of the
+    /// text that a custom tool takes.
     CallArguments {
         /// Number of the call.
         index: usize,
         /// The piece.
         text: String,
+        /// It is a piece of a text, not of an object.
+        custom: bool,
     },
 }
 
@@ -50,6 +55,11 @@ pub struct Ending {
 }
 
 impl Ending {
+    /// Whether the answer ended before the model was done.
+    pub fn is_cut(&self) -> bool {
+        is_cut(self.reason)
+    }
+
     /// OpenAI's word: `tool_calls` where calls were made and the answer was not cut.
     pub fn finish_reason(&self) -> Result<&'static str, ApiError> {
         match finish_reason(self.reason)? {
@@ -66,8 +76,10 @@ pub struct ToolCall {
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// The text of a JSON object.
+    /// The text of a JSON object, or what a custom tool takes.
     pub arguments: String,
+    /// It takes a text.
+    pub custom: bool,
 }
 
 /// All parts of a choice, put together.
@@ -87,10 +99,10 @@ impl Whole {
         match part {
             Part::Reasoning(text) => self.reasoning.push_str(&text),
             Part::Content(text) => self.content.push_str(&text),
-            Part::CallOpened { id, name, .. } => {
-                self.calls.push(ToolCall { id, name, arguments: String::new() });
+            Part::CallOpened { id, name, custom, .. } => {
+                self.calls.push(ToolCall { id, name, custom, arguments: String::new() });
             }
-            Part::CallArguments { index, text } => {
+            Part::CallArguments { index, text, .. } => {
                 if let Some(call) = self.calls.get_mut(index) {
                     call.arguments.push_str(&text);
                 }
@@ -182,7 +194,9 @@ impl Splitter {
             }
         }
         if let Some(calls) = self.calls.as_mut().filter(|_| last) {
-            calls.finish().into_iter().for_each(|part| append(&mut parts, part));
+            let reason = record.eos.as_deref().map(|done| done.eos_reason);
+            let cut = reason.is_some_and(is_cut);
+            calls.finish(cut).into_iter().for_each(|part| append(&mut parts, part));
         }
         parts
     }
@@ -238,6 +252,12 @@ impl Splitter {
     }
 }
 
+/// Whether an answer ended before the model was done.
+fn is_cut(reason: EosReason) -> bool {
+    use EosReason as E;
+    matches!(reason, E::MaxNewTokens | E::LengthLimit | E::Cancelled)
+}
+
 /// Adds a part, to the last one where they belong together.
 fn append(parts: &mut Vec<Part>, part: Part) {
     match (parts.last_mut(), &part) {
@@ -245,8 +265,8 @@ fn append(parts: &mut Vec<Part>, part: Part) {
         (Some(Part::Reasoning(before)), Part::Reasoning(text)) => before.push_str(text),
         (Some(Part::Content(before)), Part::Content(text)) => before.push_str(text),
         (
-            Some(Part::CallArguments { index: open, text: before }),
-            Part::CallArguments { index, text },
+            Some(Part::CallArguments { index: open, text: before, .. }),
+            Part::CallArguments { index, text, .. },
         ) if open == index => before.push_str(text),
         _ => parts.push(part),
     }

@@ -18,19 +18,16 @@ const PING: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\n";
 pub struct Answer {
     id: String,
     request_id: String,
-    /// Nothing is written.
-    silent: bool,
     blocks: Blocks,
     started: bool,
 }
 
 impl Answer {
     /// For a request of that id.
-    pub fn new(request_id: &str, silent: bool, omit_thinking: bool) -> Self {
+    pub fn new(request_id: &str, omit_thinking: bool) -> Self {
         Answer {
             id: format!("msg_{request_id}"),
             request_id: request_id.to_owned(),
-            silent,
             blocks: Blocks::new(omit_thinking),
             started: false,
         }
@@ -41,7 +38,7 @@ impl Answer {
         let (mut content, mut end) = (Content::default(), None);
         while let Some(said) = talk.next().await? {
             end = said.ending;
-            for event in self.take(said.parts, end.is_some()) {
+            for event in self.take(said.parts, end.as_ref()) {
                 content.add(event);
             }
         }
@@ -75,7 +72,7 @@ impl Answer {
             let start = json!({ "type": "message_start", "message": message });
             events.push(sse::named("message_start", &start));
         }
-        for event in self.take(said.parts, said.ending.is_some()) {
+        for event in self.take(said.parts, said.ending.as_ref()) {
             let (name, value) = event.shown();
             events.push(sse::named(name, &value));
         }
@@ -92,13 +89,13 @@ impl Answer {
         events
     }
 
-    fn take(&mut self, parts: Vec<Part>, last: bool) -> Vec<BlockEvent> {
+    fn take(&mut self, parts: Vec<Part>, ending: Option<&Ending>) -> Vec<BlockEvent> {
         let mut events = Vec::new();
-        for part in parts.into_iter().filter(|_| !self.silent) {
+        for part in parts {
             events.extend(self.blocks.push(part));
         }
-        if last {
-            events.extend(self.blocks.finish());
+        if let Some(ending) = ending {
+            events.extend(self.blocks.finish(ending.is_cut()));
         }
         events
     }
@@ -118,14 +115,13 @@ impl Answer {
 
     fn usage(&self, talk: &Talk) -> Value {
         let found = talk.usage();
-        let written = if self.silent { 0 } else { found.completion_tokens };
-        usage(found.prompt_tokens, found.cached_tokens, written, found.reasoning_tokens)
+        let (written, thinking) = (found.completion_tokens, found.reasoning_tokens);
+        usage(found.prompt_tokens, found.cached_tokens, written, thinking)
     }
 
     /// Why the message ended, and the stop sequence where that was why.
     fn stop(&self, ending: &Ending) -> (&'static str, Value) {
         let reason = match ending.reason {
-            _ if self.silent => "max_tokens",
             EosReason::MaxNewTokens => "max_tokens",
             EosReason::LengthLimit => "model_context_window_exceeded",
             _ if ending.called => "tool_use",

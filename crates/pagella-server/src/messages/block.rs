@@ -15,6 +15,8 @@ pub enum BlockEvent {
     Delta(usize, Value),
     /// It is complete.
     Stop(usize),
+    /// It was cut, and what there is of it cannot be used.
+    Cut(usize),
 }
 
 impl BlockEvent {
@@ -29,7 +31,7 @@ impl BlockEvent {
                 let name = "content_block_delta";
                 (name, json!({ "type": name, "index": index, "delta": delta }))
             }
-            BlockEvent::Stop(index) => {
+            BlockEvent::Stop(index) | BlockEvent::Cut(index) => {
                 let name = "content_block_stop";
                 (name, json!({ "type": name, "index": index }))
             }
@@ -95,9 +97,15 @@ impl Blocks {
         std::mem::take(&mut self.events)
     }
 
-    /// What follows from the end.
-    pub fn finish(&mut self) -> Vec<BlockEvent> {
-        self.close();
+    /// What follows from the end of an answer, which was `cut` or is whole.
+    pub fn finish(&mut self, cut: bool) -> Vec<BlockEvent> {
+        match &self.open {
+            Some(Open::Call(arguments)) if cut && input(arguments).is_none() => {
+                self.events.push(BlockEvent::Cut(self.index));
+                self.open = None;
+            }
+            _ => self.close(),
+        }
         std::mem::take(&mut self.events)
     }
 
@@ -161,6 +169,11 @@ impl Content {
                 }
                 self.arguments.push_str(piece("partial_json").unwrap_or_default());
             }
+            // Half of a call would look like one without arguments.
+            BlockEvent::Cut(_) => {
+                self.arguments.clear();
+                self.blocks.pop();
+            }
             BlockEvent::Stop(_) => {
                 let arguments = std::mem::take(&mut self.arguments);
                 if let (Some(block), Some(input)) = (self.blocks.last_mut(), input(&arguments))
@@ -186,16 +199,29 @@ mod tests {
         let (mut blocks, mut content) = (Blocks::new(omit), Content::default());
         let mut events: Vec<BlockEvent> =
             parts.into_iter().flat_map(|part| blocks.push(part)).collect();
-        events.extend(blocks.finish());
+        events.extend(blocks.finish(false));
         events.into_iter().for_each(|event| content.add(event));
         Value::Array(content.finish())
     }
 
     fn call(arguments: &[&str]) -> Vec<Part> {
-        let opened = Part::CallOpened { index: 0, id: "call_x".into(), name: "get".into() };
-        let pieces =
-            arguments.iter().map(|text| Part::CallArguments { index: 0, text: (*text).to_owned() });
+        let (id, name) = ("call_x".into(), "get".into());
+        let opened = Part::CallOpened { index: 0, id, name, custom: false };
+        let piece =
+            |text: &&str| Part::CallArguments { index: 0, text: (*text).into(), custom: false };
+        let pieces = arguments.iter().map(piece);
         [opened].into_iter().chain(pieces).collect()
+    }
+
+    #[test]
+    fn a_call_that_was_cut_is_no_call() {
+        let (mut blocks, mut content) = (Blocks::new(false), Content::default());
+        let parts = call(&["{\"a\"", ": "]);
+        let mut events: Vec<BlockEvent> =
+            parts.into_iter().flat_map(|part| blocks.push(part)).collect();
+        events.extend(blocks.finish(true));
+        events.into_iter().for_each(|event| content.add(event));
+        assert_eq!(content.finish(), Vec::<Value>::new());
     }
 
     #[test]

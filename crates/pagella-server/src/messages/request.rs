@@ -34,8 +34,6 @@ pub struct Translated {
     pub body: Map<String, Value>,
     /// Tools that only Anthropic's own servers have.
     pub dropped: Vec<String>,
-    /// The prompt is computed and nothing is written.
-    pub prefill_only: bool,
     /// Thinking is not shown.
     pub omit_thinking: bool,
 }
@@ -79,12 +77,7 @@ impl Translated {
             Some(thinking) => read_thinking(&thinking, &mut body)?,
         };
         read_config(config.as_ref(), format, &mut body)?;
-        let prefill_only = body.get("max_tokens").is_some_and(|tokens| *tokens == 0);
-        if prefill_only {
-            // The engine computes a prompt in order to write: the one token is not shown.
-            body.insert("max_tokens".into(), 1.into());
-        }
-        Ok(Translated { body, dropped, prefill_only, omit_thinking })
+        Ok(Translated { body, dropped, omit_thinking })
     }
 }
 
@@ -168,7 +161,7 @@ mod tests {
             "cache_control": {"type": "ephemeral"}, "metadata": {"user_id": "u"},
         })));
         let translated = translated.unwrap();
-        assert!(translated.omit_thinking && !translated.prefill_only);
+        assert!(translated.omit_thinking);
         let expected = json!({
             "max_tokens": 5, "messages": [{"role": "user", "content": "a"}],
             "enable_thinking": true, "reasoning_budget_tokens": 2048, "reasoning_effort": "high",

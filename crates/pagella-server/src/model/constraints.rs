@@ -16,7 +16,7 @@ use crate::wire::error::{ApiError, Code};
 /// Compiled constraints that are kept.
 const KEPT_MAX: usize = 256;
 /// Longest text of a constraint that is kept.
-const KEPT_BYTES_MAX: usize = 64 << 10;
+const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// Compiles constraints and remembers the newest.
 pub struct Constraints {

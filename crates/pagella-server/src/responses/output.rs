@@ -2,25 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::tool::custom_input;
 use crate::generate::parts::Part;
 use crate::wire::id::ulid;
 
 /// What is being written.
 enum Kind {
     Reasoning,
-    Message {
-        logprobs: Vec<Value>,
-    },
-    Call {
-        call_id: String,
-        name: String,
-    },
-    /// Its arguments hold the input.
-    Custom {
-        call_id: String,
-        name: String,
-    },
+    Message { logprobs: Vec<Value> },
+    Call { call_id: String, name: String },
+    Custom { call_id: String, name: String },
 }
 
 struct Open {
@@ -70,7 +60,7 @@ impl Open {
             }),
             Kind::Custom { call_id, name } => json!({
                 "type": "custom_tool_call", "id": id, "call_id": call_id, "name": name,
-                "input": custom_input(&self.text), "status": status,
+                "input": self.text, "status": status,
             }),
         }
     }
@@ -81,16 +71,10 @@ impl Open {
 pub struct Output {
     items: Vec<Value>,
     open: Option<Open>,
-    customs: Vec<String>,
     events: Vec<Value>,
 }
 
 impl Output {
-    /// For an answer that may call these custom tools.
-    pub fn new(customs: Vec<String>) -> Self {
-        Output { customs, ..Output::default() }
-    }
-
     /// What follows from a part; `logprobs` are those of its tokens.
     pub fn push(&mut self, part: Part, logprobs: Vec<Value>) -> Vec<Value> {
         match part {
@@ -106,22 +90,20 @@ impl Output {
                 }
                 self.grow("response.output_text.delta", &text, Some(logprobs));
             }
-            Part::CallOpened { id: call_id, name, .. } => {
-                let kind = match self.customs.contains(&name) {
+            Part::CallOpened { id: call_id, name, custom, .. } => {
+                let kind = match custom {
                     true => Kind::Custom { call_id, name },
                     false => Kind::Call { call_id, name },
                 };
                 self.begin(kind);
             }
-            Part::CallArguments { text, .. } => match self.kind() {
-                // Its input is known when the arguments are.
-                Some(Kind::Custom { .. }) => {
-                    if let Some(open) = &mut self.open {
-                        open.text.push_str(&text);
-                    }
-                }
-                _ => self.grow("response.function_call_arguments.delta", &text, None),
-            },
+            Part::CallArguments { text, custom, .. } => {
+                let name = match custom {
+                    true => "response.custom_tool_call_input.delta",
+                    false => "response.function_call_arguments.delta",
+                };
+                self.grow(name, &text, None);
+            }
         }
         std::mem::take(&mut self.events)
     }
@@ -172,7 +154,7 @@ impl Output {
         let Some(open) = &mut self.open else { return };
         open.text.push_str(piece);
         let mut event = json!({ "type": name, "item_id": open.id, "output_index": index });
-        if !matches!(open.kind, Kind::Call { .. }) {
+        if !matches!(open.kind, Kind::Call { .. } | Kind::Custom { .. }) {
             event["content_index"] = 0.into();
         }
         event["delta"] = piece.into();
@@ -210,11 +192,8 @@ impl Output {
                 self.events.push(event("response.function_call_arguments.done", more));
             }
             Kind::Custom { .. } => {
-                let input = custom_input(text);
-                let name = "response.custom_tool_call_input.delta";
-                self.events.push(event(name, json!({ "delta": input })));
                 let name = "response.custom_tool_call_input.done";
-                self.events.push(event(name, json!({ "input": input })));
+                self.events.push(event(name, json!({ "input": text })));
             }
         }
         if let Some(part) = open.part() {
@@ -234,14 +213,15 @@ mod tests {
     use super::*;
 
     fn call(name: &str, arguments: &[&str]) -> Vec<Part> {
-        let opened = Part::CallOpened { index: 0, id: "call_x".into(), name: name.into() };
-        let pieces =
-            arguments.iter().map(|text| Part::CallArguments { index: 0, text: (*text).to_owned() });
+        let custom = name == "sh";
+        let opened = Part::CallOpened { index: 0, id: "call_x".into(), name: name.into(), custom };
+        let piece = |text: &&str| Part::CallArguments { index: 0, text: (*text).into(), custom };
+        let pieces = arguments.iter().map(piece);
         [opened].into_iter().chain(pieces).collect()
     }
 
     fn run(parts: Vec<Part>) -> (Vec<Value>, Vec<Value>) {
-        let mut output = Output::new(vec!["sh".into()]);
+        let mut output = Output::default();
         let mut events: Vec<Value> =
             parts.into_iter().flat_map(|part| output.push(part, Vec::new())).collect();
         events.extend(output.finish("completed"));
@@ -257,7 +237,7 @@ mod tests {
             Part::Content("b".into()),
         ];
         parts.extend(call("get", &["{\"a\"", ": 1}"]));
-        parts.extend(call("sh", &["{\"input\":", "\"ls\"}"]));
+        parts.extend(call("sh", &["l", "s"]));
         let (items, events) = run(parts);
         let kinds: Vec<&str> = items.iter().map(|item| item["type"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["reasoning", "message", "function_call", "custom_tool_call"]);
@@ -266,7 +246,7 @@ mod tests {
         assert_eq!(items[2]["arguments"], "{\"a\": 1}");
         assert_eq!((&items[3]["input"], &items[3]["call_id"]), (&json!("ls"), &json!("call_x")));
         let deltas = events.iter().filter(|event| event["delta"].is_string()).count();
-        assert_eq!(deltas, 2 + 2 + 2 + 1);
+        assert_eq!(deltas, 2 + 2 + 2 + 2);
     }
 
     #[test]
@@ -278,7 +258,7 @@ mod tests {
 
     #[test]
     fn what_was_open_when_it_failed_is_incomplete() {
-        let mut output = Output::new(Vec::new());
+        let mut output = Output::default();
         output.push(Part::Content("half".into()), Vec::new());
         output.abandon();
         assert_eq!(output.items()[0]["status"], "incomplete");

@@ -55,8 +55,6 @@ pub struct Translated {
     pub instructions: Option<String>,
     /// The response that is continued.
     pub previous: Option<String>,
-    /// Names of custom tools.
-    pub customs: Vec<String>,
     /// What was left out.
     pub dropped: Vec<String>,
     /// Old items give way when the conversation does not fit.
@@ -122,14 +120,12 @@ impl Translated {
         }
         read_text(shape.as_ref(), &mut body)?;
         read_reasoning(reasoning, &mut body)?;
-        let customs = tools.customs;
         Ok(Translated {
             body,
             echo,
             items,
             instructions,
             previous,
-            customs,
             dropped,
             truncate,
             store,

@@ -1,7 +1,4 @@
 //! Tools and how they are chosen, in the words of a chat.
-//!
-//! A custom tool takes any text. A chat knows only functions with arguments, so the text becomes the
-//! one argument `input`, and what the model says is taken out of it again.
 
 use serde_json::{Map, Value, json};
 
@@ -14,8 +11,6 @@ use crate::wire::error::{ApiError, Code};
 pub struct Tools {
     /// Tools of a chat.
     pub functions: Vec<Value>,
-    /// Names of custom tools.
-    pub customs: Vec<String>,
     /// What was left out.
     pub dropped: Vec<String>,
 }
@@ -33,7 +28,7 @@ impl Tools {
                     tools.functions.push(tool.clone())
                 }
                 Some("function") => tools.functions.push(function(map)),
-                Some("custom") => tools.add_custom(&path, map)?,
+                Some("custom") => tools.functions.push(tool.clone()),
                 Some(kind) if hosted == HostedTools::Drop => {
                     tools.dropped.push(format!("tools.{kind}"))
                 }
@@ -43,58 +38,6 @@ impl Tools {
         }
         Ok(tools)
     }
-
-    fn add_custom(&mut self, path: &str, tool: &Map<String, Value>) -> Result<(), ApiError> {
-        // Chat completions wrap it, as they wrap functions.
-        let tool = tool.get("custom").and_then(Value::as_object).unwrap_or(tool);
-        let name_path = format!("{path}.name");
-        let name = tool.get("name").ok_or_else(|| missing(&name_path))?;
-        let name = name.as_str().ok_or_else(|| wrong_type(name_path, "a string"))?;
-        let description = tool.get("description").and_then(Value::as_str).unwrap_or_default();
-        let pattern = match tool.get("format") {
-            None | Some(Value::Null) => None,
-            Some(format) => pattern(&format!("{path}.format"), format)?,
-        };
-        let strict = pattern.is_some();
-        let mut input = json!({ "type": "string" });
-        if let Some(pattern) = pattern {
-            input["pattern"] = format!("^(?:{pattern})$").into();
-        }
-        let parameters = json!({
-            "type": "object",
-            "properties": { "input": input },
-            "required": ["input"],
-            "additionalProperties": false,
-        });
-        let function = json!({
-            "name": name, "description": description, "parameters": parameters, "strict": strict,
-        });
-        self.functions.push(json!({ "type": "function", "function": function }));
-        self.customs.push(name.to_owned());
-        Ok(())
-    }
-}
-
-/// What the input of a custom tool must look like, if something is said. Only what can be enforced
-/// within an argument is let through.
-fn pattern(path: &str, format: &Value) -> Result<Option<String>, ApiError> {
-    match format.get("type").and_then(Value::as_str) {
-        Some("text") => return Ok(None),
-        Some("grammar") => {}
-        _ => return Err(unsupported(format!("{path}.type"), "it is text or grammar")),
-    }
-    match format.get("syntax").and_then(Value::as_str) {
-        Some("regex") => {}
-        Some("lark") => {
-            let instead = "inside an argument only a regular expression can be enforced, write \
-                           the grammar as one or describe it to the model";
-            return Err(unsupported(format!("{path}.syntax"), instead));
-        }
-        _ => return Err(unsupported(format!("{path}.syntax"), "it is regex")),
-    }
-    let path = format!("{path}.definition");
-    let definition = format.get("definition").and_then(Value::as_str);
-    definition.map(|text| Some(text.to_owned())).ok_or_else(|| wrong_type(path, "a string"))
 }
 
 /// A function whose fields lie beside its type.
@@ -141,14 +84,6 @@ pub fn choice(value: &Value, hosted: HostedTools) -> Result<Option<Value>, ApiEr
     }
 }
 
-/// The text that the arguments of a custom tool's call hold.
-pub fn custom_input(arguments: &str) -> String {
-    let parsed = serde_json::from_str::<Value>(arguments).ok();
-    let input = parsed.as_ref().and_then(|value| value.get("input")).and_then(Value::as_str);
-    // What was cut off is shown as it is.
-    input.unwrap_or(arguments).to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,31 +99,13 @@ mod tests {
             {"type": "web_search"},
         ]);
         let tools = Tools::read(&list, HostedTools::Drop).unwrap();
-        assert_eq!(tools.customs, ["sh", "num"]);
         assert_eq!(tools.dropped, ["tools.web_search"]);
         let function = json!({"name": "get", "parameters": {"type": "object"}});
         assert_eq!(tools.functions[0], json!({"type": "function", "function": function}));
         assert_eq!(tools.functions[1], list[1]);
-        let number = &tools.functions[3]["function"];
-        assert_eq!(number["parameters"]["properties"]["input"]["pattern"], "^(?:[0-9]+|x)$");
-        assert_eq!(number["strict"], true);
+        assert_eq!(tools.functions[2..], [list[2].clone(), list[3].clone()]);
         let refused = Tools::read(&list, HostedTools::Reject).err().unwrap();
         assert_eq!(refused.param.as_deref(), Some("tools[4].type"));
-    }
-
-    #[test]
-    fn a_grammar_that_cannot_be_enforced_is_refused() {
-        for (format, field) in [
-            (json!({"type": "grammar", "syntax": "lark", "definition": "start: \"a\""}), "syntax"),
-            (json!({"type": "grammar", "definition": "a"}), "syntax"),
-            (json!({"type": "grammar", "syntax": "regex"}), "definition"),
-            (json!({"type": "json"}), "type"),
-            (json!("grammar"), "type"),
-        ] {
-            let list = json!([{"type": "custom", "name": "patch", "format": format}]);
-            let refused = Tools::read(&list, HostedTools::Drop).err().unwrap();
-            assert_eq!(refused.param, Some(format!("tools[0].format.{field}")));
-        }
     }
 
     #[test]
@@ -209,11 +126,5 @@ mod tests {
         assert_eq!(chosen(json!({"type": "web_search"})).unwrap(), None);
         assert!(choice(&json!({"type": "web_search"}), HostedTools::Reject).is_err());
         assert!(chosen(json!({"type": "function"})).is_err() && chosen(json!(5)).is_err());
-    }
-
-    #[test]
-    fn input_is_taken_out_of_arguments() {
-        assert_eq!(custom_input("{\"input\": \"a\\nb\"}"), "a\nb");
-        assert_eq!(custom_input("{\"input\": \"a"), "{\"input\": \"a");
     }
 }

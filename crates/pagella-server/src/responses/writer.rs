@@ -21,8 +21,8 @@ pub struct Writer {
 
 impl Writer {
     /// For a response that has not begun.
-    pub fn new(object: Object, customs: Vec<String>) -> Self {
-        Writer { object, output: Output::new(customs), next_number: 0, begun: false }
+    pub fn new(object: Object) -> Self {
+        Writer { object, output: Output::default(), next_number: 0, begun: false }
     }
 
     /// The response has to wait.

@@ -14,7 +14,7 @@ use crate::chat::{Answer, CONVERSATION, ChatRequest, Conversation, Said, Talk};
 use crate::fields::{Fields, Param, any, integer, one_of};
 use crate::generate::logprobs;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
-use crate::generate::parts::{Ending, Part, Whole};
+use crate::generate::parts::{Ending, Part, ToolCall, Whole};
 use crate::reasoning::REASONING;
 use crate::settings::ReasoningField;
 use crate::tools::TOOLS;
@@ -42,10 +42,11 @@ struct Chat {
 /// Answers the request.
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
-    let ignored = call.settle(&fields)?;
+    let mut ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
     let request = ChatRequest::read(&call, &fields, &model)?;
     let mut talk = request.start(&call, &model).await?;
+    ignored.add(std::mem::take(&mut talk.unenforced));
     let chat = Chat {
         id: format!("chatcmpl-{}", call.id),
         created: streamed::now(),
@@ -161,12 +162,17 @@ fn message(whole: &Whole, reasoning_field: ReasoningField) -> Value {
         }
     }
     if !whole.calls.is_empty() {
-        let call = |call: &crate::generate::parts::ToolCall| {
-            json!({
+        let call = |call: &ToolCall| match call.custom {
+            true => json!({
+                "id": call.id,
+                "type": "custom",
+                "custom": { "name": call.name, "input": call.arguments },
+            }),
+            false => json!({
                 "id": call.id,
                 "type": "function",
                 "function": { "name": call.name, "arguments": call.arguments },
-            })
+            }),
         };
         message["tool_calls"] = whole.calls.iter().map(call).collect();
     }
@@ -181,13 +187,22 @@ fn delta(part: &Part, reasoning_field: ReasoningField) -> Delta<'_> {
             return Delta { reasoning_content, reasoning, ..Delta::default() };
         }
         Part::Content(text) => return Delta { content: Some(text), ..Delta::default() },
-        Part::CallOpened { index, id, name } => json!([{
+        Part::CallOpened { index, id, name, custom: true } => json!([{
+            "index": index,
+            "id": id,
+            "type": "custom",
+            "custom": { "name": name, "input": "" },
+        }]),
+        Part::CallOpened { index, id, name, .. } => json!([{
             "index": index,
             "id": id,
             "type": "function",
             "function": { "name": name, "arguments": "" },
         }]),
-        Part::CallArguments { index, text } => {
+        Part::CallArguments { index, text, custom: true } => {
+            json!([{ "index": index, "custom": { "input": text } }])
+        }
+        Part::CallArguments { index, text, .. } => {
             json!([{ "index": index, "function": { "arguments": text } }])
         }
     };

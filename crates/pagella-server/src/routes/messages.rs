@@ -20,8 +20,9 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let model = model_for(&call, &fields).await?;
     let (fields, translated) = translate(&call, fields, &mut ignored)?;
     let request = ChatRequest::read(&call, &fields, &model)?;
-    let talk = request.start(&call, &model).await?;
-    let answer = Answer::new(&call.id, translated.prefill_only, translated.omit_thinking);
+    let mut talk = request.start(&call, &model).await?;
+    ignored.add(std::mem::take(&mut talk.unenforced));
+    let answer = Answer::new(&call.id, translated.omit_thinking);
     let mut headers = http::HeaderMap::new();
     talk.running.ticket.write_headers(&mut headers);
     ignored.write_header(&mut headers);

@@ -140,19 +140,19 @@ impl Keep {
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let prepared = prepare(&mut call).await?;
     let fields = prepared.fitting_fields(&call).await?;
-    let Prepared { request, model, before, items, ignored } = prepared;
+    let Prepared { request, model, before, items, mut ignored } = prepared;
     let mut chat = ChatRequest::read(&call, &fields, &model)?;
     chat.prompt_field = "input";
     let mut object = Object::new(&call.id, &model.parts.id, request.echo);
     let sampling = &chat.ask.job.sampling;
     object.sampled_with(sampling.temperature, sampling.top_p);
-    let writer = Writer::new(object, request.customs);
+    let writer = Writer::new(object);
     let mut headers = http::HeaderMap::new();
-    ignored.write_header(&mut headers);
     let mut reply = if request.background {
         begin(call, model, chat, writer, before, items)?
     } else {
-        let talk = chat.start(&call, &model).await?;
+        let mut talk = chat.start(&call, &model).await?;
+        ignored.add(std::mem::take(&mut talk.unenforced));
         talk.running.ticket.write_headers(&mut headers);
         let keep = request.store.then_some(Keep { call, before, items });
         match talk.delivery.stream {
@@ -160,6 +160,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
             false => Reply::json(&whole(writer, talk, keep).await?)?,
         }
     };
+    ignored.write_header(&mut headers);
     reply.headers.extend(headers);
     Ok(reply)
 }

@@ -31,7 +31,7 @@ pub enum ReasoningField {
 /// Tools.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
-    /// Arguments follow their schema always, not only for tools that are `strict`.
+    /// Every tool is taken as `strict`: a schema that cannot be enforced whole is refused.
     pub enforce_always: bool,
 }
 
@@ -132,6 +132,8 @@ pub struct Developer {
     pub prompt_normalizers: Vec<String>,
     /// Counts come with the last choice, as in TabbyAPI.
     pub usage_in_last_choice: bool,
+    /// `max_tokens` of 0 fills the context, as in TabbyAPI, instead of asking for no token.
+    pub zero_max_tokens_fills: bool,
 }
 
 impl Default for Developer {
@@ -140,6 +142,7 @@ impl Default for Developer {
             disable_request_streaming: false,
             prompt_normalizers: vec!["claude-billing".to_owned()],
             usage_in_last_choice: false,
+            zero_max_tokens_fills: false,
         }
     }
 }

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use pagella_engine::constraint::{ConstraintLimits, InputRule};
 use serde_json::{Map, Value, json};
 
+use super::custom;
+use super::schema::{closed, kept};
 use crate::fields::{Fields, Param, any, boolean, missing, out_of_range, text, wrong_type};
 use crate::wire::error::{ApiError, Code};
 
@@ -31,8 +34,19 @@ pub struct Tool {
     pub description: Option<String>,
     /// Schema of its arguments; an object that says nothing where the client said nothing.
     pub parameters: Value,
-    /// The schema is enforced.
+    /// A schema that cannot be enforced whole is refused.
     pub strict: bool,
+    /// Set where it takes a text, which is its one argument.
+    pub input: Option<TextInput>,
+    /// What is enforced of the schema.
+    pub enforced: Value,
+}
+
+/// The text that a custom tool takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextInput {
+    /// What it must look like, if something is said.
+    pub rule: Option<InputRule>,
 }
 
 /// What may be called.
@@ -58,6 +72,8 @@ pub struct ToolSet {
     pub allowed: Option<BTreeSet<String>>,
     /// Several calls in one answer.
     pub parallel: bool,
+    /// What of the schemas is not enforced, as clients are told.
+    pub unenforced: Vec<String>,
 }
 
 /// Whether a text has the form of a name.
@@ -85,6 +101,18 @@ impl ToolSet {
             set.choose("function_call", call)?;
         }
         Ok(set)
+    }
+
+    /// Decides what is enforced of each schema: of a strict one everything, of others what can be.
+    pub fn enforce(&mut self, limits: &ConstraintLimits) {
+        for tool in &mut self.tools {
+            let (schema, dropped) = match tool.strict {
+                true => (tool.parameters.clone(), Vec::new()),
+                false => kept(&tool.name, &tool.parameters, limits),
+            };
+            tool.enforced = closed(&schema);
+            self.unenforced.extend(dropped);
+        }
     }
 
     /// Whether there are no tools.
@@ -118,6 +146,10 @@ impl ToolSet {
             function.insert("name".into(), tool.name.as_str().into());
             // Templates read both without asking whether they are there.
             let description = tool.description.as_deref().unwrap_or_default();
+            let description = match &tool.input {
+                Some(input) => custom::described(description, input),
+                None => description.to_owned(),
+            };
             function.insert("description".into(), description.into());
             function.insert("parameters".into(), tool.parameters.clone());
             json!({ "type": "function", "function": function })
@@ -126,7 +158,7 @@ impl ToolSet {
     }
 
     fn choose(&mut self, path: &str, choice: &Value) -> Result<(), ApiError> {
-        let name = choice.get("name").or_else(|| choice.get("function")?.get("name"));
+        let name = named(choice);
         match (choice, choice.get("type").and_then(Value::as_str)) {
             (Value::String(word), _) => self.mode = mode(path, word)?,
             (Value::Object(_), Some("allowed_tools")) => {
@@ -139,15 +171,16 @@ impl ToolSet {
                 };
                 let mut names = BTreeSet::new();
                 for tool in list {
-                    let name = tool.get("name").or_else(|| tool.get("function")?.get("name"));
-                    names.insert(self.known(&path, name)?);
+                    names.insert(self.known(&path, named(tool))?);
                 }
                 self.allowed = Some(names);
             }
-            (Value::Object(_), Some("function") | None) if name.is_some() => {
+            (Value::Object(_), Some("function" | "custom") | None) if name.is_some() => {
                 let name = self.known(&format!("{path}.function.name"), name)?;
                 self.mode = Mode::Required;
                 self.allowed = Some(BTreeSet::from([name]));
+                // Who names a tool waits for one call of it.
+                self.parallel = false;
             }
             _ => {
                 let expected = "none, auto, required, or an object that names a function";
@@ -169,6 +202,12 @@ impl ToolSet {
         }
         Ok(name.to_owned())
     }
+}
+
+/// The name in a choice of a tool, wrapped or not.
+fn named(choice: &Value) -> Option<&Value> {
+    let inner = |key: &str| choice.get(key)?.get("name");
+    choice.get("name").or_else(|| inner("function")).or_else(|| inner("custom"))
 }
 
 fn mode(path: &str, word: &str) -> Result<Mode, ApiError> {
@@ -203,23 +242,22 @@ fn tools(list: &Value, path: &str, most: usize) -> Result<Vec<Tool>, ApiError> {
     Ok(tools)
 }
 
-/// `{"type": "function", "function": {…}}`, or what is inside it.
+/// `{"type": "function", "function": {…}}`, the same with `custom`, or what is inside it.
 fn tool(path: &str, value: &Value) -> Result<Tool, ApiError> {
     let Value::Object(outer) = value else { return Err(wrong_type(path, "an object")) };
-    match outer.get("type").filter(|kind| !kind.is_null()) {
-        None => {}
-        Some(Value::String(kind)) if kind == "function" => {}
+    let kind = match outer.get("type").filter(|kind| !kind.is_null()) {
+        None => "function",
+        Some(Value::String(kind)) if kind == "function" || kind == "custom" => kind.as_str(),
         Some(_) => {
-            let message = format!("{path}.type must be function: no other tools are known here");
+            let message = format!("{path}.type must be function or custom: no others run here");
             return Err(ApiError::field(Code::UnsupportedValue, format!("{path}.type"), message));
         }
-    }
-    let function = match outer.get("function") {
-        Some(Value::Object(function)) => function,
-        Some(_) => return Err(wrong_type(format!("{path}.function"), "an object")),
-        None => outer,
     };
-    let path = format!("{path}.function");
+    let (path, function) = match outer.get(kind) {
+        Some(Value::Object(function)) => (format!("{path}.{kind}"), function),
+        Some(_) => return Err(wrong_type(format!("{path}.{kind}"), "an object")),
+        None => (path.to_owned(), outer),
+    };
     let name = function.get("name").ok_or_else(|| missing(&format!("{path}.name")))?;
     let name = name.as_str().ok_or_else(|| wrong_type(format!("{path}.name"), "a string"))?;
     if !is_name(name) || name.len() > NAME_BYTES_MAX {
@@ -232,7 +270,12 @@ fn tool(path: &str, value: &Value) -> Result<Tool, ApiError> {
         Some(Value::String(text)) => Some(text.clone()),
         Some(_) => return Err(wrong_type(format!("{path}.description"), "a string")),
     };
+    let input = match kind {
+        "custom" => Some(custom::input(&path, given("format"))?),
+        _ => None,
+    };
     let parameters = match given("parameters") {
+        _ if input.is_some() => custom::parameters(),
         None => json!({ "type": "object", "properties": {} }),
         Some(schema @ Value::Object(_)) => schema.clone(),
         Some(_) => return Err(wrong_type(format!("{path}.parameters"), "a JSON schema")),
@@ -242,7 +285,8 @@ fn tool(path: &str, value: &Value) -> Result<Tool, ApiError> {
         Some(Value::Bool(strict)) => *strict,
         Some(_) => return Err(wrong_type(format!("{path}.strict"), "true or false")),
     };
-    Ok(Tool { name: name.to_owned(), description, parameters, strict })
+    let enforced = parameters.clone();
+    Ok(Tool { name: name.to_owned(), description, parameters, strict, input, enforced })
 }
 
 #[cfg(test)]
@@ -277,6 +321,21 @@ mod tests {
         check(json!({"type": "allowed_tools", "allowed_tools": allowed}), Mode::Required, &["a"]);
         let old = read(json!({"functions": [{"name": "f"}], "function_call": {"name": "f"}}));
         assert_eq!(old.unwrap().mode, Mode::Required);
+    }
+
+    #[test]
+    fn a_named_tool_is_called_once() {
+        for choice in [
+            named("a"),
+            json!({"type": "function", "name": "a"}),
+            json!({"name": "a"}),
+            json!({"type": "custom", "custom": {"name": "b"}}),
+        ] {
+            let tools = json!([named("a"), {"type": "custom", "custom": {"name": "b"}}]);
+            let body = json!({"tools": tools, "tool_choice": choice, "parallel_tool_calls": true});
+            assert!(!read(body).unwrap().parallel, "{choice}");
+        }
+        assert!(read(json!({"tools": [named("a")], "tool_choice": "required"})).unwrap().parallel);
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! What the engine enforces so that calls can be read: a grammar made from the description of a
 //! format and the tools that may be called.
 //!
-//! Marks that are special tokens are asked for by id. Arguments follow their schema where the client
-//! asked for that with `strict`; otherwise they are any JSON object.
+//! Marks that are special tokens are asked for by id. Arguments follow what is enforced of their
+//! schema (`schema`); the text of a custom tool follows its rule, in whatever notation it stands.
 
-use pagella_engine::constraint::ConstraintSpec;
+use pagella_engine::constraint::{ConstraintSpec, InputRule};
 use pagella_text::Tokenizer;
 use serde_json::{Value, json};
 
 use super::definition::{Tool, ToolSet};
 use super::gemma::QUOTE;
+use super::schema::told;
 use super::syntax::{Piece, Syntax, TagStyle};
 use super::tags::is_text;
 use crate::wire::error::{ApiError, Code};
@@ -30,7 +31,8 @@ pub fn calls(
     tokenizer: &Tokenizer,
     from: From,
 ) -> ConstraintSpec {
-    let mut grammar = Grammar { tokenizer, schemas: Vec::new(), specials: Vec::new() };
+    let mut grammar =
+        Grammar { tokenizer, schemas: Vec::new(), specials: Vec::new(), inputs: Vec::new() };
     let skip = usize::from(from == From::Mark);
     let mut rules = String::new();
     let mut names = (Vec::new(), Vec::new());
@@ -61,14 +63,55 @@ pub fn calls(
     };
     let lark =
         format!("start: {open} {first} {more} {close}\ncall: {}\n{rules}", names.0.join(" | "),);
-    let Grammar { schemas, specials, .. } = grammar;
-    ConstraintSpec::Composed { lark, schemas, specials }
+    let Grammar { schemas, specials, inputs, .. } = grammar;
+    ConstraintSpec::Composed { lark, schemas, specials, inputs }
+}
+
+/// What an answer begins with that has a call of a format without a mark: as much of it as shows that
+/// it is one.
+pub fn openings(syntax: &'static Syntax, tools: &ToolSet) -> Vec<String> {
+    let plain = |piece: &Piece| match piece {
+        Piece::Text(text) | Piece::Space(text) => *text,
+        _ => "",
+    };
+    let open: String = syntax.open.iter().map(plain).collect();
+    if open.contains(char::is_alphabetic) {
+        return vec![open];
+    }
+    let opening = |tool: &Tool| {
+        let mut text = open.clone();
+        let mut named = false;
+        for piece in syntax.call {
+            match piece {
+                Piece::Text(_) | Piece::Space(_) => text.push_str(plain(piece)),
+                Piece::Name => text.push_str(&tool.name),
+                Piece::Object { name, arguments, .. } => {
+                    text.push_str(&before_arguments(name, &tool.name, arguments));
+                }
+                _ => {}
+            }
+            // A name counts with the mark behind it.
+            let ends = named || matches!(piece, Piece::Object { .. });
+            if ends {
+                break;
+            }
+            named = matches!(piece, Piece::Name);
+        }
+        text
+    };
+    tools.callable().map(opening).collect()
+}
+
+/// An object with a call, up to the arguments.
+fn before_arguments(name_key: &str, name: &str, arguments_key: &str) -> String {
+    format!("{{\"{name_key}\": \"{name}\", \"{arguments_key}\": ")
 }
 
 struct Grammar<'a> {
     tokenizer: &'a Tokenizer,
     schemas: Vec<Value>,
     specials: Vec<u32>,
+    inputs: Vec<(InputRule, bool)>,
 }
 
 impl Grammar<'_> {
@@ -86,15 +129,15 @@ impl Grammar<'_> {
                 (Piece::Text(text) | Piece::Space(text), _) => self.text(text),
                 (Piece::Word(pattern), _) => format!("/{pattern}/"),
                 (Piece::Name, Some((tool, _))) => self.text(&tool.name),
-                (Piece::Json, Some((tool, _))) => self.json(arguments_schema(tool)),
+                (Piece::Json, Some((tool, _))) => self.object(tool),
                 (Piece::Object { name, arguments, lead }, Some((tool, _))) => {
                     let lead = match lead.is_empty() {
                         true => String::new(),
                         false => format!("/{}/", lead.replace('/', "\\/")),
                     };
-                    let before = format!("\"{name}\": \"{}\", \"{arguments}\": ", tool.name);
-                    let (open, before) = (self.text("{"), self.text(&before));
-                    let (value, close) = (self.json(arguments_schema(tool)), self.text("}"));
+                    let before = before_arguments(name, &tool.name, arguments);
+                    let (open, before) = (self.text("{"), self.text(&before[1..]));
+                    let (value, close) = (self.object(tool), self.text("}"));
                     format!("{open} {lead} {before} {value} {close}")
                 }
                 (Piece::Tags(style), Some((tool, idx))) => self.tags(style, tool, idx, rules),
@@ -134,6 +177,28 @@ impl Grammar<'_> {
         parts.join(" ")
     }
 
+    /// The arguments of a tool as a JSON object.
+    fn object(&mut self, tool: &Tool) -> String {
+        match rule(tool) {
+            None => self.json(tool.enforced.clone()),
+            Some(rule) => {
+                let input = self.input(rule, true);
+                format!("{} {input} {}", self.text("{\"input\": \""), self.text("\"}"))
+            }
+        }
+    }
+
+    /// The text of a custom tool.
+    fn input(&mut self, rule: &InputRule, in_json: bool) -> String {
+        let input = (rule.clone(), in_json);
+        let known = self.inputs.iter().position(|other| *other == input);
+        let idx = known.unwrap_or_else(|| {
+            self.inputs.push(input);
+            self.inputs.len() - 1
+        });
+        format!("input_{idx}")
+    }
+
     /// A JSON value.
     fn json(&mut self, schema: Value) -> String {
         let known = self.schemas.iter().position(|other| *other == schema);
@@ -156,6 +221,10 @@ impl Grammar<'_> {
             let end = format!("{line}{}", style.value_close);
             let (before, behind) = (self.text(&before), self.text(style.between));
             let value = match (is_text(Some(&schema)), options(&schema)) {
+                _ if rule(tool).is_some() => {
+                    let input = rule(tool).map(|rule| self.input(rule, false));
+                    format!("{} {}", input.unwrap_or_default(), self.text(&end))
+                }
                 (true, Some(options)) => {
                     let options: Vec<String> = options.iter().map(|text| self.text(text)).collect();
                     format!("({}) {}", options.join(" | "), self.text(&end))
@@ -180,8 +249,12 @@ impl Grammar<'_> {
     fn python(&mut self, tool: &Tool, idx: usize, rules: &mut String) -> String {
         let (mut required, mut optional) = (Vec::new(), Vec::new());
         for (key, schema, is_required) in arguments(tool) {
-            let value = match schema.get("type").and_then(Value::as_str) {
-                Some("boolean") => "(\"True\" | \"False\")".to_owned(),
+            let value = match (rule(tool), schema.get("type").and_then(Value::as_str)) {
+                (Some(rule), _) => {
+                    let input = self.input(rule, true);
+                    format!("{} {input} {}", self.text("\""), self.text("\""))
+                }
+                (_, Some("boolean")) => "(\"True\" | \"False\")".to_owned(),
                 _ => self.json(schema),
             };
             let one = format!("{} {value}", self.text(&format!("{key}=")));
@@ -196,6 +269,11 @@ impl Grammar<'_> {
         let (mut required, mut optional) = (Vec::new(), Vec::new());
         for (key, schema, is_required) in arguments(tool) {
             let value = match options(&schema) {
+                _ if rule(tool).is_some() => {
+                    let input = rule(tool).map(|rule| self.input(rule, false));
+                    let quote = self.text(QUOTE);
+                    format!("{quote} {} {quote}", input.unwrap_or_default())
+                }
                 Some(options) => {
                     let quoted = |text: &String| self.text(&format!("{QUOTE}{text}{QUOTE}"));
                     format!("({})", options.iter().map(quoted).collect::<Vec<_>>().join(" | "))
@@ -284,13 +362,15 @@ fn options(schema: &Value) -> Option<Vec<String>> {
 /// What a schema says of a text that cannot be enforced between tags.
 const BEYOND_TAGS: [&str; 4] = ["pattern", "format", "minLength", "maxLength"];
 
-/// Whether everything that was asked for can be enforced in a format.
-pub fn check(syntax: &Syntax, tools: &ToolSet) -> Result<(), ApiError> {
+/// What of the schemas cannot be enforced in a format, as clients are told. For a strict tool that is
+/// an error.
+pub fn beyond(syntax: &Syntax, tools: &ToolSet) -> Result<Vec<String>, ApiError> {
     let is_gemma = syntax.call.iter().any(|piece| matches!(piece, Piece::Gemma));
+    let mut untold = Vec::new();
     if !is_gemma && !syntax.call.iter().any(|piece| matches!(piece, Piece::Tags(_))) {
-        return Ok(());
+        return Ok(untold);
     }
-    for tool in tools.callable().filter(|tool| tool.strict) {
+    for tool in tools.callable() {
         for (key, schema, _) in arguments(tool) {
             let is_text = is_text(Some(&schema));
             let beyond = BEYOND_TAGS.iter().find(|word| is_text && schema.get(**word).is_some());
@@ -298,9 +378,13 @@ pub fn check(syntax: &Syntax, tools: &ToolSet) -> Result<(), ApiError> {
             let plain = is_text || is_scalar(&schema) || options(&schema).is_some();
             let word = match beyond {
                 Some(word) => *word,
-                None if is_gemma && !plain => "the type",
+                None if is_gemma && !plain => "type",
                 None => continue,
             };
+            if !tool.strict {
+                untold.push(told(&tool.name, &format!(".properties.{key}.{word}")));
+                continue;
+            }
             let message = format!(
                 "{word} of {key} in {} cannot be enforced for calls in the format {}: leave it or \
                  strict out",
@@ -309,7 +393,7 @@ pub fn check(syntax: &Syntax, tools: &ToolSet) -> Result<(), ApiError> {
             return Err(ApiError::field(Code::InvalidSchema, "tools", message));
         }
     }
-    Ok(())
+    Ok(untold)
 }
 
 /// Adds a rule, unless it is there: the first call of an answer shares those of the others.
@@ -319,29 +403,20 @@ fn add(rules: &mut String, rule: &str) {
     }
 }
 
-/// The schema of a tool's arguments that is enforced.
-fn arguments_schema(tool: &Tool) -> Value {
-    match tool.strict {
-        true => tool.parameters.clone(),
-        false => json!({ "type": "object" }),
-    }
+/// What the text of a custom tool must look like.
+fn rule(tool: &Tool) -> Option<&InputRule> {
+    tool.input.as_ref()?.rule.as_ref()
 }
 
 /// Names and schemas of a tool's arguments, and whether they are required.
 fn arguments(tool: &Tool) -> Vec<(String, Value, bool)> {
-    let required = tool.parameters.get("required").and_then(Value::as_array);
+    let required = tool.enforced.get("required").and_then(Value::as_array);
     let is_required = |key: &str| required.is_some_and(|list| list.iter().any(|r| r == key));
-    let Some(Value::Object(properties)) = tool.parameters.get("properties") else {
+    let Some(Value::Object(properties)) = tool.enforced.get("properties") else {
         return Vec::new();
     };
     let one = |(key, schema): (&String, &Value)| {
-        let kind = schema.get("type").and_then(Value::as_str);
-        let enforced = match (tool.strict, kind) {
-            (true, _) => with_definitions(schema, &tool.parameters),
-            (false, Some(kind)) => json!({ "type": kind }),
-            (false, None) => Value::Bool(true),
-        };
-        (key.clone(), enforced, is_required(key))
+        (key.clone(), with_definitions(schema, &tool.enforced), is_required(key))
     };
     properties.iter().map(one).collect()
 }
@@ -349,7 +424,7 @@ fn arguments(tool: &Tool) -> Vec<(String, Value, bool)> {
 /// A schema from inside another one, with the definitions that it may refer to.
 fn with_definitions(schema: &Value, root: &Value) -> Value {
     let mut schema = schema.clone();
-    for key in ["$defs", "definitions"] {
+    for key in ["$defs", "definitions", "x-guidance"] {
         if let (Value::Object(map), Some(definitions)) = (&mut schema, root.get(key)) {
             map.entry(key).or_insert_with(|| definitions.clone());
         }

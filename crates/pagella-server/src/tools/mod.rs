@@ -5,6 +5,7 @@
 //! it follow the parser of answers (`parser`, with a reader for each way of writing arguments) and the
 //! grammar that the engine enforces (`grammar`). Adding a format is adding its description.
 
+mod custom;
 mod definition;
 mod formats;
 mod gemma;
@@ -15,6 +16,7 @@ mod parser;
 mod plan;
 mod prompt;
 mod python;
+mod schema;
 mod sink;
 mod syntax;
 mod tags;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::definition::ToolSet;
+use super::definition::{Mode, ToolSet};
 use super::gemma::GemmaReader;
 use super::json_walk::{JsonWalk, Step};
 use super::object::ObjectReader;
@@ -118,6 +118,8 @@ pub struct CallParser {
     call_begins: usize,
     /// Where the first call begins.
     first_call: Option<usize>,
+    /// Nothing but calls is expected.
+    must_call: bool,
     /// Characters that were looked at, each time counted.
     #[cfg(test)]
     pub steps: usize,
@@ -129,6 +131,7 @@ impl CallParser {
         CallParser {
             syntax,
             stage: if syntax.bare { Stage::Beginning } else { Stage::Content },
+            must_call: tools.mode == Mode::Required,
             space: String::new(),
             sink: CallSink::new(tools, syntax.bare, syntax.short_ids),
             unread: 0,
@@ -174,14 +177,16 @@ impl CallParser {
         std::mem::take(&mut self.sink.out)
     }
 
-    /// The parts that become certain with the end of the text.
-    pub fn finish(&mut self) -> Vec<Part> {
+    /// The parts that become certain with the end of the text, which was `cut` or is whole. What was
+    /// cut and reads like a call so far is one that nobody can make: it is no content either.
+    pub fn finish(&mut self, cut: bool) -> Vec<Part> {
+        let is_call = self.must_call || (cut && self.sink.raw.chars().nth(1).is_some());
         let ended = std::mem::replace(&mut self.stage, Stage::Plain);
         match ended {
             // Marks behind arguments that are known say nothing.
             Stage::Piece(phase, idx, _) if self.is_behind_arguments(phase, idx) => {}
             Stage::Behind(_) => {}
-            _ if self.sink.is_open() => {}
+            _ if self.sink.is_shown() || is_call => {}
             _ => {
                 if self.sink.complete == 0 {
                     self.flush_space();
@@ -236,7 +241,7 @@ impl CallParser {
             Stage::Piece(_, _, reader) => {
                 self.sink.raw.push(c);
                 let flow = reader.feed(c, &mut self.sink);
-                if self.sink.is_open() {
+                if self.sink.is_shown() {
                     let before = self.call_begins;
                     self.first_call.get_or_insert(before);
                     self.space.clear();

@@ -1,16 +1,18 @@
 //! What one request does with its tools: how calls are written, what is enforced, what is denied.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pagella_engine::JobSpec;
 use pagella_engine::constraint::ConstraintSpec;
 use pagella_text::{BanRule, ChatTemplate, Tokenizer};
 
-use super::definition::{Mode, ToolSet};
+use super::definition::{Mode, Tool, ToolSet};
 use super::formats::{self, Found, GENERIC, HARMONY};
 use super::gemma::QUOTE;
 use super::grammar::{self, From};
 use super::parser::CallParser;
+use super::schema::{outline, told};
 use super::syntax::{Piece, Syntax};
 use crate::fields::{Fields, unsupported};
 use crate::wire::error::{ApiError, Code};
@@ -52,7 +54,7 @@ impl ToolPlan {
     /// or what the template asks for; a template that knows none gets one that the prompt explains.
     pub fn of(
         fields: &Fields,
-        set: ToolSet,
+        mut set: ToolSet,
         template: &ChatTemplate,
         usual: &str,
     ) -> Result<Option<Self>, ApiError> {
@@ -74,7 +76,12 @@ impl ToolPlan {
             (Found::Nothing, None) => &GENERIC,
             (Found::Nothing, Some(name)) => return Err(unread(name)),
         };
-        grammar::check(syntax, &set)?;
+        if *syntax == HARMONY {
+            set.unenforced = set.callable().map(|tool| told(&tool.name, "")).collect();
+        } else if set.mode != Mode::None {
+            let beyond = grammar::beyond(syntax, &set)?;
+            set.unenforced.extend(beyond);
+        }
         if *syntax == HARMONY && set.mode == Mode::Required {
             let instead = "calls in channels cannot be enforced, let the model decide";
             return Err(unsupported("tool_choice", instead));
@@ -144,8 +151,49 @@ impl ToolPlan {
                 let then = Box::new(calls(From::Mark));
                 Some(ConstraintSpec::Lazy { trigger: mark.to_owned(), then })
             }
-            // Whether an answer without a mark is a call shows only when it is complete.
-            (Mode::Auto, None, None) => None,
+            (Mode::Auto, None, None) => {
+                let texts = grammar::openings(self.syntax, &self.set);
+                let then = Box::new(calls(From::Beginning));
+                Some(ConstraintSpec::Opening { texts, then })
+            }
+        }
+    }
+
+    /// Leaves out more of the schemas, where what was kept of them does not compile. A strict tool
+    /// keeps its schema, whatever follows.
+    pub fn loosen(
+        &mut self,
+        answer: Option<&ConstraintSpec>,
+        tokenizer: &Tokenizer,
+        time: Duration,
+        compiles: impl Fn(&ConstraintSpec) -> bool,
+    ) {
+        let whole = |plan: &ToolPlan| {
+            let spec = plan.constraint(answer.cloned(), tokenizer);
+            spec.is_none_or(|spec| compiles(&spec))
+        };
+        if self.set.callable().all(|tool| tool.strict) || whole(self) {
+            return;
+        }
+        let begun = Instant::now();
+        let alone = |tool: &Tool| {
+            let schema = ConstraintSpec::JsonSchema(tool.enforced.clone());
+            begun.elapsed() < time && compiles(&schema)
+        };
+        self.leave_out(|tool| !alone(tool));
+        if !whole(self) {
+            self.leave_out(|_| true);
+        }
+    }
+
+    fn leave_out(&mut self, which: impl Fn(&Tool) -> bool) {
+        let set = Arc::make_mut(&mut self.set);
+        for tool in set.tools.iter_mut().filter(|tool| !tool.strict && tool.input.is_none()) {
+            let less = outline(&tool.parameters);
+            if tool.enforced != less && which(tool) {
+                set.unenforced.push(told(&tool.name, ""));
+                tool.enforced = less;
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::custom::InputReader;
 use super::definition::{NAME_BYTES_MAX, ToolSet, is_name};
 use crate::generate::parts::Part;
 use crate::wire::id::random_alphanumeric;
@@ -34,6 +35,10 @@ pub struct CallSink {
     proposed: Option<String>,
     /// The name of the call that is being read.
     name: Option<String>,
+    /// The part that opens it, until it has arguments: without them it would look like a whole call.
+    unopened: Option<Part>,
+    /// What takes the text of a custom tool out of its arguments.
+    input: Option<InputReader>,
     /// Its arguments, as long as there is no name.
     held: String,
     /// Whether some of its arguments were passed on.
@@ -54,6 +59,8 @@ impl CallSink {
             complete: 0,
             proposed: None,
             name: None,
+            unopened: None,
+            input: None,
             held: String::new(),
             has_arguments: false,
             raw: String::new(),
@@ -74,6 +81,11 @@ impl CallSink {
     /// Whether a call was opened and has not ended.
     pub fn is_open(&self) -> bool {
         self.name.is_some()
+    }
+
+    /// Whether a part of a call was passed on that has not ended.
+    pub fn is_shown(&self) -> bool {
+        self.is_open() && self.unopened.is_none()
     }
 
     /// Whether a call of this name can be opened now.
@@ -108,10 +120,11 @@ impl CallSink {
         };
         let index = self.opened;
         self.opened += 1;
-        self.out.push(Part::CallOpened { index, id, name: name.to_owned() });
+        let custom = self.tools.find(name).is_some_and(|tool| tool.input.is_some());
+        self.input = custom.then(InputReader::default);
+        self.unopened = Some(Part::CallOpened { index, id, name: name.to_owned(), custom });
         self.name = Some(name.to_owned());
         self.has_arguments = false;
-        self.raw.clear();
         let held = std::mem::take(&mut self.held);
         self.text(&held);
         true
@@ -132,11 +145,20 @@ impl CallSink {
         self.raw.clear();
         let Some(open) = self.opened.checked_sub(1).filter(|_| !text.is_empty()) else { return };
         self.has_arguments = true;
+        self.out.extend(self.unopened.take());
+        let input = self.input.as_mut().map(|input| input.push(text));
+        let text = input.as_deref().unwrap_or(text);
+        if text.is_empty() {
+            return;
+        }
         match self.out.last_mut() {
-            Some(Part::CallArguments { index, text: before }) if *index == open => {
+            Some(Part::CallArguments { index, text: before, .. }) if *index == open => {
                 before.push_str(text);
             }
-            _ => self.out.push(Part::CallArguments { index: open, text: text.to_owned() }),
+            _ => {
+                let (text, custom) = (text.to_owned(), self.input.is_some());
+                self.out.push(Part::CallArguments { index: open, text, custom });
+            }
         }
     }
 
@@ -167,6 +189,7 @@ impl CallSink {
         if !self.has_arguments {
             self.text("{}");
         }
+        self.input = None;
         self.name = None;
         self.raw.clear();
         self.complete += 1;
@@ -176,6 +199,7 @@ impl CallSink {
     /// The call is given up; what was taken for a part of it is content.
     pub fn abandon(&mut self) {
         (self.name, self.proposed) = (None, None);
+        self.opened -= usize::from(self.unopened.take().is_some());
         self.held.clear();
         let raw = std::mem::take(&mut self.raw);
         self.content(&raw);

@@ -11,21 +11,27 @@ use serde_json::{Value, json};
 
 use super::definition::{Mode, Tool, ToolSet};
 use super::formats::{Found, named, names};
+use super::grammar;
 use super::parser::CallParser;
 use super::plan::ToolPlan;
 use crate::generate::parts::{Part, Whole};
 
 fn set() -> Arc<ToolSet> {
-    let tool = |name: &str, properties: Value| Tool {
-        name: name.to_owned(),
-        description: None,
-        parameters: json!({"type": "object", "properties": properties}),
-        strict: false,
+    let tool = |name: &str, properties: Value| {
+        let parameters = json!({"type": "object", "properties": properties});
+        Tool {
+            name: name.to_owned(),
+            description: None,
+            strict: false,
+            input: None,
+            enforced: parameters.clone(),
+            parameters,
+        }
     };
     let weather = json!({"city": {"type": "string"}, "days": {"type": "integer"},
         "options": {"type": "object"}});
     let tools = vec![tool("get_weather", weather), tool("get_time", json!({}))];
-    Arc::new(ToolSet { tools, mode: Mode::Auto, allowed: None, parallel: true })
+    Arc::new(ToolSet { tools, parallel: true, ..ToolSet::default() })
 }
 
 fn parser(format: &str) -> CallParser {
@@ -45,7 +51,7 @@ fn read(format: &str, pieces: &[&str]) -> (String, Vec<(String, String)>, usize)
                     assert_eq!(*index, open.map_or(0, |before: usize| before + 1));
                     open = Some(*index);
                 }
-                Part::CallArguments { index, text } => {
+                Part::CallArguments { index, text, .. } => {
                     assert!(open == Some(*index) && !text.is_empty());
                 }
                 Part::Content(text) => assert!(!text.is_empty()),
@@ -55,7 +61,7 @@ fn read(format: &str, pieces: &[&str]) -> (String, Vec<(String, String)>, usize)
         }
     };
     pieces.iter().for_each(|piece| push(parser.push(piece)));
-    push(parser.finish());
+    push(parser.finish(false));
     let calls = whole.calls.into_iter().map(|call| (call.name, call.arguments)).collect();
     (whole.content, calls, parser.complete())
 }
@@ -216,6 +222,33 @@ fn what_is_no_call_is_content() {
 }
 
 #[test]
+fn an_answer_that_is_cut_in_a_call_shows_nothing_of_its_syntax() {
+    for (format, answer) in ANSWERS {
+        let Found::Format(syntax) = named(format) else { panic!("{format}") };
+        let whole = read(format, &[answer]);
+        for mode in [Mode::Auto, Mode::Required] {
+            let text = answer.strip_prefix("Let me look.").unwrap_or(answer).trim_start();
+            for cut in (1..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
+                let set = ToolSet { mode, ..(*set()).clone() };
+                let mut parser = CallParser::new(syntax, Arc::new(set));
+                let mut shown = Whole::default();
+                let parts = [parser.push(&text[..cut]), parser.finish(true)].concat();
+                parts.into_iter().for_each(|part| shown.push(part));
+                // One character can be the beginning of anything.
+                let most = usize::from(mode == Mode::Auto);
+                let content = shown.content.chars().count();
+                assert!(content <= most, "{format} {:?}: {:?}", &text[..cut], shown.content);
+                for (idx, call) in shown.calls.iter().enumerate() {
+                    let is_whole = serde_json::from_str::<Value>(&call.arguments).is_ok();
+                    assert_eq!(is_whole, call.arguments == whole.1[idx].1, "{format}: {call:?}");
+                    assert!(!call.arguments.is_empty(), "{format}: looks like one without any");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_follows_a_broken_call_is_content() {
     let text = "<tool_call>{\"name\": \"get_time\", \"arguments\": {]oops";
     let (content, calls, complete) = read("hermes", &[text]);
@@ -285,7 +318,7 @@ fn time_is_linear_in_the_text() {
         for text in hostile(format) {
             let mut parser = parser(format);
             parser.push(&text);
-            parser.finish();
+            parser.finish(false);
             let chars = text.chars().count();
             assert!(parser.steps <= 4 * chars + 64, "{format}: {} for {chars}", parser.steps);
         }
@@ -336,10 +369,7 @@ fn what_models_write_is_what_is_enforced() {
         for mode in [Mode::Auto, Mode::Required] {
             let set = ToolSet { mode, ..(*set()).clone() };
             let plan = ToolPlan::with(syntax, set);
-            let Some(spec) = plan.constraint(None, &tokenizer) else {
-                assert!(mode == Mode::Auto && syntax.bare, "{format}");
-                continue;
-            };
+            let spec = plan.constraint(None, &tokenizer).unwrap();
             let mut constraint = factory.compile(&spec).unwrap_or_else(|e| panic!("{format}: {e}"));
             let text = match mode {
                 Mode::Auto => answer.as_str(),
@@ -352,6 +382,16 @@ fn what_models_write_is_what_is_enforced() {
                 "{format} {mode:?}: {}",
                 &text[reached.min(text.len())..]
             );
+            // A call that has begun has arguments of its schema.
+            let days = text.find("days").unwrap();
+            let days = days + text[days..].find('2').unwrap();
+            let wrong = format!("{}true", &text[..days]);
+            let reached = taken(&mut *constraint.fork(), &tokenizer, &wrong);
+            assert!(reached <= days, "{format} {mode:?}: {}", &wrong[..reached]);
+            if mode == Mode::Auto && grammar::openings(syntax, &plan.set).len() > 1 && syntax.bare {
+                // Without a mark only the name of a tool tells a call from an answer.
+                continue;
+            }
             // Behind the mark nothing else is possible; before it everything is, or nothing.
             let begun = &text[..text.find("get_weather").unwrap()];
             let wrong = format!("{begun}steal_weather");

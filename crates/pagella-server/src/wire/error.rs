@@ -285,7 +285,8 @@ impl ApiError {
             Dialect::Tabby => json!({ "error": self.object(), "detail": self.message }),
             Dialect::Ollama => json!({ "error": self.message }),
             Dialect::Anthropic => {
-                let mut error = json!({ "type": self.anthropic_kind(), "message": self.message });
+                let message = self.anthropic_message();
+                let mut error = json!({ "type": self.anthropic_kind(), "message": message });
                 if let Some(trace) = self.trace() {
                     error["trace"] = trace;
                 }
@@ -298,6 +299,17 @@ impl ApiError {
     /// The whole body.
     pub fn body(&self, dialect: Dialect, request_id: &str) -> Bytes {
         Bytes::from(self.value(dialect, request_id).to_string())
+    }
+
+    /// The message in the words by which Anthropic's clients know an error.
+    fn anthropic_message(&self) -> String {
+        let count = |name: &str| self.details.as_ref()?.get(name)?.as_u64();
+        match (self.code, count("n_prompt_tokens"), count("n_ctx")) {
+            (Code::ContextLengthExceeded, Some(tokens), Some(most)) => {
+                format!("prompt is too long: {tokens} tokens > {most} maximum")
+            }
+            _ => self.message.clone(),
+        }
     }
 
     /// Anthropic's class of error.

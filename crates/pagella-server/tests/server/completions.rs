@@ -137,6 +137,121 @@ fn bans_biases_and_minimum_lengths_act() {
     server.wait_idle();
 }
 
+/// Log-probabilities of a choice's tokens.
+fn token_logprobs(choice: &Value) -> Vec<Option<f64>> {
+    let list = choice["logprobs"]["token_logprobs"].as_array().into_iter().flatten();
+    list.map(Value::as_f64).collect()
+}
+
+#[test]
+fn without_a_token_to_write_a_prompt_is_scored() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let prompts = ["CSS is a language for the style of pages.", "HTML is another one."];
+    let ids = prompts
+        .map(|text| client.post("/tokenize", &json!({"content": text})).good()["tokens"].clone());
+    // The same by another way: the engine's own measure of a text.
+    let expected = ids.clone().map(|ids| crate::support::scores(&ids));
+    for prompt in [json!(prompts), json!(ids)] {
+        for n in [1, 2] {
+            let body = json!({"prompt": prompt, "echo": true, "max_tokens": 0, "logprobs": 1,
+                "temperature": 0, "n": n, "add_bos_token": false});
+            let value = client.post(PATH, &body).good();
+            assert_eq!(value["usage"]["completion_tokens"], 0);
+            let choices = value["choices"].as_array().unwrap();
+            assert_eq!(choices.len(), 2 * n);
+            for (idx, choice) in choices.iter().enumerate() {
+                assert_eq!(
+                    (&choice["text"], &choice["index"]),
+                    (&json!(prompts[idx / n]), &json!(idx))
+                );
+                assert_eq!(choice["finish_reason"], "length");
+                let found = token_logprobs(choice);
+                let expected = &expected[idx / n];
+                assert_eq!((found[0], found.len()), (None, expected.len() + 1));
+                for (found, expected) in found[1..].iter().zip(expected) {
+                    assert!((found.unwrap() - expected).abs() < 1e-3, "{found:?} {expected}");
+                }
+                let best = choice["logprobs"]["top_logprobs"].as_array().unwrap();
+                assert!(best[1..].iter().all(|best| best.as_object().unwrap().len() == 1));
+            }
+            let mut streamed = body;
+            streamed["stream"] = true.into();
+            let chunks = client.post(PATH, &streamed).chunks();
+            for choice in choices {
+                let own: Vec<&Value> = chunks
+                    .iter()
+                    .map(|chunk| &chunk["choices"][0])
+                    .filter(|own| own["index"] == choice["index"])
+                    .collect();
+                let text: String = own.iter().map(|own| own["text"].as_str().unwrap()).collect();
+                assert_eq!(choice["text"], text);
+                let logprobs: Vec<_> = own.iter().flat_map(|own| token_logprobs(own)).collect();
+                assert_eq!(logprobs, token_logprobs(choice));
+            }
+        }
+    }
+    server.wait_idle();
+}
+
+#[test]
+fn no_token_is_written_where_none_is_asked_for() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let value = ask(&server, json!({"prompt": "CSS is", "max_tokens": 0}));
+    assert_eq!(
+        (&value["choices"][0]["text"], &value["usage"]["completion_tokens"]),
+        (&json!(""), &json!(0))
+    );
+    let user = json!([{"role": "user", "content": "Hello"}]);
+    let chat =
+        client.post("/v1/chat/completions", &json!({"messages": user, "max_tokens": 0})).good();
+    assert_eq!(chat["choices"][0]["message"]["content"], "");
+    assert_eq!(
+        (&chat["choices"][0]["finish_reason"], &chat["usage"]["completion_tokens"]),
+        (&json!("length"), &json!(0))
+    );
+    let message = client.post("/v1/messages", &json!({"messages": user, "max_tokens": 0})).good();
+    assert_eq!((&message["content"], &message["stop_reason"]), (&json!([]), &json!("max_tokens")));
+    assert_eq!(message["usage"]["output_tokens"], 0);
+    // What TabbyAPI does with it is a setting.
+    let mut settings = crate::support::settings();
+    settings.developer.zero_max_tokens_fills = true;
+    settings.limits.max_tokens = 7;
+    let parts = crate::support::demo(16);
+    let tabby = TestServer::start(settings, crate::support::keys(), Some(parts));
+    let value = ask(&tabby, json!({"prompt": "CSS is", "max_tokens": 0, "ban_eos_token": true}));
+    assert_eq!(value["usage"]["completion_tokens"], 7);
+}
+
+#[test]
+fn a_prompt_that_is_too_long_is_told_in_words_that_clients_know() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let text = "word ".repeat(9000);
+    let user = json!([{"role": "user", "content": text}]);
+    let told = |path: &str, body: Value| {
+        let answer = client.post(path, &body);
+        assert_eq!(answer.status, 400, "{path}");
+        let error = answer.json()["error"].clone();
+        (error["message"].as_str().unwrap().to_owned(), error["code"].clone())
+    };
+    for (path, body) in [
+        (PATH, json!({"prompt": text})),
+        ("/v1/chat/completions", json!({"messages": user})),
+        ("/v1/responses", json!({"input": text})),
+    ] {
+        let (message, code) = told(path, body);
+        assert!(message.starts_with("This model's maximum context length is "), "{message}");
+        assert!(message.contains(" tokens. However, ") && code == "context_length_exceeded");
+    }
+    let (message, _) = told("/v1/messages", json!({"messages": user, "max_tokens": 5}));
+    assert!(
+        message.starts_with("prompt is too long: ") && message.ends_with(" maximum"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_prompt_is_echoed_with_what_the_model_thinks_of_it() {
     let server = TestServer::demo();

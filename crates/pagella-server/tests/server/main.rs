@@ -50,6 +50,7 @@ mod successor;
 mod support;
 mod tls;
 mod token;
+mod tool_arguments;
 mod tools;
 mod ui;
 mod ui_store;

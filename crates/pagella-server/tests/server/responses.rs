@@ -493,6 +493,63 @@ fn tools_are_called_answered_and_the_same_in_pieces() {
 }
 
 #[test]
+fn a_request_as_coding_agents_send_it_is_answered() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let grammar = "start: begin_patch hunk+ end_patch\nbegin_patch: \"*** Begin Patch\" LF\n\
+        end_patch: \"*** End Patch\" LF?\n\nhunk: add_hunk | delete_hunk\n\
+        add_hunk: \"*** Add File: \" filename LF add_line+\n\
+        delete_hunk: \"*** Delete File: \" filename LF\n\nfilename: /([a-z.\\/\"]{1,9})/\n\
+        add_line: \"+\" /(.{0,9})/ LF -> line\n\n%import common.LF\n";
+    let shell = json!({"type": "object", "properties": {"command": {"type": "array",
+        "items": {"type": "string"}}, "workdir": {"type": "string"}}, "required": ["command"]});
+    let asked = |extra: Value| {
+        let mut body = json!({
+            "model": "demo", "instructions": "You are a coding agent.", "store": false,
+            "input": [{"type": "message", "role": "user",
+                "content": [{"type": "input_text", "text": "Add a file."}]}],
+            "tools": [
+                {"type": "function", "name": "shell", "description": "Runs a command.",
+                 "strict": false, "parameters": shell},
+                {"type": "custom", "name": "apply_patch", "description": "Edits files.",
+                 "format": {"type": "grammar", "syntax": "lark", "definition": grammar}},
+                {"type": "web_search"},
+            ],
+            "tool_choice": "auto", "parallel_tool_calls": false, "reasoning": {"effort": "low"},
+            "include": ["reasoning.encrypted_content"], "prompt_cache_key": "c", "stream": true,
+            "temperature": 0, "max_output_tokens": 300,
+        });
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        body
+    };
+    let answer = client.post(PATH, &asked(json!({})));
+    assert_eq!(answer.header("x-ignored-fields"), Some("tools.web_search"));
+    Grammar::read(&answer.named());
+    let named = json!({"tool_choice": {"type": "custom", "name": "apply_patch"}});
+    let last = Grammar::read(&client.post(PATH, &asked(named)).named());
+    let [item] = last["output"].as_array().unwrap().as_slice() else { panic!("{last}") };
+    assert_eq!((&item["type"], &item["name"]), (&json!("custom_tool_call"), &json!("apply_patch")));
+    let input = item["input"].as_str().unwrap();
+    let lines: Vec<&str> = input.lines().collect();
+    assert_eq!(lines[0], "*** Begin Patch", "{input}");
+    assert!(lines[1].starts_with("*** Add File: ") || lines[1].starts_with("*** Delete File: "));
+    if item["status"] == "completed" {
+        assert_eq!(lines.last(), Some(&"*** End Patch"), "{input}");
+    }
+    // A call that is cut shows what there is of its input, and nothing of how it is written.
+    let cut = asked(json!({"max_output_tokens": 24, "stream": false,
+        "tool_choice": {"type": "custom", "name": "apply_patch"}}));
+    let cut = client.post(PATH, &cut).good();
+    assert_eq!(cut["status"], "incomplete");
+    for item in cut["output"].as_array().unwrap() {
+        match item["type"].as_str().unwrap() {
+            "message" => assert_eq!(item["content"][0]["text"], ""),
+            _ => assert!(input.starts_with(item["input"].as_str().unwrap()), "{item}"),
+        }
+    }
+}
+
+#[test]
 fn reasoning_is_an_item_of_its_own() {
     let mut parts = demo(8);
     parts.template = Some(pagella_text::ChatTemplate::builtin("qwq").unwrap());

@@ -33,6 +33,17 @@ pub fn demo_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/demo")
 }
 
+/// The demo model with its cache.
+fn forward() -> ModelWithCache<CpuBackend> {
+    let dir = demo_dir();
+    let spec = load_spec(&dir, &SpecOptions::default()).unwrap();
+    let backend = CpuBackend::new(CpuOptions::default()).unwrap();
+    let mut progress = |_: &LoadProgress<'_>| ControlFlow::Continue(());
+    let load = LoadOptions { step_tokens_max: 128 };
+    let model = Model::load(&dir, spec, backend, &load, &mut progress).unwrap();
+    ModelWithCache::new(model, KvFormat::F16, CACHE_TOKENS).unwrap()
+}
+
 /// The demo model, opened.
 pub fn demo(batch_max: usize) -> ModelParts {
     demo_behind(Arc::default(), batch_max)
@@ -41,13 +52,8 @@ pub fn demo(batch_max: usize) -> ModelParts {
 /// The demo model with a gate before its steps.
 pub fn demo_behind(gate: Arc<Gate>, batch_max: usize) -> ModelParts {
     let dir = demo_dir();
-    let spec = load_spec(&dir, &SpecOptions::default()).unwrap();
-    let vocab = spec.vocab;
-    let backend = CpuBackend::new(CpuOptions::default()).unwrap();
-    let mut progress = |_: &LoadProgress<'_>| ControlFlow::Continue(());
-    let load = LoadOptions { step_tokens_max: 128 };
-    let model = Model::load(&dir, spec, backend, &load, &mut progress).unwrap();
-    let forward = ModelWithCache::new(model, KvFormat::F16, CACHE_TOKENS).unwrap();
+    let vocab = load_spec(&dir, &SpecOptions::default()).unwrap().vocab;
+    let forward = forward();
     let tokenizer = Tokenizer::from_dir(&dir).unwrap();
     let options = GeneratorOptions { batch_max, ..GeneratorOptions::default() };
     let forward = Watched::new(Box::new(forward), Arc::default(), Arc::default()).behind(gate);
@@ -61,6 +67,14 @@ pub fn demo_behind(gate: Arc<Gate>, batch_max: usize) -> ModelParts {
         vocab,
         facts: ModelFacts { cache_tokens: CACHE_TOKENS, ..ModelFacts::default() },
     }
+}
+
+/// Log-probabilities of a text's ids after the first, computed without generator and server.
+pub fn scores(ids: &Value) -> Vec<f64> {
+    let ids: Vec<u32> = serde_json::from_value(ids.clone()).unwrap();
+    let mut session = pagella_engine::Session::new(Box::new(forward()));
+    let scores = pagella_engine::score(&mut session, &ids).unwrap();
+    scores.iter().map(|token| token.logprob).collect()
 }
 
 /// A running server; ends with the value.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::{API, TestServer, demo, keys, settings};
 
-const PATH: &str = "/v1/chat/completions";
-const FORMATS: &[&str] = &[
+pub const PATH: &str = "/v1/chat/completions";
+pub const FORMATS: &[&str] = &[
     "hermes",
     "qwen3-coder",
     "glm-4.5",
@@ -41,7 +41,7 @@ pub fn tool(name: &str) -> Value {
     json!({"type": "function", "function": function})
 }
 
-fn body(extra: Value) -> Value {
+pub fn body(extra: Value) -> Value {
     let mut body = json!({
         "messages": [{"role": "user", "content": "How is the weather in Paris?"}],
         "tools": [tool("get_weather"), tool("get_tides")],
@@ -53,7 +53,7 @@ fn body(extra: Value) -> Value {
 }
 
 /// Arguments that the schema allows.
-fn check_arguments(text: &str) {
+pub fn check_arguments(text: &str) {
     let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
     assert!(["Paris", "Oslo"].contains(&value["city"].as_str().unwrap()), "{text}");
     assert!((1..=9).contains(&value["days"].as_i64().unwrap()), "{text}");
@@ -62,7 +62,7 @@ fn check_arguments(text: &str) {
 }
 
 /// The message that a stream puts together, without the ids of calls; checks the order of pieces.
-fn joined(chunks: &[Value]) -> (Value, String) {
+pub fn joined(chunks: &[Value]) -> (Value, String) {
     let (mut content, mut reasoning) = (String::new(), String::new());
     let mut calls: Vec<(String, String)> = Vec::new();
     let mut finish = String::new();
@@ -89,7 +89,7 @@ fn joined(chunks: &[Value]) -> (Value, String) {
 }
 
 /// The same of a whole answer.
-fn whole(choice: &Value) -> (Value, String) {
+pub fn whole(choice: &Value) -> (Value, String) {
     let message = &choice["message"];
     let call = |call: &Value| json!([call["function"]["name"], call["function"]["arguments"]]);
     let calls = message["tool_calls"].as_array().into_iter().flatten().map(call);
@@ -159,27 +159,6 @@ fn several_calls_are_made_where_that_is_allowed() {
             assert_eq!(joined(&own), (said, finish));
         }
     }
-}
-
-#[test]
-fn a_call_that_is_cut_goes_as_far_as_it_goes() {
-    let server = TestServer::demo();
-    let full = server.client(API).post(PATH, &body(json!({"tool_choice": "required"}))).good();
-    let full = full["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"].clone();
-    let mut partial = 0;
-    for max_tokens in 1..24 {
-        let asked = body(json!({"tool_choice": "required", "max_tokens": max_tokens}));
-        let value = server.client(API).post(PATH, &asked).good();
-        let choice = &value["choices"][0];
-        assert_eq!(choice["finish_reason"], "length");
-        let calls = choice["message"]["tool_calls"].as_array().cloned().unwrap_or_default();
-        if let Some(arguments) = calls.first().map(|call| &call["function"]["arguments"]) {
-            let arguments = arguments.as_str().unwrap();
-            assert!(full.as_str().unwrap().starts_with(arguments));
-            partial += usize::from(arguments.len() < full.as_str().unwrap().len());
-        }
-    }
-    assert!(partial > 0, "some call was cut inside its arguments");
 }
 
 /// A template in the manner of Hermes.
@@ -341,6 +320,13 @@ fn what_cannot_be_called_is_refused() {
     assert_eq!(refused(notation), is(400, "invalid_schema", "tools"));
     let lax = json!({"tools": [odd(false)], "tool_choice": "required", "max_tokens": 4});
     server.client(API).post(PATH, &body(lax)).good();
+    let grammar = |definition: &str| {
+        json!({"tools": [{"type": "custom", "name": "f", "format": {"type": "grammar",
+            "syntax": "lark", "definition": definition}}], "tool_choice": "required"})
+    };
+    assert_eq!(refused(grammar("start: nothing")), is(400, "invalid_grammar", "tools"));
+    let untyped = json!({"tools": [{"type": "custom", "name": "f", "format": {}}]});
+    assert_eq!(refused(untyped), is(400, "unsupported_parameter", "tools[0].format.type"));
 }
 
 #[test]

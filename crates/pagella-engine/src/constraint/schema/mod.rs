@@ -4,6 +4,8 @@
 //! that it enforces, or one that by definition constrains nothing; anything else is refused by name,
 //! with a pointer to it. Limits on size and nesting are checked without recursion.
 
+mod enforceable;
+mod plain;
 mod productive;
 mod value;
 
@@ -13,6 +15,9 @@ use serde_json::{Map, Value, json};
 
 use self::value::{check_ranges, check_value, digits_of};
 use super::ConstraintError;
+
+pub use enforceable::enforceable;
+
 use super::spec::ConstraintLimits;
 
 /// What a keyword's value holds.
@@ -29,6 +34,10 @@ enum Holds {
     SchemaOrSchemas,
     /// Schemas by name.
     Named,
+    /// Whether null is a value too (OpenAPI 3.0).
+    Nullable,
+    /// The address of a schema, which constrains nothing unless something refers to it.
+    Address,
 }
 
 fn holds(keyword: &str) -> Option<Holds> {
@@ -39,13 +48,31 @@ fn holds(keyword: &str) -> Option<Holds> {
             Holds::Value
         }
         "$comment" | "title" | "description" | "default" | "examples" | "readOnly"
-        | "writeOnly" | "deprecated" | "contentMediaType" | "contentEncoding" => Holds::Note,
+        | "writeOnly" | "deprecated" | "contentMediaType" | "contentEncoding" | "contentSchema"
+        | "$schema" | "$vocabulary" | "$anchor" | "$dynamicAnchor" => Holds::Note,
+        // Of OpenAPI. A discriminator names the property that tells options apart (`plain`).
+        "discriminator" | "xml" | "externalDocs" | "example" => Holds::Note,
+        "nullable" => Holds::Nullable,
+        "$id" | "id" => Holds::Address,
         "additionalProperties" | "additionalItems" => Holds::Schema,
         "anyOf" | "allOf" | "oneOf" | "prefixItems" => Holds::Schemas,
         "items" => Holds::SchemaOrSchemas,
         "properties" | "patternProperties" | "$defs" | "definitions" => Holds::Named,
+        "x-guidance" => return None,
+        extension if extension.starts_with("x-") => Holds::Note,
         _ => return None,
     })
+}
+
+/// Whether a keyword that cannot be enforced asks for nothing.
+fn is_neutral(keyword: &str, value: &Value) -> bool {
+    let empty = || value.as_object().is_some_and(Map::is_empty);
+    match keyword {
+        "uniqueItems" => *value == false,
+        "unevaluatedProperties" | "unevaluatedItems" | "propertyNames" => *value == true || empty(),
+        "dependentRequired" | "dependentSchemas" | "dependencies" => empty(),
+        _ => false,
+    }
 }
 
 /// Keywords that speak of the whole document and constrain nothing there.
@@ -82,6 +109,8 @@ pub(super) fn prepare(schema: &Value, limits: &ConstraintLimits) -> Result<Value
     let guidance = guidance(root.remove("x-guidance"))?;
     let root = Value::Object(root);
     check_schemas(&root, limits)?;
+    let root = plain::plain(&root);
+    check_targets(&root)?;
     if !productive::has_end(&root) {
         let reason = "it requires itself inside itself, without end".into();
         return Err(ConstraintError::Impossible { what: "JSON schema", reason });
@@ -162,12 +191,19 @@ fn check_schemas(root: &Value, limits: &ConstraintLimits) -> Result<(), Constrai
             let here = format!("{pointer}/{}", escaped(keyword));
             match holds(keyword) {
                 Some(Holds::Note) => {}
+                Some(Holds::Nullable) if value.is_boolean() => {}
+                Some(Holds::Nullable) => {
+                    return Err(invalid(&here, "it is neither true nor false"));
+                }
+                // References inside would be counted from there.
+                Some(Holds::Address) if !refers(schema) => {}
                 Some(Holds::Value) => check_value(&here, keyword, value, limits)?,
-                Some(kind) => pending.extend(schemas_in(kind, &here, value)?),
-                None => {
+                None if is_neutral(keyword, value) => {}
+                Some(Holds::Address) | None => {
                     let keyword = keyword.clone();
                     return Err(ConstraintError::UnsupportedKeyword { pointer, keyword });
                 }
+                Some(kind) => pending.extend(schemas_in(kind, &here, value)?),
             }
             if keyword == "multipleOf" {
                 multiples.insert(digits_of(value));
@@ -215,8 +251,35 @@ fn schemas_in<'a>(
         }
         (Holds::Schemas, _) => Err(invalid(here, "it is no list of schemas")),
         (Holds::Named, _) => Err(invalid(here, "it is no object of schemas")),
-        (Holds::Value | Holds::Note, _) => Ok(Vec::new()),
+        (Holds::Value | Holds::Note | Holds::Nullable | Holds::Address, _) => Ok(Vec::new()),
     }
+}
+
+/// Whether a value has a reference somewhere inside.
+fn refers(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(refers),
+        Value::Object(map) => map.contains_key("$ref") || map.values().any(refers),
+        _ => false,
+    }
+}
+
+/// Whether every reference leads to something that is left of the schema.
+fn check_targets(root: &Value) -> Result<(), ConstraintError> {
+    let mut pending = vec![(String::new(), root)];
+    while let Some((pointer, schema)) = pending.pop() {
+        for (keyword, value) in schema.as_object().into_iter().flatten() {
+            let here = format!("{pointer}/{}", escaped(keyword));
+            match holds(keyword) {
+                Some(Holds::Value) if keyword == "$ref" => {
+                    target(root, value, &here)?;
+                }
+                Some(kind) => pending.extend(schemas_in(kind, &here, value)?),
+                None => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 fn impossible(pointer: &str, reason: &str) -> ConstraintError {

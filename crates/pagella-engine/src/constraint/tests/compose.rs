@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Block, Switch};
+use super::super::{Block, InputRule, Switch};
 use super::*;
 
 fn allowed(constraint: &mut dyn Constraint) -> (Bitmask, super::super::Verdict) {
@@ -63,6 +63,7 @@ fn grammars_hold_schemas_and_special_tokens() {
         lark: format!("start: special_{call} name json_0 \"!\"\nname: \"ab\" | \"abc\""),
         schemas: vec![json!({"type": "array", "items": {"enum": [1, 2]}, "maxItems": 2})],
         specials: vec![call],
+        inputs: Vec::new(),
     };
     let mut constraint = compile(byte_factory(), spec);
     let (mask, _) = allowed(&mut *constraint);
@@ -85,6 +86,7 @@ fn parts_of_a_grammar_are_checked_like_others() {
         lark: lark.into(),
         schemas: vec![schema],
         specials: Vec::new(),
+        inputs: Vec::new(),
     };
     let unknown = composed("start: json_0", json!({"unevaluatedItems": false}));
     assert!(matches!(refusal(&unknown), ConstraintError::UnsupportedKeyword { .. }));
@@ -223,4 +225,115 @@ fn special_tokens_are_tags_too() {
     constraint.accept(call).unwrap();
     accept(&mut *constraint, "x");
     assert!(constraint.is_completed());
+}
+
+#[test]
+fn an_output_that_begins_like_a_call_is_held_to_it() {
+    let then = Box::new(regex(r"ab(time|[0-9])"));
+    let opening = ConstraintSpec::Opening { texts: vec!["ab".into()], then };
+    let mut constraint = compile(byte_factory(), opening.clone());
+    // A token that holds the beginning and something else is no way to begin.
+    assert!(suits(&mut *constraint, "ab") && !suits(&mut *constraint, "abc"));
+    assert!(suits(&mut *constraint, "story") && allowed(&mut *constraint).1.can_end);
+    write(&mut *constraint, " \n");
+    accept(&mut *constraint, "a");
+    assert!(suits(&mut *constraint, "b") && suits(&mut *constraint, "a"));
+    accept(&mut *constraint, "b");
+    assert!(suits(&mut *constraint, "time") && suits(&mut *constraint, "7"));
+    assert!(!suits(&mut *constraint, "story") && !allowed(&mut *constraint).1.can_end);
+    let mut fork = constraint.fork();
+    accept(&mut *fork, "7");
+    assert!(fork.is_completed());
+    assert!(fork.rewind(2) && suits(&mut *fork, "cab"));
+    accept(&mut *fork, "cab");
+    // Anything goes now, the text of a call too.
+    assert!(suits(&mut *fork, "abc") && allowed(&mut *fork).1.free);
+    let call = id_of(byte_tokenizer(), "<|call|>");
+    fork.accept(call).unwrap();
+    assert!(fork.rewind(5) && !fork.rewind(1));
+    assert!(!suits(&mut *fork, "abc"));
+    let mut begun = compile(byte_factory(), opening);
+    begun.begin(b" ab").unwrap();
+    assert!(suits(&mut *begun, "time") && !suits(&mut *begun, "story"));
+    begun.begin(b"x").unwrap();
+    assert!(suits(&mut *begun, "story"));
+}
+
+fn with_input(rule: InputRule, in_json: bool) -> ConstraintSpec {
+    ConstraintSpec::Composed {
+        lark: "start: \"{\\\"input\\\": \\\"\" input_0 \"\\\"}\"".into(),
+        schemas: Vec::new(),
+        specials: Vec::new(),
+        inputs: vec![(rule, in_json)],
+    }
+}
+
+/// Whether a whole text may be written.
+fn is_whole(constraint: &dyn Constraint, text: &str) -> bool {
+    let mut constraint = constraint.fork();
+    let viable = constraint.viable(text.as_bytes()).unwrap();
+    if viable < text.len() {
+        return false;
+    }
+    constraint.begin(text.as_bytes()).unwrap();
+    allowed(&mut *constraint).1.can_end
+}
+
+/// A grammar as coding agents send it, for patches.
+const PATCH: &str = r#"start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+hunk: add_hunk | delete_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+// Lines end in one character.
+%import common.LF
+"#;
+
+#[test]
+fn a_grammar_is_enforced_inside_a_json_string() {
+    let patch = compile(byte_factory(), with_input(InputRule::Lark(PATCH.into()), true));
+    let file = "*** Begin Patch\n*** Add File: a\\b \"c\"\n+say(\"€\");\n+\n*** End Patch";
+    let arguments = |input: &str| json!({ "input": input }).to_string().replacen(':', ": ", 1);
+    assert!(is_whole(&*patch, &arguments(file)));
+    assert!(is_whole(&*patch, &arguments(&format!("{file}\n"))));
+    assert!(!is_whole(&*patch, &arguments("*** Begin Patch\n*** End Patch")));
+    assert!(!is_whole(&*patch, &arguments("*** Begin Patch")));
+    assert!(!is_whole(&*patch, "{\"input\": \"*** Begin Patch\n"));
+    let number =
+        compile(byte_factory(), with_input(InputRule::Regex("^[0-9]+\"|x\n$".into()), true));
+    assert!(
+        is_whole(&*number, r#"{"input": "17\""}"#) && is_whole(&*number, r#"{"input": "x\n"}"#)
+    );
+    assert!(!is_whole(&*number, r#"{"input": "17"}"#));
+    let plain = compile(byte_factory(), with_input(InputRule::Regex("[a-c]+".into()), false));
+    assert!(is_whole(&*plain, r#"{"input": "cab"}"#) && !is_whole(&*plain, r#"{"input": "d"}"#));
+}
+
+#[test]
+fn texts_of_all_kinds_are_rewritten_for_json() {
+    let lark = "start: A \"\\\"\"i B~2 (WS C)? D\nA: \"a\"..\"c\"\nB: /[^\\/x]/s\n\
+                C: /tab\\t|\\//\n%import common.WS_INLINE -> WS\nD: \"\\x41b\"i # end\n";
+    let input = compile(byte_factory(), with_input(InputRule::Lark(lark.into()), true));
+    for (text, fits) in [
+        (r#"{"input": "b\"\n\\Ab"}"#, true),
+        (r#"{"input": "b\"yy tab\taB"}"#, true),
+        (r#"{"input": "b\"yy /aB"}"#, true),
+        (r#"{"input": "b\"yx ab"}"#, false),
+        (r#"{"input": "d\"yyab"}"#, false),
+    ] {
+        assert_eq!(is_whole(&*input, text), fits, "{text}");
+    }
+    for lark in [
+        "start: \"a\" \"b\"\n%ignore / /",
+        "start: ~/a/",
+        "start: /^a/",
+        "%import common.C_COMMENT\nstart: C_COMMENT",
+        "start: \"a\" }",
+    ] {
+        let error = refusal(&with_input(InputRule::Lark(lark.into()), true));
+        assert!(matches!(error, ConstraintError::InvalidLark { .. }), "{lark}: {error}");
+    }
 }

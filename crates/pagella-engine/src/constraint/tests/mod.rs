@@ -17,6 +17,7 @@ use pagella_text::Tokenizer;
 use self::schemas::Rng;
 use super::{
     Bitmask, Constraint, ConstraintError, ConstraintFactory, ConstraintLimits, ConstraintSpec,
+    enforceable,
 };
 
 /// Pieces of the small tokenizer beyond the single bytes, as text.

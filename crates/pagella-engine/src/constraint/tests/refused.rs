@@ -62,9 +62,10 @@ fn schemas_that_end_are_not_taken_for_endless() {
 
 #[test]
 fn unsupported_keywords_are_named() {
-    for keyword in ["uniqueItems", "not", "if", "contains", "propertyNames", "maxLenght", "$anchor"]
+    for keyword in
+        ["uniqueItems", "not", "if", "contains", "propertyNames", "maxLenght", "$dynamicRef"]
     {
-        let case = json!({"properties": {"x/y": {"anyOf": [{"type": "array", keyword: true}]}}});
+        let case = json!({"properties": {"x/y": {"anyOf": [{"type": "array", keyword: 3}]}}});
         let pointer = "/properties/x~1y/anyOf/0".to_string();
         let expected = ConstraintError::UnsupportedKeyword { pointer, keyword: keyword.into() };
         assert_eq!(refusal(&schema(case)), expected);
@@ -108,10 +109,113 @@ fn malformed_schemas_are_refused_with_a_pointer() {
             other => panic!("{case}: {other}"),
         }
     }
-    let unknown_format = refusal(&schema(json!({"type": "string", "format": "colour"})));
-    assert!(unknown_format.to_string().contains("colour"), "{unknown_format}");
+    let hidden = json!({"$ref": "#/x-own/a", "x-own": {"a": {"type": "null"}}});
+    assert!(matches!(refusal(&schema(hidden)), ConstraintError::InvalidSchema { .. }));
+    let nullable = json!({"type": "string", "nullable": "yes"});
+    assert!(matches!(refusal(&schema(nullable)), ConstraintError::InvalidSchema { .. }));
+    let moved = json!({"properties": {"a": {"$id": "b", "items": {"$ref": "#"}}}});
+    assert!(matches!(refusal(&schema(moved)), ConstraintError::UnsupportedKeyword { .. }));
     let one_of = json!({"oneOf": [{"type": "integer"}, {"type": "number"}]});
     assert!(matches!(refusal(&schema(one_of)), ConstraintError::InvalidSchema { .. }));
+}
+
+#[test]
+fn what_only_describes_constrains_nothing() {
+    let notes = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "a", "$comment": "b",
+        "$anchor": "c", "title": "d", "description": "e", "default": 1, "examples": [2],
+        "deprecated": true, "readOnly": false, "writeOnly": true, "contentMediaType": "text/plain",
+        "contentEncoding": "base64", "contentSchema": {"type": "nonsense"}, "xml": {"name": "f"},
+        "discriminator": {"propertyName": "kind", "mapping": {"a": "#/$defs/a"}},
+        "externalDocs": {"url": "g"}, "example": 3, "x-internal": {"$ref": "nowhere"},
+        "format": "colour", "uniqueItems": false, "unevaluatedProperties": true,
+    });
+    let mut noted = notes.clone();
+    noted["properties"] = json!({"a": notes});
+    noted["properties"]["a"]["const"] = 7.into();
+    noted["required"] = json!(["a"]);
+    noted["additionalProperties"] = json!(false);
+    noted["type"] = json!("object");
+    let mut constraint = compile(byte_factory(), schema(noted));
+    assert_eq!(walk(byte_tokenizer(), &mut *constraint, &mut Rng(1)).0, b"{\"a\": 7}");
+}
+
+#[test]
+fn the_property_of_a_discriminator_is_written() {
+    let option = |kind: &str, other: &str| {
+        json!({"type": "object", "additionalProperties": false, "properties": {
+            "kind": {"const": kind, "default": kind, "type": "string"}, other: {"type": "null"}}})
+    };
+    let case = json!({
+        "discriminator": {"propertyName": "kind", "mapping": {"a": "#/$defs/A"}},
+        "oneOf": [{"$ref": "#/$defs/A"}, option("b", "y")],
+        "$defs": {"A": option("a", "x")},
+    });
+    let mut constraint = compile(byte_factory(), schema(case));
+    for (text, viable) in [
+        ("{\"kind\": \"a\", \"x\": null}", true),
+        ("{\"kind\": \"b\"}", true),
+        ("{\"kind\": \"b\", \"x\"", false),
+        ("{\"x\"", false),
+        ("{}", false),
+    ] {
+        assert_eq!(constraint.viable(text.as_bytes()).unwrap() == text.len(), viable, "{text}");
+    }
+    // Options that hold themselves have an end all the same.
+    let leaf = json!({"type": "object", "properties": {"kind": {"const": "leaf"}}});
+    let tree = json!({"type": "object", "properties": {"kind": {"const": "tree"}, "next": {
+        "discriminator": {"propertyName": "kind"},
+        "oneOf": [{"$ref": "#/$defs/tree"}, {"$ref": "#/$defs/leaf"}]}}});
+    let case = json!({"$ref": "#/$defs/tree", "$defs": {"tree": tree, "leaf": leaf}});
+    let mut constraint = compile(byte_factory(), schema(case));
+    let text = "{\"kind\": \"tree\", \"next\": {\"kind\": \"leaf\"}}";
+    assert_eq!(constraint.viable(text.as_bytes()).unwrap(), text.len());
+}
+
+#[test]
+fn what_openapi_calls_nullable_may_be_null() {
+    for (case, null) in [
+        (json!({"type": "integer", "nullable": true}), true),
+        (json!({"type": ["integer", "string"], "nullable": true}), true),
+        (json!({"type": "integer", "nullable": false}), false),
+        (json!({"$ref": "#/$defs/a", "nullable": true, "$defs": {"a": {"type": "string"}}}), false),
+        (json!({"type": "string", "enum": ["a"], "nullable": true}), false),
+    ] {
+        let mut constraint = compile(byte_factory(), schema(case.clone()));
+        assert_eq!(constraint.viable(b"null").unwrap() == 4, null, "{case}");
+    }
+}
+
+#[test]
+fn as_much_as_can_be_enforced_is_kept() {
+    let case = json!({
+        "$schema": "x", "title": "T", "type": "object", "unevaluatedProperties": false,
+        "properties": {
+            "a": {"type": "array", "uniqueItems": true, "items": {"enum": [1, 2]}, "minItems": 1},
+            "b": {"not": {"type": "string"}, "pattern": "a\\", "type": "strnig"},
+            "c": {"$ref": "https://example.com/a"}, "d": 5,
+            "e": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+        },
+        "required": ["a"],
+    });
+    let (kept, mut dropped) = enforceable(&case, &ConstraintLimits::default());
+    dropped.sort();
+    assert_eq!(
+        dropped,
+        [
+            "/properties/a/uniqueItems",
+            "/properties/b/not",
+            "/properties/b/pattern",
+            "/properties/b/type",
+            "/properties/c/$ref",
+            "/properties/d",
+            "/unevaluatedProperties",
+        ]
+    );
+    let mut constraint = compile(byte_factory(), schema(kept));
+    assert_eq!(constraint.viable(b"{\"a\": [1, 2], \"e\": 1}").unwrap(), 22);
+    assert_eq!(constraint.viable(b"{\"a\": [3").unwrap(), 7);
+    assert_eq!(enforceable(&json!(7), &ConstraintLimits::default()).0, json!(true));
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(super) const ROWS: &[Entry] = &[
         ("tools", "enforce"),
         Kind::OneOf(&["strict", "always"]),
         "strict",
-        "Arguments follow their schema for strict tools, or always",
+        "A schema that cannot be enforced whole is refused for strict tools, or always",
         |s, v| s.tools.enforce_always = v.text() == "always",
     ),
     entry(
@@ -154,6 +154,14 @@ pub(super) const ROWS: &[Entry] = &[
         "false",
         "Counts come with the last choice of a stream",
         |s, v| s.developer.usage_in_last_choice = v.bool(),
+    )
+    .live(),
+    entry(
+        ("developer", "zero_max_tokens_fills"),
+        Kind::Bool,
+        "false",
+        "max_tokens 0 fills the context, as in TabbyAPI",
+        |s, v| s.developer.zero_max_tokens_fills = v.bool(),
     )
     .live(),
     inert("developer", "unsafe_launch", "Start although checks fail"),
