@@ -439,6 +439,34 @@ ODD_LATENT = {
     "v_head_dim": 27,
 }
 ARCEE = WIDE | {**of("ArceeForCausalLM", "arcee"), "hidden_act": "relu2"}
+MINISTRAL = MISTRAL | HEADS_OF_32 | {
+    **of("MinistralForCausalLM", "ministral"),
+    "num_hidden_layers": 4,
+    "sliding_window": 8,
+}
+CWM = LLAMA | HEADS_OF_32 | {
+    **of("CwmForCausalLM", "cwm"),
+    "num_hidden_layers": 5,
+    "sliding_window": 8,
+    "rope_theta": 1000000.0,
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 16.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32,
+    },
+}
+SOLAR_OPEN = without(GLM4_MOE, "use_qk_norm", "partial_rotary_factor", "first_k_dense_replace") | {
+    **of("SolarOpenForCausalLM", "solar_open"),
+    "num_hidden_layers": 2,
+}
+GLM4_MOE_LITE = without(DEEPSEEK_V3, "scoring_func", "rope_scaling") | {
+    **of("Glm4MoeLiteForCausalLM", "glm4_moe_lite"),
+    "n_group": 1,
+    "topk_group": 1,
+    "rope_interleave": True,
+}
 
 # Text models inside vision models, which have the smallest of towers.
 PIXTRAL = {
@@ -484,6 +512,40 @@ QWEN25_VL = QWEN2_VL | {
         "num_heads": 2,
     },
 }
+QWEN3_VL = QWEN2_VL | {
+    **of("Qwen3VLForConditionalGeneration", "qwen3_vl"),
+    "text_config": without(
+        QWEN3, "architectures", "use_sliding_window", "sliding_window", "max_window_layers"
+    )
+    | {
+        "model_type": "qwen3_vl_text",
+        "rope_theta": 5000000.0,
+        "rope_scaling": {"rope_type": "default", "mrope_section": [6, 5, 5], "mrope_interleaved": True},
+    },
+    "vision_config": {
+        "depth": 1,
+        "hidden_size": 32,
+        "out_hidden_size": 96,
+        "intermediate_size": 32,
+        "num_heads": 2,
+        "num_position_embeddings": 16,
+        "deepstack_visual_indexes": [0],
+    },
+}
+QWEN3_VL_MOE = QWEN3_VL | {
+    **of("Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe"),
+    "text_config": QWEN3_VL["text_config"]
+    | {
+        "model_type": "qwen3_vl_moe_text",
+        "num_hidden_layers": 2,
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 64,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+    },
+}
+MISTRAL3_MINISTRAL3 = MISTRAL3 | {"text_config": without(MINISTRAL3, "architectures")}
 GEMMA3_VL = {
     **of("Gemma3ForConditionalGeneration", "gemma3"),
     "image_token_index": 150,

@@ -10,6 +10,7 @@ from bases import (
     BIGCODE,
     COHERE,
     COHERE2,
+    CWM,
     DBRX,
     DEEPSEEK_V2,
     DEEPSEEK_V2_LITE,
@@ -29,6 +30,7 @@ from bases import (
     GLM,
     GLM4,
     GLM4_MOE,
+    GLM4_MOE_LITE,
     GPT2,
     GPT_OSS,
     GRANITE,
@@ -49,9 +51,11 @@ from bases import (
     MHA,
     MINICPM,
     MINIMAX_M2,
+    MINISTRAL,
     MINISTRAL3,
     MISTRAL,
     MISTRAL3,
+    MISTRAL3_MINISTRAL3,
     MIXTRAL,
     MQA,
     ODD_LATENT,
@@ -67,11 +71,14 @@ from bases import (
     QWEN2_VL,
     QWEN3,
     QWEN3_MOE,
+    QWEN3_VL,
+    QWEN3_VL_MOE,
     SEED_OSS,
     SHORT_12,
     SHORT_16,
     SLIDING,
     SMOLLM3,
+    SOLAR_OPEN,
     STARCODER2,
     TIED,
     UNTIED,
@@ -249,9 +256,9 @@ CASES = {
     "index-plain-head": INDEX | MQA | {"norm_head": False},
     "minicpm-gqa": MINICPM,
     "minicpm-tied": MINICPM | TIED | MHA,
-    "minicpm-no-base-mqa": without(MINICPM, "dim_model_base")
+    "minicpm-whole-base-mqa": MINICPM
     | MQA
-    | {"scale_depth": 0.7, "num_hidden_layers": 2},
+    | {"dim_model_base": 128, "scale_depth": 0.7, "num_hidden_layers": 2},
     "internlm2-gqa": INTERNLM2,
     "internlm2-mha-biases": INTERNLM2 | MHA | {"bias": True},
     "internlm2-dynamic-mqa": INTERNLM2 | DYNAMIC | MQA | {"hidden_size": 96, "num_attention_heads": 3},
@@ -527,6 +534,39 @@ CASES = {
         "num_hidden_layers": 2,
     },
     "kimik2-odd-sizes-tied": KIMI_K2 | ODD_LATENT | TIED | {"first_k_dense_replace": 2},
+    "ministral-window-everywhere": MINISTRAL,
+    "ministral-layer-types-mqa": MINISTRAL | MQA | {"layer_types": [FULL, SLIDING, SLIDING, FULL]},
+    "ministral-wide-window-tied": MINISTRAL | TIED | {"sliding_window": 33, "num_hidden_layers": 2},
+    "cwm-default-pattern": CWM,
+    "cwm-layer-types-tied": CWM | TIED | {"layer_types": [SLIDING, FULL, SLIDING, SLIDING, FULL]},
+    "cwm-mqa-default-rope": CWM | MQA | {"rope_scaling": None, "num_hidden_layers": 3},
+    "solaropen-one-group": SOLAR_OPEN,
+    "solaropen-groups-biases": SOLAR_OPEN
+    | BIASES
+    | {"n_routed_experts": 12, "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2},
+    "solaropen-mqa-yarn-as-they-are": SOLAR_OPEN | MQA | YARN | {"norm_topk_prob": False},
+    "glm4moelite-first-dense": GLM4_MOE_LITE,
+    "glm4moelite-layer-types-tied": GLM4_MOE_LITE
+    | TIED
+    | {"mlp_layer_types": ["sparse", "dense", "sparse"], "first_k_dense_replace": 1},
+    "glm4moelite-odd-sizes-neox": GLM4_MOE_LITE
+    | ODD_LATENT
+    | {"rope_interleave": False, "q_lora_rank": None, "norm_topk_prob": False},
+    "qwen3vl-gqa": QWEN3_VL,
+    "qwen3vl-mqa-tied": with_text(QWEN3_VL, **MQA, tie_word_embeddings=True) | TIED,
+    "qwen3vl-biases": with_text(QWEN3_VL, attention_bias=True, num_hidden_layers=2),
+    "qwen3vlmoe-gqa": QWEN3_VL_MOE,
+    "qwen3vlmoe-dense-layers": with_text(
+        QWEN3_VL_MOE, num_hidden_layers=3, decoder_sparse_step=2, num_key_value_heads=4
+    ),
+    "qwen3vlmoe-top2-tied": with_text(
+        QWEN3_VL_MOE, num_experts_per_tok=2, mlp_only_layers=[0], tie_word_embeddings=True
+    )
+    | TIED,
+    "mistral3-ministral3-old-names": MISTRAL3_MINISTRAL3,
+    "mistral3-ministral3-new-names-tied": with_text(MISTRAL3_MINISTRAL3, tie_word_embeddings=True)
+    | TIED,
+    "mistral3-ministral3-window-mqa": with_text(MISTRAL3_MINISTRAL3, **MQA, sliding_window=8),
     "llama-wide": WIDE,
     "qwen2-wide": QWEN2 | WIDE_HEADS,
     "mixtral-wide": MIXTRAL | WIDE_HEADS | {"num_hidden_layers": 2},

@@ -76,6 +76,15 @@ def split_experts(gate="gate_proj", up="up_proj", down="down_proj", *steps) -> N
     return naming
 
 
+def transposed_experts(name: str, parameter: torch.Tensor) -> Iterator[Tensor]:
+    """Stacked experts as `[experts, in, out]`."""
+    if not name.endswith((".experts.gate_up_proj", ".experts.down_proj")):
+        yield from as_named(name, parameter)
+        return
+    turned = parameter.transpose(1, 2)
+    yield name, turned.shape, turned.copy_
+
+
 MIXTRAL = split_experts("w1", "w3", "w2", (r"\.mlp\.", ".block_sparse_moe."))
 GRANITE_MOE = renamed(
     (r"experts\.gate_up_proj$", "input_linear.weight"),
@@ -90,6 +99,8 @@ NAMINGS: dict[str, Naming] = {
     "qwen3_moe": split_experts(),
     "qwen2_moe": split_experts(),
     "glm4_moe": split_experts(),
+    "glm4_moe_lite": split_experts(),
+    "solar_open": split_experts(),
     "deepseek_v2": split_experts(),
     "deepseek_v3": split_experts(),
     "hunyuan_v1_moe": split_experts(),
@@ -245,11 +256,14 @@ def text_of(case: str, config_json: dict) -> Host:
     )
     if config.model_type in ("qwen2_vl", "qwen2_5_vl"):
         old = ((r"^model\.language_model\.", "model."),)
+    naming = as_named if "new-names" in case else renamed(*old)
+    if config.model_type in ("qwen3_vl", "qwen3_vl_moe"):
+        naming = transposed_experts
     return Host(
         model,
         text.vocab_size,
         text.max_position_embeddings,
-        as_named if "new-names" in case else renamed(*old),
+        naming,
         0.0 if text.model_type in CENTRED else 1.0,
         ignored=("visual.", "vision_tower.", "vision_model.", "multi_modal_projector."),
     )
@@ -270,6 +284,8 @@ BUILT = {
     "Mistral3ForConditionalGeneration": text_of,
     "Qwen2VLForConditionalGeneration": text_of,
     "Qwen2_5_VLForConditionalGeneration": text_of,
+    "Qwen3VLForConditionalGeneration": text_of,
+    "Qwen3VLMoeForConditionalGeneration": text_of,
     "Gemma3ForConditionalGeneration": text_of,
     "Llama4ForCausalLM": llama4,
 }

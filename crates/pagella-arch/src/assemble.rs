@@ -42,7 +42,9 @@ pub(crate) fn assemble(
     };
     let layers: Vec<LayerSpec> = kinds.into_iter().zip(rotates).enumerate().map(layer).collect();
     let quant = quant_facts(config)?;
-    let notes = notes::notes(family, architecture, &quant, options, &sizes, &layers, config);
+    let tokens = token_ids(config, generation)?;
+    let notes = notes::notes(family, &quant, &layers, config);
+    let warnings = notes::warnings(family, architecture, options, &sizes, &tokens);
     Ok(ModelSpec {
         family: family.name,
         architecture: architecture.to_owned(),
@@ -58,11 +60,12 @@ pub(crate) fn assemble(
         final_norm: shared.norm(vec![names::FINAL_NORM.to_owned()], sizes.hidden),
         head: head(config, record, &sizes)?,
         ropes: ropes.tables,
-        tokens: token_ids(config, generation)?,
+        tokens,
         quant,
         renames: record.renames,
         requires_bos: record.requires_bos,
         notes,
+        warnings,
     })
 }
 

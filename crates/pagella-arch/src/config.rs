@@ -62,9 +62,7 @@ impl Config {
 
     /// Whether one of `names` is written as null and none has a value: "off", not "unknown".
     pub fn is_null(&self, names: &[&str]) -> bool {
-        let null_in = |map: &Map<String, Value>| {
-            names.iter().any(|name| map.get(*name) == Some(&Value::Null))
-        };
+        let null_in = |map: &Map<String, Value>| names.iter().any(|name| is_null_in(map, name));
         self.find(names).is_none()
             && (null_in(&self.root) || self.text.as_ref().is_some_and(null_in))
     }
@@ -265,6 +263,16 @@ fn descend<'a>(map: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
         Some((head, rest)) => map.get(head)?.as_object().and_then(|inner| descend(inner, rest)),
     };
     found.filter(|value| !value.is_null())
+}
+
+/// Whether null is written at a dotted path.
+fn is_null_in(map: &Map<String, Value>, path: &str) -> bool {
+    match path.split_once('.') {
+        None => map.get(path) == Some(&Value::Null),
+        Some((head, rest)) => {
+            map.get(head).and_then(Value::as_object).is_some_and(|inner| is_null_in(inner, rest))
+        }
+    }
 }
 
 fn range_i64(range: &RangeInclusive<u64>) -> RangeInclusive<i64> {

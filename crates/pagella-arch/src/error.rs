@@ -162,6 +162,27 @@ pub enum ArchError {
     },
 }
 
+impl ArchError {
+    /// The file at fault, if it is one.
+    pub fn file(&self) -> Option<String> {
+        match self {
+            Self::Read { path, .. } => Some(path.display().to_string()),
+            Self::TooLarge { file, .. }
+            | Self::Json { file, .. }
+            | Self::MissingKey { file, .. }
+            | Self::WrongType { file, .. }
+            | Self::OutOfRange { file, .. }
+            | Self::Inconsistent { file, .. }
+            | Self::Architectures { file, .. }
+            | Self::UnknownArchitecture { file, .. }
+            | Self::MissingBlock { file, .. }
+            | Self::Unsupported { file, .. }
+            | Self::UnknownRopeKind { file, .. } => Some(file.clone()),
+            Self::BadOption { .. } => None,
+        }
+    }
+}
+
 /// A JSON value as text for an error: escaped, and cut at [`EXCERPT_CHARS_MAX`] characters.
 pub(crate) fn excerpt(value: &Value) -> String {
     let shown = match value {

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use serde_json::Value;
+
 use crate::config::Config;
-use crate::error::ArchError;
+use crate::error::{ArchError, excerpt};
 use crate::geometry::Geometry;
 use crate::limits;
 use crate::names::{gate_up, in_layer, linear};
@@ -78,6 +80,7 @@ impl Experts {
             Renormalize::Always => true,
             Renormalize::Never => false,
             Renormalize::Config(default) => config.flag(&["norm_topk_prob"])?.unwrap_or(default),
+            Renormalize::UnlessNull(key) => !config.is_null(&[key]),
         };
         let weight_scale = match record.weight_scale {
             None => 1.0,
@@ -212,14 +215,14 @@ fn groups(
     record: &ExpertRecord,
     experts: usize,
 ) -> Result<Option<ExpertGroups>, ArchError> {
-    let Some(rank) = record.groups else {
+    let Some(ExpertGroups { count, taken, rank }) = record.groups else {
         return Ok(None);
     };
     if rank == GroupRank::Best && config.text(&["topk_method"])? != Some("group_limited_greedy") {
         return Ok(None);
     }
-    let count = config.count(&["n_group"], limits::EXPERTS)?.unwrap_or(1);
-    let taken = config.count(&["topk_group"], limits::EXPERTS)?.unwrap_or(count);
+    let count = config.count(&["n_group"], limits::EXPERTS)?.unwrap_or(count);
+    let taken = config.count(&["topk_group"], limits::EXPERTS)?.unwrap_or(taken);
     if taken > count || !experts.is_multiple_of(count) || experts < 2 * count {
         let problem = format!("{taken} of {count} groups of {experts} experts");
         return Err(config.inconsistent(problem));
@@ -254,6 +257,9 @@ fn layers_with_experts(
     Ok(match rule {
         ExpertLayers::All | ExpertLayers::UnlessNone => vec![true; n_layers],
         ExpertLayers::StepAndList => return step_and_list(config, n_layers),
+        ExpertLayers::From(_) if let Some((key, value)) = config.find(&["mlp_layer_types"]) => {
+            return typed_layers(config, key, value, n_layers);
+        }
         ExpertLayers::From(default) => {
             let first = config.count(&["first_k_dense_replace"], limits::FIRST_LAYER)?;
             let first = first.unwrap_or(default);
@@ -282,6 +288,29 @@ fn layers_with_experts(
             each(&|layer| (layer + 1) % step == 0)
         }
     })
+}
+
+/// One word per layer: `dense` or `sparse`.
+fn typed_layers(
+    config: &Config,
+    key: &str,
+    value: &Value,
+    n_layers: usize,
+) -> Result<Vec<bool>, ArchError> {
+    let items = value.as_array().ok_or_else(|| config.wrong(key, "a list of strings", value))?;
+    if items.len() != n_layers {
+        let problem = format!("`{key}` has {} entries for {n_layers} layers", items.len());
+        return Err(config.inconsistent(problem));
+    }
+    let has_experts = |item: &Value| match item.as_str() {
+        Some("sparse") => Ok(true),
+        Some("dense") => Ok(false),
+        _ => Err(config.inconsistent(format!(
+            "`{key}` holds {}, known are \"dense\" and \"sparse\"",
+            excerpt(item)
+        ))),
+    };
+    items.iter().map(has_experts).collect()
 }
 
 /// Every `decoder_sparse_step`-th layer, without those that `mlp_only_layers` lists.

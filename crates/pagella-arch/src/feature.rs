@@ -26,13 +26,18 @@ impl BiasKey {
 /// Activation of the MLP: stated, else the family's.
 pub(crate) fn activation(family: &FamilyInfo, config: &Config) -> Result<Activation, ArchError> {
     let (key, default) = family.record.activation;
-    Ok(match config.text(&[key])? {
-        None => default,
-        // Says what its gate would be without the clamp.
-        Some("silu" | "swish") if matches!(default, Activation::ClampedSwiglu { .. }) => {
-            let limit = config.float(&["swiglu_limit"], limits::CLIP)?;
-            limit.map_or(default, |limit| Activation::ClampedSwiglu { limit: limit as f32 })
+    let stated = config.text(&[key])?;
+    if let Activation::ClampedSwiglu { limit } = default {
+        // The key says what its gate would be without the clamp; no other clamp is known.
+        if let Some(other) = stated.filter(|name| !["silu", "swish"].contains(name)) {
+            let feature = format!("`{key}`: {}", excerpt(&other.into()));
+            return Err(unsupported(config, family.name, feature));
         }
+        let stated = config.float(&["swiglu_limit"], limits::CLIP)?;
+        return Ok(Activation::ClampedSwiglu { limit: stated.map_or(limit, |x| x as f32) });
+    }
+    Ok(match stated {
+        None => default,
         Some("silu" | "swish") => Activation::Silu,
         Some("gelu_pytorch_tanh" | "gelu_new") => Activation::GeluTanh,
         Some("gelu") => Activation::GeluErf,

@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::error::ArchError;
 use crate::latent::LatentSizes;
 use crate::limits;
-use crate::record::Record;
+use crate::record::{ExpertLayers, Record};
 
 /// Sizes shared by all layers.
 ///
@@ -32,7 +32,7 @@ impl Geometry {
     pub fn read(config: &Config, record: &Record) -> Result<Self, ArchError> {
         let hidden =
             config.required_count(&["hidden_size", "d_model", "n_embd"], limits::HIDDEN)?;
-        let latent = record.latent.then(|| LatentSizes::read(config)).transpose()?;
+        let latent = record.latent.map(|latent| latent.read(config)).transpose()?;
         let defaults = &record.defaults;
         let (heads, head_dim) = match latent {
             // What `head_dim` says is a part of it, if it is there.
@@ -60,7 +60,10 @@ impl Geometry {
         let context = config.count(CONTEXT_NAMES, limits::CONTEXT)?.unwrap_or(defaults.context);
         let vocab = config.count(&["vocab_size"], limits::VOCAB)?.or(defaults.vocab);
         let intermediate = config.count(INTERMEDIATE_NAMES, limits::INTERMEDIATE)?;
-        let intermediate = intermediate.or(record.mlp.inner_times_hidden.map(|n| n * hidden));
+        let intermediate = intermediate
+            .or(record.mlp.inner_times_hidden.map(|n| n * hidden))
+            // Where no layer has a dense MLP its width means nothing.
+            .or(record.experts.filter(|e| e.layers == ExpertLayers::All).and_then(|e| e.inner));
         Ok(Self {
             vocab: vocab.ok_or_else(|| config.missing(&["vocab_size"]))?,
             hidden,

@@ -29,25 +29,29 @@ pub(crate) struct LatentSizes {
 }
 
 impl LatentSizes {
-    /// Reads the sizes; absent ones are those of the DeepSeek models.
-    pub fn read(config: &Config) -> Result<Self, ArchError> {
+    /// Those of DeepSeek V2 and V3.
+    pub const DEEPSEEK: Self =
+        Self { rank: 512, rope_dim: 64, nope_dim: 128, value_dim: 128, query_rank: Some(1536) };
+
+    /// Reads the sizes; `self` has those of absent keys.
+    pub fn read(&self, config: &Config) -> Result<Self, ArchError> {
         let size = |key, default| -> Result<usize, ArchError> {
             Ok(config.count(&[key], limits::HEAD_DIM)?.unwrap_or(default))
         };
-        let rope_dim = size("qk_rope_head_dim", 64)?;
+        let rope_dim = size("qk_rope_head_dim", self.rope_dim)?;
         if !rope_dim.is_multiple_of(2) {
             let problem = format!("`qk_rope_head_dim` is {rope_dim}, which must be even");
             return Err(config.inconsistent(problem));
         }
         let query_rank = match config.is_null(&["q_lora_rank"]) {
             true => None,
-            false => Some(config.count(&["q_lora_rank"], limits::HIDDEN)?.unwrap_or(1536)),
+            false => config.count(&["q_lora_rank"], limits::HIDDEN)?.or(self.query_rank),
         };
         Ok(Self {
-            rank: size("kv_lora_rank", 512)?,
+            rank: size("kv_lora_rank", self.rank)?,
             rope_dim,
-            nope_dim: size("qk_nope_head_dim", 128)?,
-            value_dim: size("v_head_dim", 128)?,
+            nope_dim: size("qk_nope_head_dim", self.nope_dim)?,
+            value_dim: size("v_head_dim", self.value_dim)?,
             query_rank,
         })
     }

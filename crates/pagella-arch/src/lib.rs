@@ -10,7 +10,8 @@
 //!    `geometry` (sizes), `window` (who sees how far), `rope` (rotary tables), `names` (tensors),
 //!    `experts` (how many, how wide, in which layers), `multiplier` (scales and caps), `feature`
 //!    (what a family grants or refuses), `tokens` (control ids, quantisation facts) and `notes` (what
-//!    a user should know).
+//!    a user should know);
+//! 5. `extra` says of tensors that no part of a spec takes whether that is known of published files.
 //!
 //! Nothing here looks at weights or devices, and no input can make it panic or allocate more than
 //! a small multiple of the file: every number has a named bound in `limits`.
@@ -35,6 +36,7 @@ mod assemble;
 mod config;
 mod error;
 mod experts;
+mod extra;
 mod family;
 mod feature;
 mod geometry;
@@ -52,6 +54,7 @@ mod tokens;
 mod window;
 
 pub use error::ArchError;
+pub use extra::Extra;
 pub use family::{FamilyInfo, families};
 pub use load::{load_spec, spec_from_json};
 pub use spec::*;

@@ -8,6 +8,7 @@ use crate::error::ArchError;
 use crate::geometry::Geometry;
 use crate::limits;
 use crate::record::{GrowthRule, Record};
+use crate::rope::scaling_object;
 use crate::spec::QueryGrowth;
 
 /// The stated cap; null switches it off, absence means the family's default.
@@ -38,6 +39,9 @@ pub(crate) fn attention_scale(
         return Ok(scale as f32);
     }
     let scalar = config.float(&["query_pre_attn_scalar"], limits::QUERY_SCALAR)?;
+    if let (None, Some(scale)) = (scalar, record.defaults.attention_multiplier) {
+        return Ok(scale as f32);
+    }
     let scalar = scalar.or(record.defaults.query_scalar);
     Ok(scalar.unwrap_or(sizes.head_dim as f64).powf(-0.5) as f32)
 }
@@ -90,7 +94,7 @@ pub(crate) fn query_growth(
     match record.query_growth {
         GrowthRule::Never => Ok(None),
         GrowthRule::Unrotated => unrotated_growth(config),
-        GrowthRule::Scaled => scaled_growth(config),
+        GrowthRule::Scaled => scaled_growth(&scaling_object(config, record)?),
     }
 }
 
@@ -104,17 +108,11 @@ fn unrotated_growth(config: &Config) -> Result<Option<QueryGrowth>, ArchError> {
     Ok(Some(QueryGrowth { length, offset: 1, weight }))
 }
 
-/// As Ministral 3 has it beyond the original length.
-fn scaled_growth(config: &Config) -> Result<Option<QueryGrowth>, ArchError> {
-    const BETA: &[&str] =
-        &["rope_parameters.llama_4_scaling_beta", "rope_scaling.llama_4_scaling_beta"];
-    const LENGTH: &[&str] = &[
-        "rope_parameters.original_max_position_embeddings",
-        "rope_scaling.original_max_position_embeddings",
-    ];
-    let Some(weight) = config.float(BETA, limits::GROWTH)? else {
+/// As Ministral 3 has it beyond the original length, with the rotary scaling.
+fn scaled_growth(scaling: &Config) -> Result<Option<QueryGrowth>, ArchError> {
+    let Some(weight) = scaling.float(&["llama_4_scaling_beta"], limits::GROWTH)? else {
         return Ok(None);
     };
-    let length = config.required_count(LENGTH, limits::CONTEXT)?;
+    let length = scaling.required_count(&["original_max_position_embeddings"], limits::CONTEXT)?;
     Ok(Some(QueryGrowth { length, offset: 0, weight: weight as f32 }))
 }

@@ -6,36 +6,54 @@ use crate::error::excerpt;
 use crate::family::FamilyInfo;
 use crate::geometry::Geometry;
 use crate::record::WindowRule;
-use crate::spec::{LayerSpec, QuantFacts, SpecOptions};
+use crate::spec::{LayerSpec, QuantFacts, SpecOptions, TokenIds};
+
+/// What may make a model write nonsense, or not end.
+pub(crate) fn warnings(
+    family: &FamilyInfo,
+    architecture: &str,
+    options: &SpecOptions,
+    sizes: &Geometry,
+    tokens: &TokenIds,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !family.architectures.contains(&architecture) {
+        let name = excerpt(&architecture.into());
+        warnings.push(format!("unknown architecture {name} is loaded as if it were Llama"));
+    }
+    let longer = options.context.filter(|context| *context > sizes.context);
+    // Whoever scales positions knows that.
+    if let (Some(context), None) = (longer, options.rope) {
+        let own = sizes.context;
+        warnings.push(format!(
+            "context {context} is longer than the {own} tokens of the model's config: what is \
+             beyond them may be nonsense"
+        ));
+    }
+    let vocab = sizes.vocab;
+    for id in tokens.eos.iter().filter(|id| **id as usize >= vocab) {
+        warnings.push(format!(
+            "`eos_token_id` {id} is outside the vocabulary of {vocab}: no text can end with it"
+        ));
+    }
+    warnings
+}
 
 /// The notes of a spec.
 pub(crate) fn notes(
     family: &FamilyInfo,
-    architecture: &str,
     quant: &QuantFacts,
-    options: &SpecOptions,
-    sizes: &Geometry,
     layers: &[LayerSpec],
     config: &Config,
 ) -> Vec<String> {
     let mut notes = Vec::new();
-    if !family.architectures.contains(&architecture) {
-        let name = excerpt(&architecture.into());
-        notes.push(format!("unknown architecture {name} is loaded as if it were Llama"));
-    }
-    if let Some(context) = options.context.filter(|context| *context > sizes.context) {
-        let own = sizes.context;
-        notes.push(format!(
-            "context {context} is longer than the {own} tokens of the model's config"
-        ));
-    }
     if let Some((key, layers)) = config.find(&["num_nextn_predict_layers"])
         && layers.as_u64().is_some_and(|layers| layers > 0)
     {
         notes.push(format!("layers that predict further tokens (`{key}`) are not used"));
     }
     // ExLlamaV2 has no latent attention: whoever calibrated such a file used something else.
-    if quant.method.as_deref() == Some("exl2") && !family.record.latent {
+    if quant.method.as_deref() == Some("exl2") && family.record.latent.is_none() {
         let wrong = family.exl2_caution.into_iter();
         let wrong = wrong.chain(ignored_window(family, layers)).chain(misplaced_ramp(config));
         notes.extend(wrong.map(|what| {

@@ -5,8 +5,9 @@
 //! Names that start with a dot hang under the layer prefix, `model.layers.{i}`. Where a record lists
 //! several names, the first one that is in the files is used.
 
+use crate::latent::LatentSizes;
 use crate::spec::{
-    Activation, BiasRule, BlockOrder, GroupRank, NormKind, QkNormOrder, QkNormSpan, RenameRule,
+    Activation, BiasRule, BlockOrder, ExpertGroups, NormKind, QkNormOrder, QkNormSpan, RenameRule,
     RopeStyle, RouterScore, Weigh,
 };
 
@@ -31,8 +32,9 @@ pub(crate) struct Record {
     pub fused_qkv: Option<FusedQkv>,
     /// One key/value head, whatever the config says.
     pub one_kv_head: bool,
-    /// Keys and values are unfolded from a latent vector (B11); `attention` names its output only.
-    pub latent: bool,
+    /// Keys and values are unfolded from a latent vector (B11) of these sizes when the config does not
+    /// say; `attention` names its output only.
+    pub latent: Option<LatentSizes>,
     /// Bias of query, key and value projections.
     pub qkv_bias: BiasKey,
     /// Bias of the output projection.
@@ -186,9 +188,9 @@ pub(crate) struct ExpertRecord {
     pub score: RouterScore,
     /// Name of values added to the scores for the selection.
     pub selection_bias: Option<&'static str>,
-    /// How `n_group` groups are ranked; `None`: the family has no groups. Those of the best expert
-    /// (V2) exist only where `topk_method` is `group_limited_greedy`.
-    pub groups: Option<GroupRank>,
+    /// `n_group` groups; `None`: the family has none. Those ranked by their best expert (V2) exist
+    /// only where `topk_method` is `group_limited_greedy`.
+    pub groups: Option<ExpertGroups>,
     /// Whether the weights of the selected experts are divided by their sum.
     pub renormalize: Renormalize,
     /// Whether `routed_scaling_factor` multiplies the weights, and its value when absent.
@@ -246,7 +248,8 @@ pub(crate) enum ExpertLayers {
     UnlessNone,
     /// Every `decoder_sparse_step`-th, without those of `mlp_only_layers`.
     StepAndList,
-    /// From `first_k_dense_replace` on, or from the default.
+    /// Those that `mlp_layer_types` calls sparse, else all from `first_k_dense_replace` or the default
+    /// on.
     From(usize),
     /// Every `moe_layer_interval`-th from `moe_layer_start_index` to `moe_layer_end_index`.
     Interval,
@@ -263,6 +266,8 @@ pub(crate) enum Renormalize {
     Never,
     /// As `norm_topk_prob` says, or the default (A18).
     Config(bool),
+    /// Unless the key, whose value is a power, is written as null.
+    UnlessNull(&'static str),
 }
 
 /// Which queries grow with their position.
@@ -291,6 +296,8 @@ pub(crate) enum WindowRule {
     EvenBelowIfUsed,
     /// Even layers, or all but each p-th when `sliding_window_pattern` is p > 1; p when absent.
     Alternating(usize),
+    /// All but the first of each so many.
+    AllButFirstOf(usize),
     /// Layers that do not rotate, when `use_sliding_window` is true.
     UnrotatedIfUsed,
     /// Layers that rotate see chunks of `attention_chunk_size` keys.
@@ -358,6 +365,10 @@ pub(crate) struct Defaults {
     pub partial_rotary: f64,
     /// `logit_scale`.
     pub logit_scale: f64,
+    /// `attention_multiplier`; `None`: from the query scalar.
+    pub attention_multiplier: Option<f64>,
+    /// `rope_parameters`, as JSON.
+    pub rope_scaling: &'static str,
 }
 
 impl Record {
@@ -377,7 +388,7 @@ impl Record {
         ],
         fused_qkv: None,
         one_kv_head: false,
-        latent: false,
+        latent: None,
         qkv_bias: BiasKey::config("attention_bias"),
         o_bias: BiasKey::config("attention_bias"),
         clip_qkv: None,
@@ -516,5 +527,7 @@ impl Defaults {
         rope_theta: 10_000.0,
         partial_rotary: 1.0,
         logit_scale: 1.0,
+        attention_multiplier: None,
+        rope_scaling: "{}",
     };
 }

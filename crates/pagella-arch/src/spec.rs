@@ -40,6 +40,8 @@ pub struct ModelSpec {
     pub requires_bos: bool,
     /// Things a user should know, e.g. a calibration quirk of the files of this family.
     pub notes: Vec<String>,
+    /// What may make the model write nonsense, or not end.
+    pub warnings: Vec<String>,
 }
 
 /// One rename step: `from` is replaced by `to`, everywhere or only at the start of a name.

@@ -53,6 +53,7 @@ pub(crate) fn layer_kinds(
             let pattern = pattern(config, window.is_some())?;
             pattern_layers(pattern.unwrap_or(Pattern::Every(default)), n_layers)
         }
+        WindowRule::AllButFirstOf(n) => (0..n_layers).map(|layer| layer % n != 0).collect(),
         WindowRule::UnrotatedIfUsed => rotated()?.into_iter().map(|rotates| !rotates).collect(),
         WindowRule::RotatedChunks => rotated()?,
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use config::{parse, windows};
 use pagella_arch::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn llama_minimal() {
@@ -253,11 +253,15 @@ fn the_registry_is_consistent() {
     for family in families() {
         assert!(!family.notes.is_empty());
         for architecture in family.architectures {
-            assert!(!seen.contains(architecture), "{architecture} is listed twice");
-            seen.push(architecture);
+            // Vision models may hold text models of several families.
+            let inner = (family.name == "ministral3").then_some("ministral3");
+            assert!(!seen.contains(&(architecture, inner)), "{architecture} is listed twice");
+            seen.push((architecture, inner));
             // What some families want to see stated.
             let stated = json!({
+                "scale_emb": 1, "scale_depth": 1, "dim_model_base": 64,
                 "vision_config": { "model_type": "pixtral" },
+                "text_config": { "model_type": inner },
                 "layer_types": vec!["full_attention"; 4]
             });
             assert_eq!(parse(architecture, stated).unwrap().family, family.name);
@@ -387,4 +391,56 @@ fn deepseek_v2_takes_groups_only_by_its_method() {
         let error: ArchError = groups(json!({ key: value })).unwrap_err();
         assert!(error.to_string().contains(key), "{error}");
     }
+}
+
+/// gpt-oss has one activation, which two keys describe.
+#[test]
+fn the_clamp_of_gpt_oss_is_read_without_the_name_of_its_activation() {
+    let limit = |changes: Value| match &parse("GptOssForCausalLM", changes).unwrap().layers[0].mlp {
+        MlpSpec::Moe(moe) => moe.act,
+        other => panic!("{other:?}"),
+    };
+    for (changes, expected) in [
+        (json!({ "hidden_act": null }), 7.0),
+        (json!({ "hidden_act": null, "swiglu_limit": 3.5 }), 3.5),
+        (json!({ "hidden_act": "silu", "swiglu_limit": 3.5 }), 3.5),
+        (json!({ "hidden_act": "swish" }), 7.0),
+    ] {
+        let act = limit(changes.clone());
+        assert_eq!(act, Activation::ClampedSwiglu { limit: expected }, "{changes}");
+    }
+    for name in ["gelu", "relu2", "gelu_pytorch_tanh"] {
+        let error = parse("GptOssForCausalLM", json!({ "hidden_act": name })).unwrap_err();
+        assert!(error.to_string().contains("hidden_act") && error.to_string().contains(name));
+    }
+}
+
+#[test]
+fn null_switches_the_normalised_weights_of_dbrx_off() {
+    let cases = [
+        (json!(1), Some(true)),
+        (json!(1.0), Some(true)),
+        (json!(null), Some(false)),
+        (json!(2), None),
+    ];
+    for (value, expected) in cases {
+        let ffn = json!({ "moe_num_experts": 4, "moe_normalize_expert_weights": value });
+        let renormalize = parse("DbrxForCausalLM", json!({ "ffn_config": ffn })).ok().map(|spec| {
+            match &spec.layers[0].mlp {
+                MlpSpec::Moe(moe) => moe.renormalize,
+                other => panic!("{other:?}"),
+            }
+        });
+        assert_eq!(renormalize, expected, "{value}");
+    }
+}
+
+#[test]
+fn an_end_of_sequence_outside_the_vocabulary_is_a_warning() {
+    let spec = parse("LlamaForCausalLM", json!({ "eos_token_id": [2, 999_999] })).unwrap();
+    assert!(
+        matches!(spec.warnings.as_slice(), [one] if one.contains("999999")),
+        "{:?}",
+        spec.warnings
+    );
 }

@@ -194,7 +194,7 @@ fn an_unknown_architecture_is_refused_unless_the_user_assumes_llama() {
     let options = SpecOptions { assume_llama: true, ..SpecOptions::default() };
     let spec = spec_from_json(text.as_bytes(), None, &options).unwrap();
     assert_eq!((spec.family, spec.architecture.as_str()), ("llama", "NovelForCausalLM"));
-    assert!(spec.notes[0].contains("NovelForCausalLM"), "{:?}", spec.notes);
+    assert!(spec.warnings[0].contains("NovelForCausalLM"), "{:?}", spec.warnings);
     // The option changes nothing for a known one.
     let text = config("Qwen2ForCausalLM", json!({})).to_string();
     assert_eq!(spec_from_json(text.as_bytes(), None, &options).unwrap().family, "qwen2");
@@ -242,7 +242,8 @@ fn a_longer_context_than_the_models_own_is_noted() {
     let options = SpecOptions { context: Some(4096), ..SpecOptions::default() };
     let spec = spec_from_json(text.as_bytes(), None, &options).unwrap();
     assert_eq!(spec.context, 4096);
-    assert!(spec.notes[0].contains("4096") && spec.notes[0].contains("2048"), "{:?}", spec.notes);
+    assert!(spec.warnings[0].contains("4096"), "{:?}", spec.warnings);
+    assert!(spec.warnings[0].contains("2048"), "{:?}", spec.warnings);
 }
 
 #[test]

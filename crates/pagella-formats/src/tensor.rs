@@ -69,6 +69,10 @@ impl TensorView<'_> {
             Dtype::I32 => Ok(elements(self.data, |b| i32::from_le_bytes(b).into())),
             Dtype::I16 => Ok(elements(self.data, |b| i16::from_le_bytes(b).into())),
             Dtype::Other(OtherDtype::I64) => Ok(elements(self.data, i64::from_le_bytes)),
+            // Beyond 2^63 no id and no index is meant; −1 is refused by whoever reads one.
+            Dtype::Other(OtherDtype::U64) => {
+                Ok(elements(self.data, |b| i64::try_from(u64::from_le_bytes(b)).unwrap_or(-1)))
+            }
             Dtype::Other(OtherDtype::U32) => {
                 Ok(elements(self.data, |b| u32::from_le_bytes(b).into()))
             }
@@ -160,6 +164,9 @@ mod tests {
         assert_eq!(view(Dtype::I16, &[1], &[0xfe, 0xff]).to_i64_vec().unwrap(), [-2]);
         let ids = view(Dtype::Other(OtherDtype::I64), &[1], &[7, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(ids.to_i64_vec().unwrap(), [7]);
+        let bytes = [u64::MAX.to_le_bytes(), 7u64.to_le_bytes()].concat();
+        let ids = view(Dtype::Other(OtherDtype::U64), &[2], &bytes);
+        assert_eq!(ids.to_i64_vec().unwrap(), [-1, 7]);
         let error = view(Dtype::F16, &[1], &[0, 0]).to_i64_vec().unwrap_err();
         assert_eq!(error.code(), "wrong_dtype");
         let message = error.to_string();

@@ -6,8 +6,8 @@ use pagella_arch::ArchError;
 use pagella_backend::{BackendError, PlanError};
 use pagella_formats::FormatError;
 
-/// Names of missing tensors that a message repeats at most.
-pub(crate) const MISSING_LISTED_MAX: usize = 20;
+/// Names of tensors that a message repeats at most.
+pub(crate) const LISTED_MAX: usize = 20;
 
 /// Why a model could not be loaded or a step not be run.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +35,19 @@ pub enum ModelError {
         dir: PathBuf,
         /// Base names of the first of them, in order of execution.
         missing: Vec<String>,
+        /// How many there are.
+        total: usize,
+    },
+    /// Tensors of the model are in the files and no part of it takes them.
+    #[error(
+        "{}: no part of the model takes {total} of its tensors ({}{}): config.json is of another model or states too few layers; --ignore-unused-tensors loads it all the same",
+        dir.display(), unused.join(", "), if unused.len() < *total { ", …" } else { "" }
+    )]
+    UnusedTensors {
+        /// The model directory.
+        dir: PathBuf,
+        /// The first of them, sorted by name.
+        unused: Vec<String>,
         /// How many there are.
         total: usize,
     },
@@ -185,6 +198,7 @@ impl ModelError {
             Self::Backend(_) => "backend",
             Self::Plan(_) => "bad_plan",
             Self::MissingTensors { .. } => "missing_tensors",
+            Self::UnusedTensors { .. } => "unused_tensors",
             Self::VocabMismatch { .. } => "vocab_mismatch",
             Self::TooFewPositions { .. } => "too_few_positions",
             Self::UnexpectedNormBias { .. } => "unexpected_norm_bias",

@@ -44,6 +44,7 @@ mod progress;
 mod survey;
 pub mod synthetic;
 mod unfold;
+mod unused;
 mod weights;
 mod workspace;
 
@@ -58,3 +59,4 @@ pub use model::Model;
 pub use progress::{LoadProgress, ProgressFn};
 pub use survey::{LinearFacts, Survey};
 pub use synthetic::SyntheticWeights;
+pub use unused::UnusedTensors;

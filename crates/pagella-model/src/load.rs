@@ -15,6 +15,7 @@ use crate::model::{Model, Parts};
 use crate::progress::{Module, Progress, ProgressFn};
 use crate::survey::{check_blocks, open, survey};
 use crate::unfold::take_apart;
+use crate::unused;
 use crate::weights::{CheckpointSource, LinearUse, WeightSource};
 use crate::workspace::Workspace;
 
@@ -26,11 +27,13 @@ const STEP_TOKENS_LIMIT: usize = 1 << 20;
 pub struct LoadOptions {
     /// Largest number of new tokens per step; sizes the scratch memory.
     pub step_tokens_max: usize,
+    /// Load files with tensors that the model should have taken and did not, instead of refusing them.
+    pub ignore_unused_tensors: bool,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { step_tokens_max: 512 }
+        Self { step_tokens_max: 512, ignore_unused_tensors: false }
     }
 }
 
@@ -62,7 +65,11 @@ impl<B: Backend> Model<B> {
         check_blocks(&spec)?;
         check_backend(&spec, &backend)?;
         let checkpoint = Arc::new(open(dir, &spec)?);
-        let modules = survey(&checkpoint, &spec)?.modules(&spec);
+        let survey = survey(&checkpoint, &spec)?;
+        if !options.ignore_unused_tensors {
+            unused::refuse(&checkpoint, &survey.unused)?;
+        }
+        let modules = survey.modules(&spec);
         let source = CheckpointSource { checkpoint, gptq_v2: spec.quant.gptq_v2 };
         assemble(spec, backend, source, options, modules, progress)
     }

@@ -11,9 +11,10 @@ use pagella_formats::{
     refuse_unsupported,
 };
 
-use crate::error::{MISSING_LISTED_MAX, ModelError};
+use crate::error::{LISTED_MAX, ModelError};
 use crate::memory::idle_bytes;
 use crate::progress::{LayerBytes, Module, modules};
+use crate::unused::{Taken, UnusedTensors};
 use crate::weights::{find_norm, read_norm, read_vector, request, table_tensor};
 
 /// What one linear is stored as.
@@ -40,6 +41,8 @@ pub struct Survey {
     pub mapped_bytes: u64,
     /// Bytes of one row of the embedding, as stored.
     pub embed_row_bytes: u64,
+    /// Tensors that no part of the model takes, by kind.
+    pub unused: Vec<UnusedTensors>,
 }
 
 impl Survey {
@@ -142,14 +145,17 @@ pub(crate) fn survey(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<Survey
     for (_, base, len) in spec.vector_specs() {
         read_vector(checkpoint, base, len)?;
     }
+    let mut taken = Taken::new(checkpoint, spec);
     let linears = spec.linear_specs().map(|(label, linear)| {
         let loaded = load_linear(checkpoint, &request(linear, spec.quant.gptq_v2))?;
+        taken.add(&loaded);
         Ok(facts(label, &loaded))
     });
     Ok(Survey {
         linears: linears.collect::<Result<_, ModelError>>()?,
         mapped_bytes: embed + positions,
         embed_row_bytes: embed / (spec.vocab as u64).max(1),
+        unused: taken.rest(checkpoint, spec),
     })
 }
 
@@ -189,7 +195,7 @@ fn check_presence(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<(), Model
         return Ok(());
     }
     let total = missing.len();
-    missing.truncate(MISSING_LISTED_MAX);
+    missing.truncate(LISTED_MAX);
     Err(ModelError::MissingTensors { dir: checkpoint.source().to_owned(), missing, total })
 }
 

@@ -84,6 +84,13 @@ impl Tokenizer {
         let panicked = || TextError::field(&parts.file, "the vocabulary", "cannot be indexed");
         let vocab = vocab.map_err(|_| panicked())??;
         let pipeline = pipeline?;
+        if vocab.size() == 0 {
+            return Err(TextError::field(
+                &parts.file,
+                "the vocabulary",
+                "is empty: download it again",
+            ));
+        }
         let control = control::resolve(&parts, &vocab, files)?;
         let text = |id: Option<u32>| id.and_then(|id| vocab.piece(id)).map(str::to_owned);
         let template_tokens = TemplateTokens {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use pagella_arch::{ModelSpec, RopeOverride, SpecOptions, load_spec};
+use pagella_arch::{ArchError, ModelSpec, RopeOverride, SpecOptions, load_spec, spec_from_json};
 use pagella_backend::{Backend, KvFormat};
 use pagella_cpu::{CpuBackend, CpuOptions, Isa};
 use pagella_cuda::probe::Probe;
@@ -47,6 +47,7 @@ pub struct EngineBuilder {
     low_memory: bool,
     rope: Option<RopeOverride>,
     assume_llama: bool,
+    ignore_unused_tensors: bool,
     generator: GeneratorOptions,
 }
 
@@ -81,6 +82,7 @@ impl EngineBuilder {
             low_memory: false,
             rope: None,
             assume_llama: false,
+            ignore_unused_tensors: false,
             generator: GeneratorOptions::default(),
         }
     }
@@ -226,10 +228,25 @@ impl EngineBuilder {
         Ok(load_spec(dir, &options)?)
     }
 
+    /// As [`spec`](Self::spec), without `generation_config.json`.
+    pub fn spec_of_config(&self, dir: &Path) -> Result<ModelSpec, Error> {
+        let path = dir.join("config.json");
+        let config = std::fs::read(&path).map_err(|source| ArchError::Read { path, source })?;
+        let EngineBuilder { context, rope, assume_llama, .. } = *self;
+        Ok(spec_from_json(&config, None, &SpecOptions { context, rope, assume_llama })?)
+    }
+
     /// Load an unknown architecture as if it were Llama, instead of refusing it. What comes out is
     /// right only if the model is Llama in all but name.
     pub fn assume_llama(mut self) -> Self {
         self.assume_llama = true;
+        self
+    }
+
+    /// Load files with tensors that no part of the model takes, instead of refusing them. What comes
+    /// out is right only if the model does without.
+    pub fn ignore_unused_tensors(mut self) -> Self {
+        self.ignore_unused_tensors = true;
         self
     }
 
@@ -247,7 +264,10 @@ impl EngineBuilder {
             (Place::Cuda(_), false) => CUDA_STEP_TOKENS,
             (Place::Cuda(_), true) => LOW_MEMORY_CUDA_STEP_TOKENS,
         };
-        LoadOptions { step_tokens_max: self.step_tokens.unwrap_or(usual) }
+        LoadOptions {
+            step_tokens_max: self.step_tokens.unwrap_or(usual),
+            ignore_unused_tensors: self.ignore_unused_tensors,
+        }
     }
 
     /// Where the model will run; refuses choices that mean nothing there.

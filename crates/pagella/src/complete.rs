@@ -10,8 +10,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use pagella_engine::constraint::ConstraintSpec;
 use pagella_engine::{
-    BoxedConstraint, Completion, EngineError, JobSpec, JobStream, LengthPolicy, Record,
-    StreamGranularity,
+    BoxedConstraint, Completion, EngineError, JobSpec, JobStream, LengthPolicy, OptionsError,
+    Record, StreamGranularity,
 };
 use pagella_text::Message;
 
@@ -141,6 +141,14 @@ impl Complete {
     /// The job for the engine's thread.
     fn job(self, prompt: Vec<u32>) -> Result<JobSpec, Error> {
         let mut spec = self.spec;
+        let vocab = self.engine.vocab();
+        if let Some(id) = spec.sampling.logit_bias.keys().find(|id| **id as usize >= vocab) {
+            let value = format!("id {id} of a vocabulary of {vocab}");
+            let allowed = "ids that the model has";
+            return Err(
+                EngineError::from(OptionsError { name: "logit_bias", value, allowed }).into()
+            );
+        }
         spec.sampling.seed = self.seed.unwrap_or_else(random_seed);
         if let Some(first) = spec.prompts.first_mut() {
             first.ids = prompt;

@@ -51,6 +51,8 @@ pub struct EngineFacts {
     pub cache_tokens: usize,
     /// What the weights take.
     pub memory: MemoryReport,
+    /// What may make the model write nonsense, or not end.
+    pub warnings: Vec<String>,
 }
 
 /// Everything that deals in text.
@@ -102,6 +104,7 @@ impl Engine {
         let vocab = loaded.forward.spec().vocab;
         parts.tokenizer.check_vocab(vocab)?;
         let cache_tokens = loaded.forward.cache_tokens();
+        let warnings = loaded.forward.spec().warnings.clone();
         let generator = Generator::new(loaded.forward, parts.tokenizer.clone(), options)?;
         let facts = EngineFacts {
             dir,
@@ -110,6 +113,7 @@ impl Engine {
             cache: loaded.cache,
             cache_tokens,
             memory: loaded.memory,
+            warnings,
         };
         let worker = Worker::spawn(generator)?;
         let constraints = Mutex::default();

@@ -25,7 +25,7 @@ struct GenerationConfig {
 }
 
 /// The recommended settings, or neutral ones when there is no file.
-pub(crate) fn read(dir: &Path) -> Result<SampleOptions, Error> {
+pub fn read(dir: &Path) -> Result<SampleOptions, Error> {
     let path = dir.join("generation_config.json");
     let problem = |problem: String| Error::GenerationConfig { path: path.clone(), problem };
     let file = match std::fs::File::open(&path) {

@@ -48,6 +48,7 @@ pub use complete::Complete;
 pub use device::{Device, Math, Place, UnknownName};
 pub use engine::{Engine, EngineFacts};
 pub use error::Error;
+pub use generation_config::read as recommended_sampling;
 pub use memory::{CudaLayout, MemoryNeed};
 pub use model_ref::{DEMO, resolve_model};
 

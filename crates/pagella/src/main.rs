@@ -10,6 +10,7 @@ mod commands;
 mod flags;
 mod machine;
 mod output;
+mod printable;
 mod usage;
 
 use std::io::{self, Write};
@@ -29,17 +30,32 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    // Clap ends the program itself on wrong usage (2) and on --help (0).
-    match Cli::parse().command.run() {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misunderstood(&error),
+    };
+    match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let code = if error.is::<Usage>() { 2 } else { 1 };
-            // With standard error gone there is nobody left to tell.
-            let _ = writeln!(io::stderr(), "error: {error}");
+            output::note(&format!("error: {}", printable::error(&error.to_string())));
             ExitCode::from(code)
         }
     }
+}
+
+/// Shows what clap has to say: help (0), or what is wrong with the command line (2), which it repeats.
+fn misunderstood(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    let shown = printable::lines(&text);
+    if shown == text {
+        // With colours, where there are any.
+        let _ = error.print();
+    } else {
+        let _ = write!(io::stderr(), "{shown}");
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// Whether the reader of our output went away.

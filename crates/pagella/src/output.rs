@@ -9,14 +9,21 @@ use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use pagella::{Completion, LoadProgress};
+use pagella::{Completion, Engine, LoadProgress};
 use serde_json::{Value, json};
+
+use crate::printable;
 
 /// Prints a JSON value and a line break.
 pub fn print_json(value: &Value) -> Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{value}")?;
+    writeln!(out, "{}", printable::json(&value.to_string()))?;
     Ok(out.flush()?)
+}
+
+/// Prints lines about a model, which may repeat names of its files.
+pub fn report(text: &str) -> io::Result<()> {
+    print(&printable::lines(text))
 }
 
 /// Prints text and flushes, so that streams appear as they come.
@@ -28,7 +35,14 @@ pub fn print(text: &str) -> io::Result<()> {
 
 /// A note for people on standard error, which must not end the program when it cannot be written.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable::lines(text));
+}
+
+/// What a person should know of a model before reading what it writes.
+pub fn warn(engine: &Engine) {
+    for warning in &engine.facts().warnings {
+        note(&format!("warning: {warning}"));
+    }
 }
 
 /// A completed generation as the stable JSON object of `run` and `chat`; times in seconds.
@@ -96,7 +110,7 @@ impl Table {
 
     /// Adds a row.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| printable::word(cell).into_owned()).collect());
     }
 
     /// The table as text, indented by two spaces.
@@ -126,7 +140,9 @@ impl Table {
 /// Aligned `label  value` lines.
 pub fn facts(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
-    pairs.iter().map(|(label, value)| format!("{label:width$}  {value}\n")).collect()
+    let line =
+        |(label, value): &(&str, String)| format!("{label:width$}  {}\n", printable::word(value));
+    pairs.iter().map(line).collect()
 }
 
 /// Shows loading on a terminal; silent elsewhere.
@@ -151,7 +167,7 @@ impl LoadBar {
         if self.bar.elapsed() > Duration::from_millis(300) {
             self.bar.set_length(progress.bytes_total);
             self.bar.set_position(progress.bytes_done);
-            self.bar.set_message(progress.name.to_owned());
+            self.bar.set_message(printable::word(progress.name).into_owned());
         }
         if progress.modules_done == progress.modules_total {
             self.bar.finish_and_clear();

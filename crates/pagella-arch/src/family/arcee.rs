@@ -1,7 +1,7 @@
 //! Arcee Foundation Models: Llama with a squared ReLU in place of the gate.
 
 use super::{FamilyInfo, accept};
-use crate::record::{MlpRecord, Record};
+use crate::record::{Defaults, MlpRecord, Record};
 use crate::spec::Activation;
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
@@ -11,6 +11,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     record: Record {
         mlp: MlpRecord { gate: None, ..MlpRecord::LLAMA },
         activation: ("hidden_act", Activation::Relu2),
+        defaults: Defaults { context: 4096, ..Defaults::LLAMA },
         ..Record::LLAMA
     },
     check: accept,

@@ -26,6 +26,7 @@ pub(super) const RECORD: Record = Record {
         tied: true,
         norm_eps: Some(1e-5),
         logit_scale: 0.0625,
+        rope_theta: 500_000.0,
         ..Defaults::LLAMA
     },
     ..Record::LLAMA

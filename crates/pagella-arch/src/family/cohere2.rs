@@ -10,7 +10,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     record: Record {
         window: WindowRule::Alternating(4),
         rope_layers: RopeLayers::Sliding,
-        defaults: Defaults { window: Some(4096), ..cohere::RECORD.defaults },
+        defaults: Defaults { window: Some(4096), rope_theta: 10_000.0, ..cohere::RECORD.defaults },
         ..cohere::RECORD
     },
     check: accept,

@@ -5,7 +5,9 @@ use super::rename::DBRX;
 use crate::config::Config;
 use crate::error::ArchError;
 use crate::feature::unsupported;
-use crate::record::{Defaults, ExpertRecord, FusedLayout, FusedQkv, Record, StackedExperts};
+use crate::record::{
+    Defaults, ExpertRecord, FusedLayout, FusedQkv, Record, Renormalize, StackedExperts,
+};
 use crate::spec::{Activation, NormKind};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
@@ -29,8 +31,9 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
                 ".block_sparse_moe.experts.v1",
                 ".block_sparse_moe.experts.w2",
             ])),
-            experts: 16,
-            experts_per_token: 4,
+            experts: 4,
+            experts_per_token: 1,
+            renormalize: Renormalize::UnlessNull(NORMALIZE),
             ..ExpertRecord::MIXTRAL
         }),
         activation: ("ffn_config.ffn_act_fn.name", Activation::Silu),
@@ -42,9 +45,12 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     exl2_caution: Some("without the clamp of queries, keys and values (A5)"),
 };
 
+/// The power of the norm by which weights are divided; null for none.
+const NORMALIZE: &str = "ffn_config.moe_normalize_expert_weights";
+
 /// Weights are divided by their sum; another power is another model.
 fn check(config: &Config) -> Result<(), ArchError> {
-    match config.find(&["ffn_config.moe_normalize_expert_weights"]) {
+    match config.find(&[NORMALIZE]) {
         Some((key, value)) if value.as_f64() != Some(1.0) => {
             Err(unsupported(config, FAMILY.name, format!("`{key}`: {value}")))
         }

@@ -4,15 +4,16 @@ use super::{FamilyInfo, glm4_moe};
 use crate::config::Config;
 use crate::error::{ArchError, excerpt};
 use crate::feature::unsupported;
+use crate::latent::LatentSizes;
 use crate::record::{ExpertLayers, ExpertRecord, Record, Renormalize, SharedInner, SharedRecord};
-use crate::spec::{GroupRank, RopeStyle, RouterScore};
+use crate::spec::{ExpertGroups, GroupRank, RopeStyle, RouterScore};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "deepseek_v2",
     architectures: &["DeepseekV2ForCausalLM"],
     notes: "DeepSeek V2, V2-Lite, V2.5: latent attention, groups of experts, shared experts",
     record: Record {
-        latent: true,
+        latent: Some(LatentSizes::DEEPSEEK),
         rope_style: RopeStyle::GptJ,
         experts: Some(ExpertRecord {
             experts: 64,
@@ -20,7 +21,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
             inner: Some(1407),
             score: RouterScore::Softmax,
             selection_bias: None,
-            groups: Some(GroupRank::Best),
+            groups: Some(ExpertGroups { count: 1, taken: 1, rank: GroupRank::Best }),
             renormalize: Renormalize::Never,
             shared: Some(SharedRecord {
                 inner: SharedInner::Times("n_shared_experts", 2),

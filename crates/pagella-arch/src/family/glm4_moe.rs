@@ -5,7 +5,7 @@ use crate::record::{
     BiasKey, Defaults, ExpertLayers, ExpertRecord, QkNormRecord, Record, Renormalize, SharedInner,
     SharedRecord,
 };
-use crate::spec::{GroupRank, RouterScore};
+use crate::spec::{ExpertGroups, GroupRank, RouterScore};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "glm4_moe",
@@ -29,7 +29,7 @@ pub(super) const EXPERTS: ExpertRecord = ExpertRecord {
     inner: Some(1408),
     score: RouterScore::Sigmoid,
     selection_bias: Some(".mlp.gate.e_score_correction_bias"),
-    groups: Some(GroupRank::TwoBest),
+    groups: Some(ExpertGroups { count: 1, taken: 1, rank: GroupRank::TwoBest }),
     renormalize: Renormalize::Config(true),
     weight_scale: Some(1.0),
     shared: Some(SHARED),

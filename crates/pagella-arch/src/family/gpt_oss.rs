@@ -37,6 +37,8 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
             head_dim: Some(64),
             window: Some(128),
             rope_theta: 150_000.0,
+            rope_scaling: r#"{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0,
+                "beta_slow": 1.0, "truncate": false, "original_max_position_embeddings": 4096}"#,
             ..Defaults::LLAMA
         },
         ..Record::LLAMA

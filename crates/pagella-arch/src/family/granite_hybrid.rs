@@ -1,11 +1,13 @@
 //! Granite 4 as far as it is made of attention: with or without experts, with or without rotation.
 
 use super::rename::GRANITE_MOE;
-use super::{FamilyInfo, granite_moe};
+use super::{FamilyInfo, granite, granite_moe};
 use crate::config::Config;
 use crate::error::ArchError;
 use crate::feature::unsupported;
-use crate::record::{ExpertLayers, ExpertRecord, MlpRecord, Record, RopeLayers};
+use crate::record::{
+    ExpertLayers, ExpertRecord, MlpRecord, Record, RopeLayers, SharedInner, SharedRecord,
+};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "granite_hybrid",
@@ -20,9 +22,17 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
             inner_key: Some("shared_intermediate_size"),
             ..MlpRecord::LLAMA
         },
-        experts: Some(ExpertRecord { layers: ExpertLayers::UnlessNone, ..granite_moe::EXPERTS }),
+        experts: Some(ExpertRecord {
+            layers: ExpertLayers::UnlessNone,
+            shared: Some(SharedRecord {
+                inner: SharedInner::Key("shared_intermediate_size", 1024),
+                ..granite_moe::SHARED
+            }),
+            ..granite_moe::EXPERTS
+        }),
         rope_layers: RopeLayers::IfNamed,
         renames: GRANITE_MOE,
+        defaults: granite::DEFAULTS,
         ..Record::LLAMA
     },
     check,

@@ -2,7 +2,7 @@
 
 use super::rename::INTERNLM2;
 use super::{FamilyInfo, accept};
-use crate::record::{BiasKey, Defaults, FusedLayout, FusedQkv, LayerNorms, MlpRecord, Record};
+use crate::record::{BiasKey, FusedLayout, FusedQkv, LayerNorms, MlpRecord, Record};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "internlm2",
@@ -15,8 +15,8 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
             ..LayerNorms::LLAMA
         },
         fused_qkv: Some(FusedQkv { name: ".self_attn.wqkv", layout: FusedLayout::KvHeads }),
-        qkv_bias: BiasKey::config("bias"),
-        o_bias: BiasKey::config("bias"),
+        qkv_bias: BiasKey::unless("bias"),
+        o_bias: BiasKey::unless("bias"),
         mlp: MlpRecord {
             gate: Some(".feed_forward.w1"),
             up: ".feed_forward.w3",
@@ -24,7 +24,6 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
             ..MlpRecord::LLAMA
         },
         renames: INTERNLM2,
-        defaults: Defaults { context: 32_768, ..Defaults::LLAMA },
         ..Record::LLAMA
     },
     check: accept,

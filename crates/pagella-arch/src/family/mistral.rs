@@ -5,7 +5,7 @@ use crate::record::{Defaults, Record, WindowRule};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "mistral",
-    architectures: &["MistralForCausalLM"],
+    architectures: &["MistralForCausalLM", "MinistralForCausalLM"],
     notes: "Mistral 7B (v0.1 with its 4096-token window), Nemo, Small, Large, Ministral, Zephyr",
     record: Record {
         window: WindowRule::Every,

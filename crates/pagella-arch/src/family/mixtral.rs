@@ -10,7 +10,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     record: Record {
         experts: Some(ExpertRecord::MIXTRAL),
         window: WindowRule::Every,
-        defaults: Defaults { context: 131_072, ..Defaults::LLAMA },
+        defaults: Defaults { context: 131_072, rope_theta: 1e6, ..Defaults::LLAMA },
         ..Record::LLAMA
     },
     check: accept,

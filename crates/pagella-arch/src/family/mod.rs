@@ -6,6 +6,7 @@
 mod arcee;
 mod cohere;
 mod cohere2;
+mod cwm;
 mod dbrx;
 mod deepseek_v2;
 mod deepseek_v3;
@@ -20,6 +21,7 @@ mod gemmoe;
 mod glm;
 mod glm4;
 mod glm4_moe;
+mod glm4_moe_lite;
 mod gpt2;
 mod gpt_bigcode;
 mod gpt_oss;
@@ -48,10 +50,13 @@ mod qwen2_moe;
 mod qwen2_vl;
 mod qwen3;
 mod qwen3_moe;
+mod qwen3_vl;
+mod qwen3_vl_moe;
 mod refused;
 mod rename;
 mod seed_oss;
 mod smollm3;
+mod solar_open;
 mod starcoder2;
 mod yi;
 
@@ -65,9 +70,9 @@ use crate::record::Record;
 static FAMILIES: &[FamilyInfo] = &[
     llama::FAMILY,
     mistral::FAMILY,
-    ministral3::FAMILY,
     mixtral::FAMILY,
     pixtral::FAMILY,
+    ministral3::FAMILY,
     yi::FAMILY,
     orion::FAMILY,
     qwen2::FAMILY,
@@ -75,6 +80,8 @@ static FAMILIES: &[FamilyInfo] = &[
     qwen3_moe::FAMILY,
     qwen2_moe::FAMILY,
     qwen2_vl::FAMILY,
+    qwen3_vl::FAMILY,
+    qwen3_vl_moe::FAMILY,
     gemma::FAMILY,
     gemma2::FAMILY,
     gemma3::FAMILY,
@@ -95,11 +102,14 @@ static FAMILIES: &[FamilyInfo] = &[
     glm::FAMILY,
     glm4::FAMILY,
     glm4_moe::FAMILY,
+    glm4_moe_lite::FAMILY,
+    solar_open::FAMILY,
     dots1::FAMILY,
     olmo2::FAMILY,
     olmo3::FAMILY,
     olmoe::FAMILY,
     smollm3::FAMILY,
+    cwm::FAMILY,
     gpt_oss::FAMILY,
     llama4::FAMILY,
     minimax_m2::FAMILY,
@@ -136,13 +146,15 @@ pub fn families() -> &'static [FamilyInfo] {
     FAMILIES
 }
 
-/// The family of an architecture string; Llama for an unknown one if the user says so.
+/// The family of an architecture string; Llama for an unknown one if the user says so. A vision model
+/// may hold text models of several families: the first that accepts the config has it.
 pub(crate) fn find(
     config: &Config,
     architecture: &str,
     assume_llama: bool,
 ) -> Result<&'static FamilyInfo, ArchError> {
-    let known = FAMILIES.iter().find(|family| family.architectures.contains(&architecture));
+    let named = || FAMILIES.iter().filter(|family| family.architectures.contains(&architecture));
+    let known = named().find(|family| (family.check)(config).is_ok()).or_else(|| named().next());
     let refused = || refused::REFUSED.iter().find(|(name, _)| *name == architecture);
     match known {
         Some(family) => Ok(family),

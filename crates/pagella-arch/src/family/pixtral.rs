@@ -16,7 +16,12 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     record: Record {
         window: WindowRule::Every,
         renames: LANGUAGE_MODEL,
-        defaults: Defaults { context: 131_072, head_dim: Some(128), ..Defaults::LLAMA },
+        defaults: Defaults {
+            context: 131_072,
+            head_dim: Some(128),
+            window: Some(4096),
+            ..Defaults::LLAMA
+        },
         ..Record::LLAMA
     },
     check,

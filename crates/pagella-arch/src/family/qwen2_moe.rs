@@ -32,7 +32,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
             ..ExpertRecord::QWEN
         }),
         window: WindowRule::EvenBelowIfUsed,
-        defaults: Defaults { context: 32_768, ..Defaults::LLAMA },
+        defaults: Defaults { context: 32_768, window: Some(4096), ..Defaults::LLAMA },
         ..Record::LLAMA
     },
     check: accept,

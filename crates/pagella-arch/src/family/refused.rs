@@ -35,10 +35,7 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("DeepseekV32ForCausalLM", "an indexer of latent attention"),
     ("DeepseekV4ForCausalLM", "hyper-connections and compressed sparse attention"),
     ("LongcatFlashForCausalLM", "layers of two latent attentions and experts that do nothing"),
-    ("Glm4MoeLiteForCausalLM", "latent attention beside layers listed in `mlp_layer_types`"),
     ("MllamaForConditionalGeneration", "cross-attention layers"),
-    ("Qwen3VLForConditionalGeneration", DEEPSTACK),
-    ("Qwen3VLMoeForConditionalGeneration", DEEPSTACK),
     ("NanoChatForCausalLM", "value embeddings and norms after rotation without weights"),
     ("Step3p5ForCausalLM", "heads whose number differs between layers"),
     ("RWKVForCausalLM", "recurrent layers"),
@@ -47,4 +44,3 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
 const GATED_DELTA: &str = "gated delta-net layers with a recurrent state";
 const MAMBA: &str = "Mamba layers with a recurrent state";
 const SHORT_CONV: &str = "short convolutions in place of attention";
-const DEEPSTACK: &str = "interleaved mrope and image features in several layers";

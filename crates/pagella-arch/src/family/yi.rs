@@ -13,7 +13,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
             pre_mlp: Some(&[".ln2", ".post_attention_layernorm"]),
             ..LayerNorms::LLAMA
         },
-        defaults: Defaults { context: 4096, ..Defaults::LLAMA },
+        defaults: Defaults { context: 4096, rope_theta: 5e6, ..Defaults::LLAMA },
         ..Record::LLAMA
     },
     check: accept,

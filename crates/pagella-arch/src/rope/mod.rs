@@ -15,7 +15,7 @@ mod ntk;
 mod scaling;
 mod yarn;
 
-pub(crate) use scaling::{RopeRequest, RopeTables, tables};
+pub(crate) use scaling::{RopeRequest, RopeTables, scaling_object, tables};
 
 use crate::config::Config;
 use crate::error::ArchError;

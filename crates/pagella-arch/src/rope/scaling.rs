@@ -49,7 +49,7 @@ pub(crate) struct RopeRequest<'a> {
 
 /// Resolves the rotary tables of a model.
 pub(crate) fn tables(request: &RopeRequest<'_>) -> Result<RopeTables, ArchError> {
-    let stated = scaling_object(request.config)?;
+    let stated = scaling_object(request.config, request.record)?;
     let full = stated.object(&["full_attention"])?;
     let sliding = stated.object(&["sliding_attention"])?;
     let (full, sliding) = match (full, sliding) {
@@ -139,8 +139,8 @@ impl RopeRequest<'_> {
     /// The family's pairing, unless a model with latent attention states its own.
     fn style(&self) -> Result<RopeStyle, ArchError> {
         let interleaved = match self.record.latent {
-            true => self.config.flag(&["rope_interleave"])?,
-            false => None,
+            Some(_) => self.config.flag(&["rope_interleave"])?,
+            None => None,
         };
         Ok(match interleaved {
             Some(true) => RopeStyle::GptJ,
@@ -161,7 +161,7 @@ impl RopeRequest<'_> {
                 let original =
                     if kind == "yarn" { rotation.original } else { self.sizes.positions };
                 let rotation = Rotation { original, ..*rotation };
-                Ok(yarn::with_factor(&rotation, f64::from(factor), self.record.latent))
+                Ok(yarn::with_factor(&rotation, f64::from(factor), self.record.latent.is_some()))
             }
             Some(RopeOverride::NtkAlpha(_)) | None => run(kind),
         }
@@ -207,14 +207,14 @@ impl RopeRequest<'_> {
     }
 }
 
-/// `rope_scaling`, else `rope_parameters` of newer configs, else an empty object.
-fn scaling_object(config: &Config) -> Result<Config, ArchError> {
+/// `rope_scaling`, else `rope_parameters` of newer configs, else the family's.
+pub(crate) fn scaling_object(config: &Config, record: &Record) -> Result<Config, ArchError> {
     for name in ["rope_scaling", "rope_parameters"] {
         if let Some(object) = config.object(&[name])?.filter(|object| !object.is_empty()) {
             return Ok(object);
         }
     }
-    Ok(Config::empty(config.file()))
+    Config::parse(config.file(), record.defaults.rope_scaling.as_bytes())
 }
 
 /// The method's name. `type` and `rope_type` may both be there if they agree or one of them is

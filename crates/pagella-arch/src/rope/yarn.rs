@@ -12,8 +12,7 @@ use crate::limits;
 /// The method of a config.
 pub(super) fn frequencies(rotation: &Rotation<'_>) -> Result<Frequencies, ArchError> {
     let params = rotation.params;
-    let factor = params.float(&["factor"], limits::ROPE_FACTOR)?;
-    let factor = factor.unwrap_or(rotation.positions as f64 / rotation.original as f64);
+    let factor = params.required_float(&["factor"], limits::ROPE_FACTOR)?;
     let yarn = Yarn {
         factor,
         beta_fast: params.float(&["beta_fast"], limits::ROPE_BETA)?.unwrap_or(BETA_FAST),

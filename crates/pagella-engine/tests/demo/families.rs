@@ -112,7 +112,7 @@ impl Case {
         format: KvFormat,
         cache_tokens: usize,
     ) -> Option<Box<dyn Forward>> {
-        let load = LoadOptions { step_tokens_max: 128 };
+        let load = LoadOptions { step_tokens_max: 128, ..LoadOptions::default() };
         let mut progress = |_: &LoadProgress<'_>| ControlFlow::Continue(());
         let unsupported = |error: &ModelError| {
             matches!(error, ModelError::Backend(BackendError::Unsupported { .. }))

@@ -50,7 +50,7 @@ fn forward<B: Backend>(
     step_tokens_max: usize,
 ) -> Box<dyn Forward> {
     let spec = load_spec(&demo_dir(), &SpecOptions::default()).unwrap();
-    let load = LoadOptions { step_tokens_max };
+    let load = LoadOptions { step_tokens_max, ..LoadOptions::default() };
     let mut progress = |_: &LoadProgress<'_>| ControlFlow::Continue(());
     let model = Model::load(&demo_dir(), spec, backend, &load, &mut progress).unwrap();
     Box::new(ModelWithCache::new(model, format, cache_tokens).unwrap())

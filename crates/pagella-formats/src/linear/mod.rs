@@ -37,6 +37,20 @@ pub enum LinearKind {
     Plain,
 }
 
+impl LinearKind {
+    /// Every name that a tensor of such a linear may have, for its base name.
+    pub fn tensor_names(self, base: &str) -> impl Iterator<Item = String> {
+        let suffixes: &[&str] = match self {
+            LinearKind::Exl2 => {
+                &[".q_weight", ".q_scale", ".q_scale_max", ".q_groups", ".q_invperm", ".q_perm"]
+            }
+            LinearKind::Gptq => &[".qweight", ".qzeros", ".scales", ".g_idx"],
+            LinearKind::Plain => &[".weight", ""],
+        };
+        suffixes.iter().chain(&[".bias"]).map(move |suffix| format!("{base}{suffix}"))
+    }
+}
+
 /// A linear as stored, validated.
 #[derive(Clone, Debug)]
 pub enum Linear<'a> {

@@ -224,7 +224,7 @@ fn a_truncated_file_is_refused() {
 fn step_tokens_have_a_range() {
     let case = case("llama-gqa");
     for step_tokens_max in [0, usize::MAX] {
-        let options = LoadOptions { step_tokens_max };
+        let options = LoadOptions { step_tokens_max, ..LoadOptions::default() };
         let backend = ReferenceBackend;
         let loaded = Model::load(Path::new("."), case.spec.clone(), backend, &options, &mut |_| {
             ControlFlow::Continue(())

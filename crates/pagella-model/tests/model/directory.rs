@@ -103,7 +103,7 @@ pub fn load_with<B: Backend>(
     backend: B,
     step_tokens_max: usize,
 ) -> Result<Model<B>, ModelError> {
-    let options = LoadOptions { step_tokens_max };
+    let options = LoadOptions { step_tokens_max, ..LoadOptions::default() };
     Model::load(dir, spec, backend, &options, &mut |_| ControlFlow::Continue(()))
 }
 

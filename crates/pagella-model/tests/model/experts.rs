@@ -114,7 +114,7 @@ fn the_prediction_is_what_the_loaded_model_reports() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), exl2_mixed);
     let model = load(dir.path(), ReferenceBackend, 64).unwrap();
-    let options = LoadOptions { step_tokens_max: 64 };
+    let options = LoadOptions { step_tokens_max: 64, ..LoadOptions::default() };
     let predicted = predict_memory(dir.path(), model.spec(), &options).unwrap();
     let memory = model.memory();
     assert_eq!(predicted.report.layers, memory.layers);

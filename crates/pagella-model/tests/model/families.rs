@@ -30,7 +30,7 @@ pub struct Case {
     pub name: String,
     pub spec: ModelSpec,
     pub tensors: Vec<Tensor>,
-    config: String,
+    pub config: String,
     pub input_ids: Vec<u32>,
     /// Positions whose logits are stored.
     rows: Vec<usize>,

@@ -87,7 +87,7 @@ fn memory_counts_what_is_dequantised_and_the_cache_holds_entries_alone() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), make);
         let model = load(dir.path(), cpu(MathMode::Exact, 1), 64).unwrap();
-        let options = LoadOptions { step_tokens_max: 64 };
+        let options = LoadOptions { step_tokens_max: 64, ..LoadOptions::default() };
         let predicted = predict_memory(dir.path(), model.spec(), &options).unwrap();
         let (expected, found) = (predicted.report.weights_bytes, model.memory().weights_bytes);
         // Layouts pad a little; what is dequantised would be 4 to 8 times as much.

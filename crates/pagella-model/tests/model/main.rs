@@ -18,3 +18,4 @@ mod latent;
 mod progress;
 mod quirks;
 mod synthetic;
+mod unused;

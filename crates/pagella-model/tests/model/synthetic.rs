@@ -23,7 +23,7 @@ fn spec(hidden: usize) -> ModelSpec {
 }
 
 fn make(spec: ModelSpec, weights: SyntheticWeights) -> Result<Model<ReferenceBackend>, ModelError> {
-    let options = LoadOptions { step_tokens_max: 8 };
+    let options = LoadOptions { step_tokens_max: 8, ..LoadOptions::default() };
     Model::synthetic(spec, BACKEND, weights, &options, &mut |_| ControlFlow::Continue(()))
 }
 

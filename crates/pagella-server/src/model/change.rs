@@ -321,6 +321,10 @@ fn adopt(
     stops: impl Fn() -> bool,
 ) -> Result<(), OpenError> {
     let vitals = parts.worker.vitals().clone();
+    for warning in &parts.facts.warnings {
+        let fields = [("model", parts.id.as_str().into()), ("warning", warning.as_str().into())];
+        app.log.warn("load", &fields);
+    }
     let ready = (|| {
         parts.worker.warmup().map_err(|error| match error.is_out_of_memory() {
             true => OpenError::OutOfMemory(error.to_string()),

@@ -27,6 +27,7 @@ pub const OPTIONS: &[Param] = &[
     any("rope_alpha"),
     integer("chunk_size", 1, 8192),
     integer("max_batch_size", 1, 4096),
+    boolean("ignore_unused_tensors"),
     text("prompt_template", 255),
 ];
 
@@ -76,6 +77,9 @@ pub struct LoadOptions {
     pub chunk_size: Option<usize>,
     /// Most sequences computed at once.
     pub max_batch_size: Option<usize>,
+    /// Load files with tensors that no part of the model takes instead of refusing them.
+    #[serde(default)]
+    pub ignore_unused_tensors: bool,
     /// The template in place of the model's own.
     pub prompt_template: Option<String>,
     /// What is said about conversations.
@@ -108,6 +112,7 @@ impl LoadOptions {
             rope_alpha,
             chunk_size: count("chunk_size"),
             max_batch_size: count("max_batch_size"),
+            ignore_unused_tensors: fields.is("ignore_unused_tensors"),
             prompt_template: fields
                 .text("prompt_template")
                 .filter(|name| !name.is_empty())
@@ -263,7 +268,7 @@ mod tests {
     fn options_are_read() {
         let options = read(json!({
             "max_seq_len": 512, "cache_size": 1024, "cache_mode": "Q8", "rope_alpha": 2.5,
-            "chunk_size": 64, "max_batch_size": 4,
+            "chunk_size": 64, "max_batch_size": 4, "ignore_unused_tensors": true,
         }));
         let expected = LoadOptions {
             max_seq_len: Some(512),
@@ -273,6 +278,7 @@ mod tests {
             rope_alpha: Some(2.5),
             chunk_size: Some(64),
             max_batch_size: Some(4),
+            ignore_unused_tensors: true,
             prompt_template: None,
             conversation: ConversationOptions::default(),
             sampling: Map::new(),

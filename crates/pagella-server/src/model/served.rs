@@ -59,6 +59,8 @@ pub struct ModelFacts {
     pub weight_bytes: Option<u64>,
     /// What it takes of every device.
     pub memory: MemoryPlan,
+    /// What may make it write nonsense, or not end.
+    pub warnings: Vec<String>,
     /// When its files were made, in seconds since 1970.
     pub created: u64,
     /// Changes with everything that can change results: program, weights, arithmetic, cache.

@@ -199,7 +199,7 @@ fn write(args: &BenchArgs, preset: &str, dir: &Path) -> Result<()> {
     let (files, bytes) = (written.files, output::bytes(written.bytes));
     let speed = format!("{bytes} in {files} files, {seconds:.1} s, {:.2} GB/s", rate / 1e9);
     let lines = [("model", dir.display().to_string()), ("written", speed)];
-    Ok(output::print(&output::facts(&lines))?)
+    Ok(output::report(&output::facts(&lines))?)
 }
 
 fn load(args: &BenchArgs) -> Result<(Box<dyn Forward>, ModelFacts, LoadSpeed)> {

@@ -74,7 +74,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     for line in &advice {
         text.push_str(&format!("advice: {line}\n"));
     }
-    Ok(output::print(&text)?)
+    Ok(output::report(&text)?)
 }
 
 /// What could be better, each with what to do.

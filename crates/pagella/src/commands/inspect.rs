@@ -1,19 +1,25 @@
 //! `pagella inspect`: what a model is and what it needs, from its configuration and headers only.
 
+mod text;
+
 use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
-use pagella::{KvFormat, Math, MemoryNeed, Place, Tokenizer};
-use pagella_arch::{MlpSpec, ModelSpec, MoeSpec};
+use pagella::{EngineBuilder, KvFormat, Math, MemoryNeed, Place};
+use pagella_arch::{Extra, MlpSpec, ModelSpec, MoeSpec};
 use pagella_cuda::probe::Probe;
 use pagella_formats::LinearKind;
-use pagella_text::ChatTemplate;
+use pagella_model::{Survey, UnusedTensors};
 use serde_json::{Value, json};
 
 use crate::flags::{ModelFlags, OutputFlags};
-use crate::machine::{available_bytes, memory_bytes};
+use crate::machine::available_bytes;
 use crate::output::{self, Table};
+use text::TextFacts;
+
+/// Names of tensors that are shown of those that nothing takes.
+const UNUSED_LISTED_MAX: usize = 5;
 
 /// What a run adds to a process with a tokenizer besides the model: stacks, sampler, text. Measured.
 const RUN_BYTES: u64 = 3 << 20;
@@ -43,9 +49,10 @@ struct Findings {
     cache_tokens: usize,
     cache: KvFormat,
     available_bytes: Option<u64>,
-    tokenizer: String,
-    template: bool,
+    text: TextFacts,
     files_bytes: u64,
+    /// Tensors that no part of the model takes.
+    unused: Vec<UnusedTensors>,
 }
 
 /// Runs the command.
@@ -53,13 +60,14 @@ pub fn run(args: &InspectArgs) -> Result<()> {
     let builder = args.model_flags.builder(&args.model, Math::Wide);
     let place = builder.place()?;
     let dir = builder.dir()?;
-    let spec = builder.spec(&dir)?;
+    let spec = spec(&builder, &dir)?;
     let text = TextFacts::of(&dir);
     let mut need = builder.predict_memory(&dir, &spec, place)?;
     if let (MemoryNeed::Cpu(need), Some(bytes)) = (&mut need, text.memory_bytes) {
         need.baseline_bytes = need.baseline_bytes.max(bytes + RUN_BYTES);
     }
     let findings = Findings {
+        unused: Survey::of(&dir, &spec).map_err(pagella::Error::from)?.unused,
         cache_tokens: builder.cache_tokens_for(&spec),
         cache: args.model_flags.cache_or(KvFormat::F16),
         spec,
@@ -69,14 +77,24 @@ pub fn run(args: &InspectArgs) -> Result<()> {
             Place::Cpu => available_bytes(),
             Place::Cuda(index) => free_bytes(index),
         },
-        tokenizer: text.tokenizer,
-        template: text.template,
+        text,
         files_bytes: weight_file_bytes(&dir),
     };
     if args.output.json {
         return output::print_json(&findings.json(&dir));
     }
-    Ok(output::print(&findings.text(&dir))?)
+    Ok(output::report(&findings.text(&dir))?)
+}
+
+/// The model as data. A `generation_config.json` that cannot be read is a finding of its own.
+fn spec(builder: &EngineBuilder, dir: &Path) -> Result<ModelSpec> {
+    let generation = dir.join("generation_config.json").display().to_string();
+    match builder.spec(dir) {
+        Err(pagella::Error::Arch(error)) if error.file().as_ref() == Some(&generation) => {
+            Ok(builder.spec_of_config(dir)?)
+        }
+        spec => Ok(spec?),
+    }
 }
 
 /// Free memory of a GPU.
@@ -84,29 +102,6 @@ fn free_bytes(index: usize) -> Option<u64> {
     let mut probe = Probe::look();
     probe.measure_free();
     probe.gpus().get(index)?.free_bytes
-}
-
-/// Whether text can be used with the model; its absence is a finding, not an error.
-struct TextFacts {
-    tokenizer: String,
-    template: bool,
-    /// Memory of this process with tokenizer and template loaded: what a run has before the model.
-    memory_bytes: Option<u64>,
-}
-
-impl TextFacts {
-    fn of(dir: &Path) -> Self {
-        let tokenizer = Tokenizer::from_dir(dir);
-        let template = ChatTemplate::from_dir(dir);
-        TextFacts {
-            tokenizer: match &tokenizer {
-                Ok(tokenizer) => format!("{} tokens", tokenizer.vocab_size()),
-                Err(error) => error.to_string(),
-            },
-            template: template.is_ok(),
-            memory_bytes: memory_bytes(),
-        }
-    }
 }
 
 fn weight_file_bytes(dir: &Path) -> u64 {
@@ -132,6 +127,37 @@ fn experts(spec: &ModelSpec) -> Option<(usize, &MoeSpec)> {
     });
     let first = layers.next()?;
     Some((1 + layers.count(), first))
+}
+
+/// A kind of unused tensors as a word for programs.
+fn unused_json(unused: &UnusedTensors) -> Value {
+    let (known, what) = match unused.kind {
+        Extra::Known(what) => (true, what),
+        Extra::Foreign => (true, "tensors of another model"),
+        Extra::Own => (false, "tensors that the model should take"),
+    };
+    json!({ "what": what, "refused": !known, "tensors": unused.names, "bytes": unused.bytes })
+}
+
+fn unused_words(unused: &UnusedTensors) -> String {
+    let (n, bytes) = (unused.names.len(), output::bytes(unused.bytes));
+    match unused.kind {
+        Extra::Known(what) => format!("{what}: {n} tensors, {bytes}"),
+        Extra::Foreign => {
+            format!("tensors of another model: {n}, {bytes} ({})", listed(&unused.names))
+        }
+        Extra::Own => format!(
+            "{n} tensors that the model should take ({}): config.json is of another model or states \
+             too few layers, and only --ignore-unused-tensors loads this one",
+            listed(&unused.names)
+        ),
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    let some: Vec<&str> = names.iter().take(UNUSED_LISTED_MAX).map(String::as_str).collect();
+    let more = if names.len() > some.len() { ", …" } else { "" };
+    format!("{}{more}", some.join(", "))
 }
 
 impl Findings {
@@ -220,8 +246,12 @@ impl Findings {
             "embedding_bytes": report.mapped_bytes,
             "scratch_bytes": report.scratch_bytes,
             "kv_bytes_per_token": self.need.kv_bytes_per_token(self.cache),
-            "chat_template": self.template,
+            "chat_template": self.text.template,
+            "chat_template_problem": self.text.template_problem,
+            "generation_config_problem": self.text.generation_problem,
+            "unused": self.unused.iter().map(unused_json).collect::<Vec<_>>(),
             "notes": spec.notes,
+            "warnings": spec.warnings,
             "memory": memory,
             "available_bytes": self.available_bytes,
             "context_that_fits": fits,
@@ -244,6 +274,9 @@ impl Findings {
 
     fn text(&self, dir: &Path) -> String {
         let mut text = output::facts(&self.facts(dir));
+        for warning in &self.spec.warnings {
+            text.push_str(&format!("warning: {warning}\n"));
+        }
         for note in &self.spec.notes {
             text.push_str(&format!("note: {note}\n"));
         }
@@ -296,8 +329,8 @@ impl Findings {
             ),
             ("parameters", format!("{:.1} million", self.params() as f64 / 1e6)),
             ("layers", format!("{}, {} wide", spec.layers.len(), spec.hidden)),
-            ("vocabulary", format!("{}; tokenizer: {}", spec.vocab, self.tokenizer)),
-            ("chat template", if self.template { "yes" } else { "no" }.to_owned()),
+            ("vocabulary", format!("{}; tokenizer: {}", spec.vocab, self.text.tokenizer)),
+            ("chat template", self.text.template_words()),
             ("context", format!("{} tokens", spec.context)),
         ];
         if let Some((layers, moe)) = experts(spec) {
@@ -322,6 +355,8 @@ impl Findings {
             };
             facts.insert(6, ("heads", heads));
         }
+        facts.extend(self.text.generation_problem.iter().map(|p| ("settings", p.clone())));
+        facts.extend(self.unused.iter().map(|unused| ("not used", unused_words(unused))));
         facts.extend(self.memory_facts());
         facts
     }

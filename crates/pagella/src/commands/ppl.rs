@@ -1,10 +1,13 @@
 //! `pagella ppl`: how likely a model finds a text, and how that compares with another program.
 //!
 //! The stable contract of `--json`: `ppl`, `nll` (mean, nats), `tokens`, `argmax_match`; with
-//! `--expect` also `rms_logprob_diff`, `max_logprob_diff` and `compared_with`.
+//! `--expect` also `rms_logprob_diff`, `max_logprob_diff` and `compared_with`; with several rows of ids
+//! also `rows`, the same of each.
 
 mod ids;
 mod reference;
+mod report;
+mod tensors;
 
 use std::path::PathBuf;
 
@@ -12,25 +15,26 @@ use anyhow::Result;
 use clap::Args;
 use pagella::{Math, Place, Session};
 use pagella_backend::KvFormat;
-use pagella_engine::{ScoredToken, score, score_steps};
-use serde_json::json;
+use pagella_engine::{score, score_steps};
 
 use crate::flags::{ModelFlags, OutputFlags};
 use crate::output::{self, LoadBar};
 use crate::usage::Usage;
-use reference::{Comparison, Reference};
+use reference::{Reference, Scope};
+use report::Report;
 
 /// Measure perplexity
 ///
-/// Reads token ids and feeds all but the last as one context; arithmetic is exact and the cache fp32
-/// unless --math and --cache say otherwise. --expect compares with log-probabilities of another program; --prefill and --steps
-/// measure token by token through the cache, then fp16, instead of in one pass.
+/// Reads token ids and feeds all but the last as one context, each row of them for itself; arithmetic is
+/// exact and the cache fp32 unless --math and --cache say otherwise. --expect compares with
+/// log-probabilities of another program, and --max-rms fails (1) where they differ by more; --prefill and
+/// --steps measure token by token through the cache, then fp16, instead of in one pass.
 #[derive(Args)]
 pub struct PplArgs {
     /// Model: a directory, a hub id in the local cache, or demo
     #[arg(env = "PAGELLA_MODEL")]
     model: String,
-    /// Token ids: a safetensors file with the tensor input_ids
+    /// Token ids: a safetensors file with the tensor input_ids, [n] or [rows, n]
     #[arg(long, value_name = "FILE", required_unless_present = "text", conflicts_with = "text")]
     ids: Option<PathBuf>,
     /// A text file, cut into pieces of the context's length
@@ -42,11 +46,14 @@ pub struct PplArgs {
     /// Prefix of the reference's tensors, without the dot
     #[arg(long, value_name = "NAME", requires = "expect")]
     prefix: Option<String>,
+    /// Largest RMS difference in log-probability to accept, in nats
+    #[arg(long, value_name = "X", requires = "expect", value_parser = tolerance)]
+    max_rms: Option<f64>,
     /// Tokens to feed at once before measuring step by step
     #[arg(long, value_name = "P", requires = "steps")]
     prefill: Option<usize>,
     /// Tokens to measure one by one, through the cache
-    #[arg(long, value_name = "S", requires = "prefill")]
+    #[arg(long, value_name = "S", requires = "prefill", value_parser = step_count)]
     steps: Option<usize>,
     #[command(flatten)]
     model_flags: ModelFlags,
@@ -56,32 +63,47 @@ pub struct PplArgs {
 
 /// Runs the command.
 pub fn run(args: &PplArgs) -> Result<()> {
-    let windows = windows(args)?;
-    let longest = windows.iter().map(Vec::len).max().unwrap_or(0);
+    let texts = texts(args)?;
+    let longest = texts.iter().map(Vec::len).max().unwrap_or(0);
     anyhow::ensure!(longest >= 2, "there are fewer than two tokens: give a longer text");
     let cache = cache(args)?;
+    let reference = match &args.expect {
+        Some(path) => {
+            let scope = scope(args, texts.len(), longest - 1, cache)?;
+            Some(Reference::read(path, args.prefix.as_deref(), &scope)?)
+        }
+        None => None,
+    };
     let mut session = Session::new(load(args, longest, cache)?.forward);
-    let mut scored = Vec::new();
-    for window in &windows {
-        ids::check_vocab(window, session.spec().vocab)?;
-        scored.extend(match (args.prefill, args.steps) {
-            (Some(prefill), Some(steps)) => score_steps(&mut session, window, prefill, steps)?,
-            _ => score(&mut session, window)?,
+    ids::check_vocab(&texts, session.spec().vocab)?;
+    let mut rows = Vec::new();
+    for ids in &texts {
+        rows.push(match (args.prefill, args.steps) {
+            (Some(prefill), Some(steps)) => score_steps(&mut session, ids, prefill, steps)?,
+            _ => score(&mut session, ids)?,
         });
     }
-    let mut comparison = None;
-    if let Some(path) = &args.expect {
-        let steps = args.prefill.map(|prefill| (prefill, cache));
-        let reference = Reference::read(path, args.prefix.as_deref(), steps, scored.len())?;
-        comparison = Some(reference.compare(&scored));
+    if args.text.is_some() {
+        // Its pieces are one text.
+        rows = vec![rows.concat()];
     }
-    report(args, &scored, comparison.as_ref())
+    let report = Report::new(&rows, reference.as_ref())?;
+    match args.output.json {
+        true => output::print_json(&report.json())?,
+        false => output::report(&report.text())?,
+    }
+    match (report.rms(), args.max_rms) {
+        (Some(rms), Some(max)) if rms > max => {
+            anyhow::bail!("the RMS difference {rms:.3e} is larger than --max-rms {max:.3e}")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The ids to score, each list a context of its own.
-fn windows(args: &PplArgs) -> Result<Vec<Vec<u32>>> {
+fn texts(args: &PplArgs) -> Result<Vec<Vec<u32>>> {
     if let Some(path) = &args.ids {
-        return Ok(vec![ids::read(path)?]);
+        return ids::read(path);
     }
     let Some(path) = &args.text else {
         return Err(Usage::error("give --ids or --text"));
@@ -93,6 +115,21 @@ fn windows(args: &PplArgs) -> Result<Vec<Vec<u32>>> {
     let text_ids = ids::of_text(path, &dir)?;
     // Scoring n tokens needs a context of n - 1.
     Ok(text_ids.chunks(capacity + 1).filter(|w| w.len() > 1).map(<[u32]>::to_vec).collect())
+}
+
+/// Which tokens will be scored of `n_rows` texts that have `row_tokens` each after their first.
+fn scope(args: &PplArgs, n_rows: usize, row_tokens: usize, cache: KvFormat) -> Result<Scope> {
+    let (scored, stepwise) = match (args.prefill, args.steps) {
+        (Some(prefill), Some(steps)) => (prefill..prefill.saturating_add(steps), Some(cache)),
+        _ => (0..row_tokens, None),
+    };
+    anyhow::ensure!(
+        scored.end <= row_tokens,
+        "{} tokens cannot be measured of {}: lower --prefill or --steps",
+        scored.end + 1,
+        row_tokens + 1
+    );
+    Ok(Scope { n_rows, row_tokens, scored, stepwise })
 }
 
 /// One pass compares with full-precision programs, so it rounds no key or value where the device
@@ -113,34 +150,14 @@ fn load(args: &PplArgs, longest: usize, cache: KvFormat) -> Result<pagella::Load
     Ok(builder.load(&mut |progress| bar.update(progress))?)
 }
 
-fn report(args: &PplArgs, scored: &[ScoredToken], comparison: Option<&Comparison>) -> Result<()> {
-    let nll = -scored.iter().map(|token| token.logprob).sum::<f64>() / scored.len() as f64;
-    anyhow::ensure!(
-        nll.is_finite(),
-        "the model gave values that are not numbers: the weights are damaged or overflow"
-    );
-    let ppl = nll.exp();
-    if !args.output.json {
-        let mut facts = vec![
-            ("perplexity", format!("{ppl:.4}")),
-            ("mean nll", format!("{nll:.6}")),
-            ("tokens", scored.len().to_string()),
-        ];
-        if let Some(comparison) = comparison {
-            facts.extend(comparison.facts());
-        }
-        return Ok(output::print(&output::facts(&facts))?);
-    }
-    let mut object = json!({
-        "ppl": ppl,
-        "nll": nll,
-        "tokens": scored.len(),
-        "argmax_match": comparison.and_then(|c| c.argmax_match),
-    });
-    if let Some(comparison) = comparison {
-        object["rms_logprob_diff"] = json!(comparison.rms);
-        object["max_logprob_diff"] = json!(comparison.max);
-        object["compared_with"] = json!(comparison.name);
-    }
-    output::print_json(&object)
+/// A difference that can be compared with.
+fn tolerance(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+    value.ok_or_else(|| "give a number that is not negative".to_owned())
+}
+
+/// At least one step is measured.
+fn step_count(text: &str) -> Result<usize, String> {
+    let value = text.parse().ok().filter(|steps| *steps > 0);
+    value.ok_or_else(|| "give a number of tokens from 1".to_owned())
 }

@@ -7,7 +7,7 @@ use pagella::hub::{HubCache, HubId, PullOptions, PullProgress, Pulled, pull};
 use serde_json::json;
 
 use crate::flags::OutputFlags;
-use crate::output;
+use crate::{output, printable};
 
 /// Fetch a model from the Hugging Face hub
 ///
@@ -47,7 +47,7 @@ pub fn run(args: &PullArgs) -> Result<()> {
             bar.reset();
             bar.set_length(progress.bytes_total);
             let PullProgress { file, file_idx, n_files, .. } = progress;
-            bar.set_message(format!("[{}/{n_files}] {file}", file_idx + 1));
+            bar.set_message(format!("[{}/{n_files}] {}", file_idx + 1, printable::word(file)));
         }
         bar.set_position(progress.bytes_done);
     });
@@ -75,5 +75,5 @@ fn report(args: &PullArgs, pulled: &Pulled) -> Result<()> {
         output::bytes(pulled.bytes_fetched),
         args.id,
     );
-    Ok(output::print(&text)?)
+    Ok(output::report(&text)?)
 }

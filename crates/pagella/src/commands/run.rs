@@ -95,6 +95,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let builder = args.batch.apply(args.model_flags.builder(&args.model, Math::Wide));
     let engine = builder.open_with(&mut |progress| bar.update(progress))?;
     drop(bar);
+    output::warn(&engine);
     let complete = |prompt: &String| complete(args, &engine, prompt, constraint.as_ref());
     let completes: Vec<Complete> = prompts.iter().map(complete).collect::<Result<_>>()?;
     match <[Complete; 1]>::try_from(completes) {

@@ -47,6 +47,9 @@ pub struct ModelFlags {
     /// Load an unknown architecture as Llama instead of refusing it
     #[arg(long)]
     pub assume_llama: bool,
+    /// Load files with tensors that no part of the model takes instead of refusing them
+    #[arg(long)]
+    pub ignore_unused_tensors: bool,
     /// Divide positions by this factor (linear scaling)
     #[arg(long, value_name = "F", group = "rope")]
     pub rope_scale: Option<f32>,
@@ -88,7 +91,7 @@ impl ModelFlags {
     pub fn of_the_machine(&self) -> Self {
         let (rope_scale, rope_alpha, rope_yarn) = (None, None, None);
         let (cache, cache_tokens, length) = (None, None, None);
-        let own = self.clone();
+        let own = ModelFlags { ignore_unused_tensors: false, ..self.clone() };
         ModelFlags { cache, cache_tokens, length, rope_scale, rope_alpha, rope_yarn, ..own }
     }
 
@@ -115,6 +118,9 @@ impl ModelFlags {
         }
         if self.assume_llama {
             builder = builder.assume_llama();
+        }
+        if self.ignore_unused_tensors {
+            builder = builder.ignore_unused_tensors();
         }
         if let Some(isa) = self.isa {
             builder = builder.isa(isa);

@@ -10,6 +10,7 @@ mod config;
 mod constrain;
 mod golden;
 mod hostile;
+mod inspect;
 mod memory;
 mod network;
 mod ppl;

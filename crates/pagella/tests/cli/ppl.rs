@@ -8,13 +8,18 @@ use crate::support::{pagella, text};
 
 /// Writes a safetensors file by hand, so that the test does not use the reader's own writer.
 fn write_tensors(path: &Path, tensors: &[(&str, &str, Vec<u8>, usize)]) {
+    let shaped = tensors.iter().map(|(name, dtype, bytes, len)| (*name, *dtype, bytes, vec![*len]));
+    write_shaped(path, shaped.collect());
+}
+
+fn write_shaped(path: &Path, tensors: Vec<(&str, &str, &Vec<u8>, Vec<usize>)>) {
     let mut header = serde_json::Map::new();
     let mut data = Vec::new();
-    for (name, dtype, bytes, len) in tensors {
+    for (name, dtype, bytes, shape) in tensors {
         let (start, end) = (data.len(), data.len() + bytes.len());
         let entry =
-            serde_json::json!({"dtype": dtype, "shape": [len], "data_offsets": [start, end]});
-        header.insert((*name).to_owned(), entry);
+            serde_json::json!({"dtype": dtype, "shape": shape, "data_offsets": [start, end]});
+        header.insert(name.to_owned(), entry);
         data.extend_from_slice(bytes);
     }
     let header = Value::Object(header).to_string();
@@ -127,4 +132,111 @@ fn bad_files_are_one_sentence() {
     assert!(error().contains("input_ids"), "{}", error());
     write_ids(&path, &some_ids(3000));
     assert!(error().contains("2048"), "{}", error());
+}
+
+/// Little-endian bytes of all values.
+fn bytes<const N: usize, T: Copy>(values: &[T], of: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    values.iter().flat_map(|&value| of(value)).collect()
+}
+
+#[test]
+fn rows_of_ids_are_scored_each_for_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ids.safetensors");
+    let ids = some_ids(40);
+    let data = bytes(&ids, i32::to_le_bytes);
+    write_shaped(&path, vec![("input_ids", "I32", &data, vec![2, 20])]);
+    let both = ppl(&path, &[]);
+    assert_eq!(both["tokens"], 38);
+    write_ids(&path, &ids[..20]);
+    let first = ppl(&path, &[]);
+    write_ids(&path, &ids[20..]);
+    let second = ppl(&path, &[]);
+    assert_eq!(both["rows"], serde_json::json!([first, second]));
+    let mean = (first["nll"].as_f64().unwrap() + second["nll"].as_f64().unwrap()) / 2.0;
+    assert!((both["nll"].as_f64().unwrap() - mean).abs() < 1e-9);
+    write_shaped(&path, vec![("input_ids", "I32", &data, vec![2, 20])]);
+    let shown = pagella(&["ppl", "demo", "--ids", text(&path)]).out;
+    assert!(shown.contains("row  perplexity"), "{shown}");
+    // Step by step too.
+    let stepped = ppl(&path, &["--prefill", "10", "--steps", "5"]);
+    assert_eq!((&stepped["tokens"], &stepped["rows"][1]["tokens"]), (&10.into(), &5.into()));
+}
+
+#[test]
+fn ids_of_every_integer_type_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ids.safetensors");
+    let ids: Vec<u8> = (0..30).map(|i| i * 7).collect();
+    let found = |dtype, data| {
+        write_tensors(&path, &[("input_ids", dtype, data, ids.len())]);
+        ppl(&path, &[])
+    };
+    let wanted = found("U8", ids.clone());
+    assert_eq!(found("I64", bytes(&ids, |id| i64::from(id).to_le_bytes())), wanted);
+    assert_eq!(found("U64", bytes(&ids, |id| u64::from(id).to_le_bytes())), wanted);
+    assert_eq!(found("U32", bytes(&ids, |id| u32::from(id).to_le_bytes())), wanted);
+    assert_eq!(found("I32", bytes(&ids, |id| i32::from(id).to_le_bytes())), wanted);
+    assert_eq!(found("I16", bytes(&ids, |id| i16::from(id).to_le_bytes())), wanted);
+    let most = bytes(&[1, 2, u64::MAX], u64::to_le_bytes);
+    write_tensors(&path, &[("input_ids", "U64", most, 3)]);
+    pagella(&["ppl", "demo", "--ids", text(&path)]).error(1);
+}
+
+#[test]
+fn a_reference_fits_exactly_is_all_numbers_and_may_be_held_to_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ids, expect) = (dir.path().join("ids.safetensors"), dir.path().join("e.safetensors"));
+    write_ids(&ids, &some_ids(20));
+    let reference = |values: &[f32]| {
+        let argmax = bytes(&vec![3i64; values.len()], i64::to_le_bytes);
+        let data = bytes(values, f32::to_le_bytes);
+        let n = values.len();
+        let tensors = [("logprob_full", "F32", data, n), ("argmax_full", "I64", argmax, n)];
+        write_tensors(&expect, &tensors);
+    };
+    let args = ["ppl", "demo", "--ids", text(&ids), "--expect", text(&expect)];
+    let with = |more: &[&str]| pagella(&[&args[..], more].concat());
+    reference(&[-8.0; 19]);
+    let rms = with(&["--json"]).json()["rms_logprob_diff"].as_f64().unwrap();
+    with(&["--json", "--max-rms", &(rms * 1.01).to_string()]).json();
+    let over = with(&["--json", "--max-rms", &(rms * 0.99).to_string()]);
+    assert!(over.error(1).contains("--max-rms"), "{}", over.err);
+    assert!(over.out.contains("rms_logprob_diff"), "the report is printed all the same");
+    for wrong in ["nan", "-1", "x", "inf"] {
+        with(&["--max-rms", wrong]).error(2);
+    }
+    pagella(&["ppl", "demo", "--ids", text(&ids), "--max-rms", "1"]).error(2);
+    for n in [18, 20, 25] {
+        reference(&vec![-8.0; n]);
+        let error = with(&[]).error(1).to_owned();
+        assert!(error.contains(&format!("{n} values")) && error.contains("19 tokens"), "{error}");
+    }
+    for bad in [f32::NAN, f32::NEG_INFINITY] {
+        let mut values = [-8.0; 19];
+        values[7] = bad;
+        reference(&values);
+        let error = with(&["--json"]).error(1).to_owned();
+        assert!(error.contains("logprob_full") && error.contains('7'), "{error}");
+    }
+    write_tensors(&expect, &[("a.logprob_full", "F32", vec![0; 4], 1)]);
+    let error = with(&[]).error(1).to_owned();
+    assert!(
+        error.contains("no tensor logprob_full") && error.contains("a.logprob_full"),
+        "{error}"
+    );
+    assert!(!error.contains("download"), "{error}");
+}
+
+#[test]
+fn steps_of_nothing_and_beyond_the_ids_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ids.safetensors");
+    write_ids(&path, &some_ids(20));
+    let with = |prefill, steps| {
+        pagella(&["ppl", "demo", "--ids", text(&path), "--prefill", prefill, "--steps", steps])
+    };
+    assert!(with("5", "0").error(2).contains("--steps"));
+    assert!(with("15", "5").error(1).contains("20"));
+    assert_eq!(with("0", "5").code, 0);
 }

@@ -14,7 +14,7 @@ pub fn print(args: &BenchArgs, run: &Run) -> Result<()> {
     if args.output.json {
         return output::print_json(&for_programs(args, run));
     }
-    Ok(output::print(&output::facts(&lines(args, run)))?)
+    Ok(output::report(&output::facts(&lines(args, run)))?)
 }
 
 fn model(args: &BenchArgs) -> &str {

@@ -18,7 +18,7 @@ use clap::Args;
 use pagella::Math;
 
 use crate::flags::{ModelFlags, OutputFlags, SamplingFlags};
-use crate::output::LoadBar;
+use crate::output::{self, LoadBar};
 use dialogue::{Dialogue, Flow};
 use input::{Input, Line};
 use interrupt::Interrupt;
@@ -52,6 +52,7 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     let builder = args.model_flags.builder(&args.model, Math::Wide);
     let engine = builder.open_with(&mut |progress| bar.update(progress))?;
     drop(bar);
+    output::warn(&engine);
     if !engine.has_chat_template() {
         return Err(pagella::Error::NoTemplate { dir: engine.facts().dir.clone() }.into());
     }

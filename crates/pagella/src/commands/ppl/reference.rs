@@ -1,10 +1,12 @@
 //! Values of another program to compare with.
 //!
 //! `[NAME.]logprob_full[i]` is the log-probability of id `i + 1` given the ids up to `i`, and
-//! `[NAME.]argmax_full[i]` the most likely id there. For measuring step by step the file may hold
-//! `[NAME.]<cache>.step_logprob`, made through the same kind of cache; unless it has one value per
-//! step, the part of `logprob_full` that belongs to the steps is taken. The report names the tensor.
+//! `[NAME.]argmax_full[i]` the most likely id there; of several texts one after another. For measuring
+//! step by step the file may hold `[NAME.]<cache>.step_logprob`, made through the same kind of cache;
+//! unless it has one value per step, the part of `logprob_full` that belongs to the steps is taken. The
+//! report names the tensor.
 
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
@@ -12,11 +14,25 @@ use pagella::KvFormat;
 use pagella_engine::ScoredToken;
 use pagella_formats::Checkpoint;
 
+use super::tensors::require;
+
+/// Which tokens were scored.
+pub struct Scope {
+    /// Texts.
+    pub n_rows: usize,
+    /// Tokens of each that a whole pass would score: all but the first.
+    pub row_tokens: usize,
+    /// Those of each that were scored.
+    pub scored: Range<usize>,
+    /// The cache, where it was measured step by step.
+    pub stepwise: Option<KvFormat>,
+}
+
 /// Expected values, one per scored token.
 pub struct Reference {
     name: String,
     logprob: Vec<f32>,
-    argmax: Option<Vec<i32>>,
+    argmax: Option<Vec<i64>>,
 }
 
 /// How far apart two programs are.
@@ -31,48 +47,63 @@ pub struct Comparison {
     pub argmax_match: Option<f64>,
 }
 
+impl Scope {
+    /// The values of the scored tokens, from those of all.
+    fn take<T: Copy>(&self, values: &[T]) -> Vec<T> {
+        let rows = values.chunks_exact(self.row_tokens);
+        rows.flat_map(|row| &row[self.scored.clone()]).copied().collect()
+    }
+
+    /// Refuses values that are not one per token of every text.
+    fn check_len(&self, path: &Path, name: &str, found: usize) -> Result<()> {
+        let wanted = self.n_rows * self.row_tokens;
+        ensure!(
+            found == wanted,
+            "{}: {name} has {found} values and {wanted} tokens follow others in the ids: use the ids it was made from",
+            path.display()
+        );
+        Ok(())
+    }
+}
+
 impl Reference {
-    /// Reads what belongs to `n` scored tokens; `steps` is the prefill and the cache of a stepwise
-    /// measurement.
-    pub fn read(
-        path: &Path,
-        prefix: Option<&str>,
-        steps: Option<(usize, KvFormat)>,
-        n: usize,
-    ) -> Result<Self> {
+    /// Reads what belongs to the scored tokens.
+    pub fn read(path: &Path, prefix: Option<&str>, scope: &Scope) -> Result<Self> {
         let file = Checkpoint::open_file(path)?;
         let full = |name: &str| prefix.map_or(name.to_owned(), |p| format!("{p}.{name}"));
-        let start = steps.map_or(0, |(prefill, _)| prefill);
-        let stepwise = steps.map(|(_, cache)| full(&format!("{}.step_logprob", cache.name())));
-        let fits = |name: &String| file.tensor(name).is_some_and(|t| t.element_count() == n);
+        let n_scored = scope.n_rows * scope.scored.len();
+        let stepwise = scope.stepwise.map(|cache| full(&format!("{}.step_logprob", cache.name())));
+        let fits = |name: &String| file.tensor(name).is_some_and(|t| t.element_count() == n_scored);
         let (name, logprob) = match stepwise.filter(fits) {
             Some(name) => {
-                let values = file.require(&name)?.to_f32()?;
+                let values = require(&file, path, &name)?.to_f32()?;
                 (name, values)
             }
             None => {
                 let name = full("logprob_full");
-                let values = file.require(&name)?.to_f32()?;
-                let part = values.get(start..start + n).unwrap_or(&values);
-                (name, part.to_vec())
+                let values = require(&file, path, &name)?.to_f32()?;
+                scope.check_len(path, &name, values.len())?;
+                (name, scope.take(&values))
             }
         };
-        ensure!(
-            logprob.len() == n,
-            "{}: {name} has {} values and {n} tokens were scored: use the ids it was made from",
-            path.display(),
-            logprob.len()
-        );
+        if let Some(at) = logprob.iter().position(|value| !value.is_finite()) {
+            let value = logprob[at];
+            anyhow::bail!("{}: {name} holds {value} for scored token {at}", path.display());
+        }
         let argmax = match file.tensor(&full("argmax_full")) {
-            Some(tensor) => tensor.to_i32_vec()?.get(start..start + n).map(<[i32]>::to_vec),
             None => None,
+            Some(tensor) => {
+                let values = tensor.to_i64_vec()?;
+                scope.check_len(path, tensor.name, values.len())?;
+                Some(scope.take(&values))
+            }
         };
         Ok(Reference { name, logprob, argmax })
     }
 
-    /// Compares position by position.
-    pub fn compare(self, scored: &[ScoredToken]) -> Comparison {
-        let pairs = scored.iter().zip(&self.logprob);
+    /// Compares a part of the scored tokens position by position; `scored` are those of `part`.
+    pub fn compare(&self, scored: &[ScoredToken], part: Range<usize>) -> Comparison {
+        let pairs = scored.iter().zip(&self.logprob[part.clone()]);
         let differences = pairs.map(|(token, &expected)| token.logprob - f64::from(expected));
         let (mut sum, mut max) = (0.0, 0f64);
         for difference in differences {
@@ -80,11 +111,11 @@ impl Reference {
             max = max.max(difference.abs());
         }
         let n = scored.len() as f64;
-        let argmax_match = self.argmax.map(|expected| {
-            let pairs = scored.iter().zip(expected);
-            pairs.filter(|(token, id)| i64::from(token.argmax) == i64::from(*id)).count() as f64 / n
+        let argmax_match = self.argmax.as_ref().map(|expected| {
+            let pairs = scored.iter().zip(&expected[part]);
+            pairs.filter(|(token, id)| i64::from(token.argmax) == **id).count() as f64 / n
         });
-        Comparison { name: self.name, rms: (sum / n).sqrt(), max, argmax_match }
+        Comparison { name: self.name.clone(), rms: (sum / n).sqrt(), max, argmax_match }
     }
 }
 

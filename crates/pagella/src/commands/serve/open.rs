@@ -99,6 +99,9 @@ impl Opener {
         if let Some(rope) = scale.or(options.rope_alpha.map(RopeOverride::NtkAlpha)) {
             builder = builder.rope(rope);
         }
+        if options.ignore_unused_tensors {
+            builder = builder.ignore_unused_tensors();
+        }
         let batch_max = options.max_batch_size.or(self.batch.batch_max.map(usize::from));
         let batch_max = batch_max.unwrap_or(BATCH_MAX);
         let choice = Choice { dir, builder, cache, batch_max };
@@ -276,6 +279,7 @@ fn parts(
             bits_per_weight: Some(facts.memory.layers.bits_per_weight()),
             weight_bytes: Some(facts.memory.weights_bytes),
             memory,
+            warnings: facts.warnings.clone(),
             created: folder::created(&facts.dir),
             fingerprint: engine.fingerprint()?,
             embedding: embedding::read(&facts.dir),
