@@ -1,5 +1,7 @@
 //! Which models there are, how they are opened and which names stand for them.
 
+use pagella_backend::whole_pages;
+
 use super::entries;
 use crate::auth::Role;
 use crate::config::entry::{Entry, Kind, checked, entry, inert, unbuilt};
@@ -65,9 +67,17 @@ pub(super) const ROWS: &[Entry] = &[
     entry((M, "max_seq_len"), TOKENS, "", "Longest sequence, in tokens", |s, v| {
         s.model.max_seq_len = v.maybe_count();
     }),
-    entry((M, "cache_size"), TOKENS, "", "Tokens in the cache, for all sequences", |s, v| {
-        s.model.cache_size = v.maybe_count();
-    }),
+    checked(
+        (M, "cache_size"),
+        TOKENS,
+        "",
+        "Tokens in the cache, for all sequences, in multiples of 256; what memory allows if open",
+        |s, v| {
+            let tokens = v.maybe_count().map(whole_pages).transpose();
+            s.model.cache_size = tokens.map_err(|problem| problem.to_string())?;
+            Ok(())
+        },
+    ),
     entry(
         (M, "cache_mode"),
         Kind::OneOf(&["FP32", "FP16", "Q8", "FP8", "F8", "Q6", "Q4"]),
