@@ -3,22 +3,6 @@
 /// Tokens per page. Fixed: page identity, attention spans and copies all count in it.
 pub const PAGE_TOKENS: usize = 256;
 
-/// A size of a cache that someone stated: whole pages, the same rule for flags, files and requests.
-pub fn whole_pages(tokens: usize) -> Result<usize, PartialPage> {
-    match tokens > 0 && tokens.is_multiple_of(PAGE_TOKENS) {
-        true => Ok(tokens),
-        false => Err(PartialPage { next: tokens.max(1).div_ceil(PAGE_TOKENS) * PAGE_TOKENS }),
-    }
-}
-
-/// A cache cannot hold part of a page. Says what it can, to stand after "must be" or "give".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a multiple of {PAGE_TOKENS}, such as {next}: a cache has whole pages")]
-pub struct PartialPage {
-    /// The next number that would do.
-    pub next: usize,
-}
-
 /// Encoding of cached keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KvFormat {
@@ -142,16 +126,6 @@ impl KvSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_stated_cache_has_whole_pages() {
-        assert_eq!(whole_pages(256), Ok(256));
-        assert_eq!(whole_pages(8192), Ok(8192));
-        for (tokens, next) in [(0, 256), (1, 256), (257, 512), (8191, 8192)] {
-            assert_eq!(whole_pages(tokens), Err(PartialPage { next }));
-        }
-        assert_eq!(whole_pages(1000).unwrap_err().next, 1024);
-    }
 
     #[test]
     fn bytes_per_token_follow_the_formulas() {

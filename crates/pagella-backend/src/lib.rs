@@ -22,7 +22,7 @@ mod source;
 
 pub use backend::{AttentionOp, Backend, HeadWeights, MoeOp, NormWeights, Projection, Routing};
 pub use error::BackendError;
-pub use kv_format::{KvFormat, KvLayer, KvSpec, KvValues, PAGE_TOKENS, PartialPage, whole_pages};
+pub use kv_format::{KvFormat, KvLayer, KvSpec, KvValues, PAGE_TOKENS};
 pub use narrow::{
     NARROW_APART_MAX, NARROW_MASS_ERROR, NARROW_TOP_MAX, NarrowAsk, NarrowRow, narrow_plain,
 };

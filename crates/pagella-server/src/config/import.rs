@@ -1,11 +1,11 @@
 //! TabbyAPI's `config.yml`: its keys under our names, and notes on what has no counterpart.
 
-use pagella_backend::whole_pages;
 use toml::Value;
 
 use super::entry::Entry;
 use super::layer::find;
 use super::yaml;
+use crate::whole_pages::whole_pages;
 
 /// Its sections.
 pub(super) const SECTIONS: &[&str] = &[

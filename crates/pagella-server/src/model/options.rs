@@ -1,7 +1,7 @@
 //! How a model is opened: the fields of a load, checked, and what this engine cannot do refused by
 //! name.
 
-use pagella_backend::{KvFormat, PAGE_TOKENS, whole_pages};
+use pagella_backend::{KvFormat, PAGE_TOKENS};
 use pagella_engine::SampleOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,6 +11,7 @@ use crate::fields::{
     Fields, Param, any, boolean, integer, number, one_of, out_of_range, text, unsupported,
     wrong_type,
 };
+use crate::whole_pages::whole_pages;
 use crate::wire::error::{ApiError, Code};
 
 /// Most tokens of a context or a cache.
@@ -323,6 +324,8 @@ mod tests {
             let error = read(json!({ field: value })).unwrap_err();
             assert_eq!(error.param.as_deref(), Some(field), "{}", error.message);
         }
+        let partial = read(json!({"cache_size": 1000})).unwrap_err();
+        assert!(partial.message.contains("a multiple of 256, such as 1024"), "{}", partial.message);
         let unknown = read(json!({"draft_model": {"draft_modes": 1}})).unwrap_err();
         assert_eq!(unknown.param.as_deref(), Some("draft_model.draft_modes"));
         let both = read(json!({"rope_scale": 2.0, "rope_alpha": 2.0})).unwrap_err();

@@ -49,11 +49,13 @@ pub struct RunArgs {
     /// A prompt; can be repeated
     #[arg(short, long = "prompt", value_name = "PROMPT")]
     prompts: Vec<String>,
-    #[command(flatten)]
-    prompt_flags: PromptFlags,
     /// Draw the pages of the cache and the jobs while they run
     #[arg(long)]
     show_pages: bool,
+    #[command(flatten)]
+    output: OutputFlags,
+    #[command(flatten)]
+    prompt_flags: PromptFlags,
     #[command(flatten)]
     jsonl: JsonlFlags,
     #[command(flatten)]
@@ -66,8 +68,6 @@ pub struct RunArgs {
     batch: BatchFlags,
     #[command(flatten)]
     model_flags: ModelFlags,
-    #[command(flatten)]
-    output: OutputFlags,
 }
 
 /// Runs the command.

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use pagella::{Device, Engine, EngineBuilder, KvFormat, Math, RopeOverride};
-use pagella_backend::whole_pages;
 use pagella_cpu::Isa;
 use pagella_server::settings::ModelSettings;
+use pagella_server::whole_pages;
 
 use super::token_count;
 use crate::usage::Usage;

@@ -17,7 +17,7 @@ fn completions_of_every_shell_know_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = pagella(&["completions", shell]);
         assert_eq!(script.code, 0, "{}", script.err);
-        for name in commands.iter().map(String::as_str).chain(["max-new-tokens", "keys-file"]) {
+        for name in commands.iter().map(String::as_str).chain(["max-new-tokens", "disable-auth"]) {
             assert!(script.out.contains(name), "{shell} does not know {name}");
         }
     }

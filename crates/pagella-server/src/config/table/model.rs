@@ -1,10 +1,9 @@
 //! Which models there are, how they are opened and which names stand for them.
 
-use pagella_backend::whole_pages;
-
 use super::entries;
 use crate::auth::Role;
 use crate::config::entry::{Entry, Kind, checked, entry, inert, unbuilt};
+use crate::whole_pages::whole_pages;
 
 const M: &str = "model";
 const D: &str = "draft_model";
