@@ -112,7 +112,8 @@ impl Line {
     ) -> Result<Complete> {
         let fields = &self.fields;
         let mut flags = args.prompt_flags.clone();
-        flags.raw = fields.raw.unwrap_or(flags.raw && fields.messages.is_none());
+        let talks = fields.messages.is_some() || fields.system.is_some();
+        flags.raw = fields.raw.unwrap_or(flags.raw && !talks);
         flags.system = fields.system.clone().or(flags.system);
         flags.n = fields.n.unwrap_or(flags.n);
         flags.heal = fields.heal.unwrap_or(flags.heal);
