@@ -4,6 +4,7 @@
 //! runs wherever Rust runs, and has tests of its own. `cargo xtask help` lists the commands.
 
 mod cuda;
+mod dist;
 mod fuzz;
 mod node;
 mod python;
@@ -78,6 +79,12 @@ const COMMANDS: &[Command] = &[
         usage: "gpu-bundle DIR [PROGRAM]",
         about: "programs and gpu.sh, for a machine with a GPU and no Rust",
         run: cuda::bundle::command,
+    },
+    Command {
+        name: "dist",
+        usage: "dist DIR [PROGRAM]",
+        about: "program, demo model, manual pages, completions and unit, below a prefix",
+        run: dist::command,
     },
     Command { name: "help", usage: "help", about: "this list", run: help },
 ];

@@ -59,6 +59,7 @@ mod tools;
 mod ui;
 mod ui_store;
 mod wakes;
+mod whole_pages;
 mod wire;
 mod ws;
 
@@ -78,3 +79,4 @@ pub use net::{Server, ServerError, Shutdown};
 pub use openapi::text as openapi_text;
 pub use router::{Access, ROUTES, Route};
 pub use settings::Settings;
+pub use whole_pages::{PartialPage, whole_pages};

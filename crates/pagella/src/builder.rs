@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use pagella_arch::{ArchError, ModelSpec, RopeOverride, SpecOptions, load_spec, spec_from_json};
-use pagella_backend::{Backend, KvFormat};
+use pagella_backend::{Backend, KvFormat, PAGE_TOKENS};
 use pagella_cpu::{CpuBackend, CpuOptions, Isa};
 use pagella_cuda::probe::Probe;
 use pagella_cuda::{CudaBackend, CudaOptions};
@@ -124,7 +124,8 @@ impl EngineBuilder {
     }
 
     /// Tokens in the cache, which all jobs share; [`DEFAULT_CACHE_TOKENS`], or the context where
-    /// that was stated and is more, unless stated. Memory is taken as the cache fills.
+    /// that was stated and is more, unless stated; rounded up to whole pages of 256. Memory is taken as
+    /// the cache fills.
     pub fn cache_tokens(mut self, tokens: usize) -> Self {
         self.cache_tokens = Some(tokens);
         self
@@ -250,10 +251,11 @@ impl EngineBuilder {
         self
     }
 
-    /// Tokens the cache of this spec will hold.
+    /// Tokens the cache of this spec will hold, in whole pages.
     pub fn cache_tokens_for(&self, spec: &ModelSpec) -> usize {
         let context = self.context.unwrap_or(0).min(spec.context);
-        self.cache_tokens.unwrap_or(context.max(DEFAULT_CACHE_TOKENS)).max(1)
+        let tokens = self.cache_tokens.unwrap_or(context.max(DEFAULT_CACHE_TOKENS)).max(1);
+        tokens.saturating_add(PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS
     }
 
     /// What the loader is told for a model at `place`.

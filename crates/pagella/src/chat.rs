@@ -119,7 +119,7 @@ impl Chat {
         loop {
             let messages: Vec<Message> =
                 system.clone().chain(self.turns[dropped..].iter().cloned()).collect();
-            let prompt = self.engine.encode_chat(&messages)?;
+            let prompt = self.engine.encode_chat(&messages, self.settings.bos())?;
             let tokens = prompt.len() + reserve;
             if tokens <= capacity {
                 return Ok((prompt, dropped));

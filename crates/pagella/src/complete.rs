@@ -13,7 +13,7 @@ use pagella_engine::{
     BoxedConstraint, Completion, EngineError, JobSpec, JobStream, LengthPolicy, OptionsError,
     Record, StreamGranularity,
 };
-use pagella_text::Message;
+use pagella_text::{AddBos, Message};
 
 use crate::{Engine, Error};
 
@@ -30,6 +30,8 @@ pub struct Complete {
     spec: JobSpec,
     seed: Option<u64>,
     default_stops: bool,
+    /// Whether prompts that are text begin with the model's begin token.
+    add_bos: AddBos,
     constraints: Vec<ConstraintSpec>,
     n: usize,
 }
@@ -42,10 +44,10 @@ enum Prompt {
 }
 
 impl Prompt {
-    fn ids(&self, engine: &Engine) -> Result<Vec<u32>, Error> {
+    fn ids(&self, engine: &Engine, add_bos: AddBos) -> Result<Vec<u32>, Error> {
         match self {
-            Prompt::Text(text) => engine.encode_text(text),
-            Prompt::Chat(messages) => engine.encode_chat(messages),
+            Prompt::Text(text) => engine.encode_text(text, add_bos),
+            Prompt::Chat(messages) => engine.encode_chat(messages, add_bos),
             Prompt::Ids(ids) => Ok(ids.clone()),
         }
     }
@@ -75,6 +77,7 @@ impl Complete {
             spec,
             seed: None,
             default_stops: true,
+            add_bos: AddBos::Auto,
             constraints: Vec::new(),
             n: 1,
         }
@@ -82,7 +85,12 @@ impl Complete {
 
     /// The prompt as token ids.
     pub fn prompt_ids(&self) -> Result<Vec<u32>, Error> {
-        self.prompt.ids(&self.engine)
+        self.prompt.ids(&self.engine, self.add_bos)
+    }
+
+    /// Whether prompts begin with the model's begin token.
+    pub(crate) fn bos(&self) -> AddBos {
+        self.add_bos
     }
 
     /// The answer's text.
@@ -155,7 +163,7 @@ impl Complete {
         }
         if let Some((negative, scale)) = &self.negative {
             spec.sampling.cfg_scale = Some(*scale);
-            spec = spec.guided_by(negative.ids(&self.engine)?, *scale);
+            spec = spec.guided_by(negative.ids(&self.engine, self.add_bos)?, *scale);
         }
         if self.default_stops {
             spec.stop_ids.extend(self.engine.tokenizer().eos_ids());

@@ -253,7 +253,11 @@ impl Engine {
     }
 
     /// Ids of a conversation that ends with the opening of a reply.
-    pub(crate) fn encode_chat(&self, messages: &[Message]) -> Result<Vec<u32>, Error> {
+    pub(crate) fn encode_chat(
+        &self,
+        messages: &[Message],
+        add_bos: AddBos,
+    ) -> Result<Vec<u32>, Error> {
         let parts = &self.shared.parts;
         let no_template = || Error::NoTemplate { dir: self.facts().dir.clone() };
         let template = parts.template.as_ref().ok_or_else(no_template)?;
@@ -262,14 +266,23 @@ impl Engine {
             add_generation_prompt: true,
             ..RenderOptions::default()
         };
-        let spans = template.render(messages, &options)?;
-        Ok(parts.tokenizer.encode(&spans, AddBos::Auto)?)
+        self.encode(&template.render(messages, &options)?, add_bos)
     }
 
     /// Ids of a text, in which special tokens count.
-    pub(crate) fn encode_text(&self, text: &str) -> Result<Vec<u32>, Error> {
-        let spans = [Span::Special(text.to_owned())];
-        Ok(self.tokenizer().encode(&spans, AddBos::Auto)?)
+    pub(crate) fn encode_text(&self, text: &str, add_bos: AddBos) -> Result<Vec<u32>, Error> {
+        self.encode(&[Span::Special(text.to_owned())], add_bos)
+    }
+
+    /// Ids that begin with the begin token once, however it came there.
+    fn encode(&self, spans: &[Span], add_bos: AddBos) -> Result<Vec<u32>, Error> {
+        let tokenizer = self.tokenizer();
+        let mut ids = tokenizer.encode(spans, add_bos)?;
+        let twice = |ids: &[u32]| ids.len() > 1 && ids[0] == ids[1];
+        if add_bos == AddBos::Always && twice(&ids) && ids.first().copied() == tokenizer.bos_id() {
+            ids.remove(0);
+        }
+        Ok(ids)
     }
 
     /// Compiles a constraint for this model's vocabulary.

@@ -3,16 +3,22 @@
 mod batch;
 mod config;
 mod constraint;
+#[cfg(test)]
+mod defaults;
+mod json_settings;
 mod model;
 mod more_sampling;
 mod sampling;
 mod settings;
+mod tokens;
 
 pub use batch::BatchFlags;
 pub use config::ConfigFlags;
 pub use constraint::ConstraintFlags;
+pub use json_settings::with_json_settings;
 pub use model::ModelFlags;
 pub use sampling::SamplingFlags;
+pub use tokens::{TokenFlags, add_bos};
 
 use clap::Args;
 

@@ -62,7 +62,7 @@ pub use pagella_engine::{
     TokenLogprobs, Worker,
 };
 pub use pagella_model::{LoadProgress, MemoryReport};
-pub use pagella_text::{BanPattern, BanRule, ChatTemplate, Message, Tokenizer};
+pub use pagella_text::{AddBos, BanPattern, BanRule, ChatTemplate, Message, Tokenizer};
 
 /// The examples of the guides are compiled and run.
 #[cfg(doctest)]

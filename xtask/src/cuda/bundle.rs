@@ -1,12 +1,12 @@
 //! `cargo xtask gpu-bundle DIR [PROGRAM]`: everything that a machine with a GPU and no Rust needs to
 //! test and measure: the program, the test and bench programs, their data, and `gpu.sh`, which runs
-//! them. With PROGRAM, that one is taken instead of a release build.
+//! them. With PROGRAM, that one is taken instead of a build.
 //!
 //! ```text
 //! DIR.tar.gz        all of the following
 //! DIR/gpu.sh        runs everything and prints a table
 //! DIR/bundle.env    which commit this is, and where it was built
-//! DIR/bin/pagella   release build
+//! DIR/bin/pagella   built with the profile `dist`
 //! DIR/tests/*       one program per suite, named package--target
 //! DIR/benches/*     likewise, release builds
 //! DIR/checkout/     models and testdata, unless DIR lies inside a checkout, which has them
@@ -63,12 +63,7 @@ pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
     }
     match program {
         Some(program) => keep(program, &dir.join("bin/pagella"))?,
-        None => {
-            let release = ["build", "--release", "--package", "pagella", "--bin", "pagella"];
-            for built in build(workspace, &release)? {
-                keep(&built.program, &dir.join("bin").join(&built.target))?;
-            }
-        }
+        None => keep(&build_program(workspace)?, &dir.join("bin/pagella"))?,
     }
     for (package, target) in SUITES {
         let mut args = vec!["test", "--no-run", "--package", package];
@@ -112,6 +107,14 @@ fn archive(dir: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
+/// The program as it is given to others.
+pub fn build_program(workspace: &Workspace) -> Result<PathBuf> {
+    let args =
+        ["build", "--profile", "dist", "--locked", "--package", "pagella", "--bin", "pagella"];
+    let built = build(workspace, &args)?.pop();
+    Ok(built.context("cargo named no program")?.program)
+}
+
 /// Runs Cargo and returns the programs it made.
 fn build(workspace: &Workspace, args: &[&str]) -> Result<Vec<Built>> {
     println!("$ cargo {}", args.join(" "));
@@ -152,7 +155,7 @@ fn keep_all(built: &[Built], package: &str, folder: &Path) -> Result<()> {
 }
 
 /// Copies a program without its symbols, which are most of it.
-fn keep(program: &Path, to: &Path) -> Result<()> {
+pub fn keep(program: &Path, to: &Path) -> Result<()> {
     let folder = to.parent().context("no folder")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let stripped = Command::new("strip").arg("-o").arg(to).arg(program).status();
@@ -175,7 +178,7 @@ fn about(workspace: &Workspace) -> String {
     format!("BUNDLE_COMMIT='{commit}{changed}'\nBUNDLE_ROOT='{}'\n", workspace.root.display())
 }
 
-fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
     let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
     for entry in entries {

@@ -5,6 +5,7 @@ use toml::Value;
 use super::entry::Entry;
 use super::layer::find;
 use super::yaml;
+use crate::whole_pages::whole_pages;
 
 /// Its sections.
 pub(super) const SECTIONS: &[&str] = &[
@@ -128,6 +129,12 @@ pub(super) fn map(section: &str, key: &str, value: Value) -> Mapped {
             "max_seq_len" | "cache_size" | "max_batch_size" | "chunk_size",
             Value::Integer(..=0),
         ) => Mapped::Nothing,
+        // It rounds up what we refuse.
+        ("model", "cache_size", Value::Integer(tokens)) => {
+            let tokens = usize::try_from(*tokens).unwrap_or(0);
+            let pages = whole_pages(tokens).unwrap_or_else(|partial| partial.next);
+            to("model.cache_size", i64::try_from(pages).map_or(value, Value::Integer))
+        }
         ("model", "rope_alpha", Value::String(text)) if text == "auto" => Mapped::Nothing,
         ("model", "cache_mode", Value::String(text)) => {
             to("model.cache_mode", Value::String(text.to_uppercase()))
@@ -177,6 +184,7 @@ model:
   rope_scale: 1.0
   rope_alpha: auto
   cache_mode: q4
+  cache_size: 6000
   chunk_size: 2048
   force_enable_thinking: false
   new_thing: 3
@@ -208,7 +216,7 @@ developer:
             (settings.model.cache_mode.as_str(), settings.model.chunk_size),
             ("Q4", Some(2048))
         );
-        assert_eq!(settings.model.max_seq_len, None);
+        assert_eq!((settings.model.max_seq_len, settings.model.cache_size), (None, Some(6144)));
         assert_eq!(settings.model.conversation.template_vars_force["enable_thinking"], false);
         assert!(settings.logging.log_prompt);
     }

@@ -1,7 +1,7 @@
 //! How a model is opened: the fields of a load, checked, and what this engine cannot do refused by
 //! name.
 
-use pagella_backend::KvFormat;
+use pagella_backend::{KvFormat, PAGE_TOKENS};
 use pagella_engine::SampleOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,17 +11,16 @@ use crate::fields::{
     Fields, Param, any, boolean, integer, number, one_of, out_of_range, text, unsupported,
     wrong_type,
 };
+use crate::whole_pages::whole_pages;
 use crate::wire::error::{ApiError, Code};
 
-/// Tokens of a page: caches have whole ones.
-const PAGE_TOKENS: i64 = pagella_backend::PAGE_TOKENS as i64;
 /// Most tokens of a context or a cache.
 const TOKENS_MAX: i64 = 1 << 30;
 
 /// Fields that say how a model is opened; the same in requests, model files and configurations.
 pub const OPTIONS: &[Param] = &[
     integer("max_seq_len", -1, TOKENS_MAX),
-    integer("cache_size", PAGE_TOKENS, TOKENS_MAX),
+    integer("cache_size", PAGE_TOKENS as i64, TOKENS_MAX),
     text("cache_mode", 16),
     number("rope_scale", 0.01, 1000.0),
     any("rope_alpha"),
@@ -94,10 +93,9 @@ impl LoadOptions {
     pub fn read(fields: &Fields) -> Result<Self, ApiError> {
         refuse_foreign(fields)?;
         let count = |name: &str| fields.int(name).and_then(|n| usize::try_from(n).ok());
-        let cache_size = count("cache_size");
-        if cache_size.is_some_and(|tokens| tokens % PAGE_TOKENS as usize != 0) {
-            return Err(out_of_range("cache_size", "a multiple of 256"));
-        }
+        let cache_size = count("cache_size").map(whole_pages).transpose();
+        let cache_size =
+            cache_size.map_err(|problem| out_of_range("cache_size", &problem.to_string()))?;
         let rope_scale = fields.number("rope_scale").map(|f| f as f32).filter(|f| *f != 1.0);
         let rope_alpha = rope_alpha(fields.value("rope_alpha"))?;
         if rope_scale.is_some() && rope_alpha.is_some() {
@@ -332,6 +330,8 @@ mod tests {
             let error = read(json!({ field: value })).unwrap_err();
             assert_eq!(error.param.as_deref(), Some(field), "{}", error.message);
         }
+        let partial = read(json!({"cache_size": 1000})).unwrap_err();
+        assert!(partial.message.contains("a multiple of 256, such as 1024"), "{}", partial.message);
         let unknown = read(json!({"draft_model": {"draft_modes": 1}})).unwrap_err();
         assert_eq!(unknown.param.as_deref(), Some("draft_model.draft_modes"));
         let both = read(json!({"rope_scale": 2.0, "rope_alpha": 2.0})).unwrap_err();

@@ -33,6 +33,8 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     let demo = resolve_model(DEMO).ok();
     let cache = HubCache::from_env().ok();
     let models = cache.as_ref().map(HubCache::models).unwrap_or_default();
+    let models = models.into_iter().filter(|model| model.dir.join("config.json").is_file());
+    let models: Vec<String> = models.map(|model| model.name).collect();
     let advice = advice(&machine, isa);
     let mut probe = Probe::look();
     probe.measure_free();

@@ -104,14 +104,14 @@ fn free_bytes(index: usize) -> Option<u64> {
     probe.gpus().get(index)?.free_bytes
 }
 
-fn weight_file_bytes(dir: &Path) -> u64 {
+pub(super) fn weight_file_bytes(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let weights = entries.flatten().map(|entry| entry.path());
     let weights = weights.filter(|path| path.extension().is_some_and(|e| e == "safetensors"));
     weights.filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum()
 }
 
-fn kind_name(kind: LinearKind) -> &'static str {
+pub(super) fn kind_name(kind: LinearKind) -> &'static str {
     match kind {
         LinearKind::Exl2 => "EXL2",
         LinearKind::Gptq => "GPTQ",

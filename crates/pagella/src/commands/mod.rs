@@ -2,10 +2,13 @@
 
 mod bench;
 mod chat;
+mod completions;
 mod config;
 mod doctor;
 mod export_openapi;
 mod inspect;
+mod list;
+mod man;
 mod ppl;
 mod pull;
 mod run;
@@ -14,12 +17,17 @@ mod serve;
 use anyhow::Result;
 use clap::Subcommand;
 
+/// Tokens of an answer of `run` and of `chat` unless stated.
+#[cfg(test)]
+pub const MAX_NEW_TOKENS: (usize, usize) = (run::MAX_NEW_TOKENS, chat::MAX_NEW_TOKENS);
+
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
     Run(Box<run::RunArgs>),
     Chat(Box<chat::ChatArgs>),
     Serve(Box<serve::ServeArgs>),
+    List(list::ListArgs),
     Inspect(inspect::InspectArgs),
     Ppl(ppl::PplArgs),
     Bench(bench::BenchArgs),
@@ -27,6 +35,8 @@ pub enum Command {
     Pull(pull::PullArgs),
     Config(config::ConfigArgs),
     ExportOpenapi(export_openapi::ExportArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 impl Command {
@@ -36,6 +46,7 @@ impl Command {
             Command::Run(args) => run::run(&args),
             Command::Chat(args) => chat::run(&args),
             Command::Serve(args) => serve::run(&args),
+            Command::List(args) => list::run(&args),
             Command::Inspect(args) => inspect::run(&args),
             Command::Ppl(args) => ppl::run(&args),
             Command::Bench(args) => bench::run(&args),
@@ -43,6 +54,8 @@ impl Command {
             Command::Pull(args) => pull::run(&args),
             Command::Config(args) => config::run(&args),
             Command::ExportOpenapi(args) => export_openapi::run(&args),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
         }
     }
 }

@@ -1,79 +1,65 @@
 //! `pagella run`: prompts in, answers out.
 //!
 //! One prompt is printed as it is written. Several, or several answers to one, are computed as one
-//! batch (`batch`), which `pages` can draw.
+//! batch (`batch`), which `pages` can draw; `jsonl` takes prompts from a file, each with settings of
+//! its own. `prompt` makes jobs of them, `sequence` keeps what was computed.
 
 mod answer;
 mod batch;
+mod jsonl;
 mod pages;
+mod prompt;
+mod sequence;
 
 use std::io::Read;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use pagella::{Complete, ConstraintSpec, DEMO, Engine, EngineError, Math, Message};
+use pagella::{Complete, Completion, DEMO, Engine, EngineError, Math};
 
 use crate::flags::{BatchFlags, ConstraintFlags, ModelFlags, OutputFlags, SamplingFlags};
 use crate::output::{self, LoadBar};
 use crate::usage::Usage;
+use jsonl::JsonlFlags;
+#[cfg(test)]
+pub use prompt::MAX_NEW_TOKENS;
+use prompt::{Asked, PromptFlags};
+use sequence::SequenceFlags;
 
-/// Tokens of an answer unless stated.
-const MAX_NEW_TOKENS: usize = 512;
 /// Longest prompt read from standard input, in bytes.
 const STDIN_BYTES_MAX: u64 = 64 << 20;
 
 /// Answer a prompt
 ///
 /// The model's chat template is applied unless --raw is given. Several --prompt are computed
-/// together; the answers are the same as for each alone.
+/// together; the answers are the same as for each alone. --batch takes them from a file, each with
+/// settings of its own.
 #[derive(Args)]
 pub struct RunArgs {
     /// Model: a directory, a hub id in the local cache, or demo
     #[arg(short, long, default_value = DEMO, env = "PAGELLA_MODEL")]
     model: String,
     /// The prompt; - reads it from standard input
-    #[arg(value_name = "PROMPT", required_unless_present = "prompts", conflicts_with = "prompts")]
+    #[arg(
+        value_name = "PROMPT",
+        required_unless_present_any = ["prompts", "jsonl", "restore"],
+        conflicts_with = "prompts"
+    )]
     prompt: Option<String>,
     /// A prompt; can be repeated
     #[arg(short, long = "prompt", value_name = "PROMPT")]
     prompts: Vec<String>,
-    /// Continue the text as it is, without the chat template
-    #[arg(long)]
-    raw: bool,
-    /// System message
-    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
-    system: Option<String>,
-    /// Answers to every prompt, with seeds counting up
-    #[arg(short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
-    n: u16,
-    /// Write the end of the prompt again, so that a word may run across it
-    #[arg(long)]
-    heal: bool,
-    /// Steer away from the answer to this prompt
-    #[arg(long, value_name = "TEXT", requires = "cfg_scale")]
-    negative: Option<String>,
-    /// How far: 1 is not at all
-    #[arg(long, value_name = "S", requires = "negative", allow_negative_numbers = true)]
-    cfg_scale: Option<f32>,
-    /// Do not end at the model's own end tokens
-    #[arg(long)]
-    no_default_stops: bool,
-    /// End the answer after this time with what is there
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    timeout: Option<Duration>,
-    /// Share the cache only with prompts of the same salt
-    #[arg(long, value_name = "TEXT")]
-    salt: Option<String>,
-    /// Show control tokens in the answer
-    #[arg(long)]
-    special: bool,
-    /// Log-probabilities of every token and of K alternatives
-    #[arg(long, value_name = "K", requires = "json")]
-    logprobs: Option<u16>,
     /// Draw the pages of the cache and the jobs while they run
     #[arg(long)]
     show_pages: bool,
+    #[command(flatten)]
+    output: OutputFlags,
+    #[command(flatten)]
+    prompt_flags: PromptFlags,
+    #[command(flatten)]
+    jsonl: JsonlFlags,
+    #[command(flatten)]
+    sequence: SequenceFlags,
     #[command(flatten)]
     constraint: ConstraintFlags,
     #[command(flatten)]
@@ -82,8 +68,6 @@ pub struct RunArgs {
     batch: BatchFlags,
     #[command(flatten)]
     model_flags: ModelFlags,
-    #[command(flatten)]
-    output: OutputFlags,
 }
 
 /// Runs the command.
@@ -91,24 +75,49 @@ pub fn run(args: &RunArgs) -> Result<()> {
     args.sampling.check()?;
     let constraint = args.constraint.spec()?;
     let prompts = prompts(args)?;
+    let several = prompts.len() > 1 || args.prompt_flags.n > 1;
+    if several && args.sequence.save.is_some() {
+        return Err(Usage::error("--save-sequence keeps one sequence: give one prompt and no -n"));
+    }
+    let jsonl = jsonl::read(args)?;
     let mut bar = LoadBar::new(args.output.json);
     let builder = args.batch.apply(args.model_flags.builder(&args.model, Math::Wide));
     let engine = builder.open_with(&mut |progress| bar.update(progress))?;
     drop(bar);
     output::warn(&engine);
-    let complete = |prompt: &String| complete(args, &engine, prompt, constraint.as_ref());
-    let completes: Vec<Complete> = prompts.iter().map(complete).collect::<Result<_>>()?;
+    args.prompt_flags.tokens.check(&engine)?;
+    let restored = args.sequence.restore(&engine, args.prompt_flags.salt.as_deref())?;
+    if let Some(jsonl) = jsonl {
+        return jsonl.run(args, &engine, constraint.as_ref());
+    }
+    let mut asked: Vec<Asked> = prompts.into_iter().map(Asked::Text).collect();
+    if asked.is_empty() {
+        asked.extend(restored.map(Asked::Ids));
+    }
+    let complete =
+        |asked| args.prompt_flags.complete(&engine, asked, &args.sampling, constraint.as_ref());
+    let completes: Vec<Complete> = asked.into_iter().map(complete).collect::<Result<_>>()?;
     match <[Complete; 1]>::try_from(completes) {
-        Ok([one]) if args.n == 1 && !args.show_pages => run_one(args, &engine, one),
+        Ok([one]) if !several && !args.show_pages => run_one(args, &engine, one),
         Ok(one) => batch::run(args, &engine, one.into()),
         Err(many) => batch::run(args, &engine, many),
     }
 }
 
 fn run_one(args: &RunArgs, engine: &Engine, complete: Complete) -> Result<()> {
+    let salt = args.prompt_flags.salt.as_deref();
+    let prompt = match args.sequence.save {
+        Some(_) => complete.prompt_ids()?,
+        None => Vec::new(),
+    };
+    let save = |done: &Completion| args.sequence.save(engine, prompt, done, salt);
     if args.output.json {
         let record = complete.record().map_err(blame)?;
-        return output::print_json(&answer::json(&record, engine.tokenizer())?);
+        let mut object = answer::json(&record, engine.tokenizer())?;
+        if let Some(stored) = record.eos.as_deref().map(save).transpose()?.flatten() {
+            object["saved"] = sequence::json(stored);
+        }
+        return output::print_json(&object);
     }
     for record in complete.stream().map_err(blame)? {
         let record = record?;
@@ -116,6 +125,7 @@ fn run_one(args: &RunArgs, engine: &Engine, complete: Complete) -> Result<()> {
         if let Some(done) = record.eos {
             output::print("\n")?;
             answer::note(&done);
+            save(&done)?;
             return Ok(());
         }
     }
@@ -148,52 +158,6 @@ fn read_stdin() -> Result<String> {
     })
 }
 
-fn complete(
-    args: &RunArgs,
-    engine: &Engine,
-    prompt: &str,
-    constraint: Option<&ConstraintSpec>,
-) -> Result<Complete> {
-    let messages = |prompt: &str| -> Vec<Message> {
-        let system = args.system.iter().map(|text| Message::new("system", text));
-        system.chain([Message::new("user", prompt)]).collect()
-    };
-    let complete = match args.raw {
-        true => engine.complete(prompt),
-        false => engine.complete_chat(messages(prompt)),
-    };
-    let mut complete = args.sampling.apply(complete, engine.default_sampling())?;
-    complete = complete.max_tokens(args.sampling.max_new_tokens.unwrap_or(MAX_NEW_TOKENS));
-    complete = complete.n(usize::from(args.n));
-    match (&args.negative, args.cfg_scale) {
-        (Some(text), Some(scale)) if args.raw => complete = complete.negative(text, scale),
-        (Some(text), Some(scale)) => complete = complete.negative_chat(messages(text), scale),
-        _ => {}
-    }
-    if let Some(constraint) = constraint {
-        complete = complete.constrain(constraint.clone());
-    }
-    if let Some(alternatives) = args.logprobs {
-        complete = complete.logprobs(usize::from(alternatives));
-    }
-    if let Some(time) = args.timeout {
-        complete = complete.timeout(time);
-    }
-    if let Some(salt) = &args.salt {
-        complete = complete.cache_salt(salt);
-    }
-    for (given, set) in [
-        (args.heal, Complete::heal as fn(Complete) -> Complete),
-        (args.no_default_stops, Complete::no_default_stops),
-        (args.special, Complete::show_special_tokens),
-    ] {
-        if given {
-            complete = set(complete);
-        }
-    }
-    Ok(complete)
-}
-
 /// Refusals of what the command line says are wrong usage; everything else is a failure.
 fn blame(error: pagella::Error) -> anyhow::Error {
     let usage = match &error {
@@ -206,10 +170,4 @@ fn blame(error: pagella::Error) -> anyhow::Error {
         _ => false,
     };
     if usage { Usage::error(error.to_string()) } else { error.into() }
-}
-
-/// A time that is some time.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| "give a number of seconds above 0".to_owned())
 }

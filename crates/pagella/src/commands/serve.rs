@@ -38,16 +38,21 @@ const EXIT_INTERRUPTED: i32 = 130;
 /// How long threads may take to end after the last request.
 const RUNTIME_END: Duration = Duration::from_secs(1);
 
+/// A server has the memory for itself, where other commands take little.
+const CACHE_TOKENS_HELP: &str = "Tokens in the cache, which all requests share, a multiple of 256 \
+                                 [default: model.cache_size, else what memory allows]";
+
 /// Serve a model to OpenAI and Anthropic clients
 ///
 /// Listens on this machine only unless --host says otherwise. Keys are in a file that is made when
 /// there is none. Everything can also be said in config.toml: see `pagella config`.
 #[derive(Args)]
+#[command(mut_arg("cache_tokens", |arg| arg.help(CACHE_TOKENS_HELP)))]
 pub struct ServeArgs {
     /// Model: a directory, a hub id in the local cache, or demo [default: model.model_name]
     #[arg(value_name = "MODEL")]
     model: Option<String>,
-    /// The name that clients see [default: the last part of MODEL]
+    /// The name that clients see [default: a hub id as it is, else the last part of MODEL]
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
     /// Another name of a model, as NAME=MODEL; can be repeated

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pagella_engine::{
     Backpressure, Healing, JobSpec, LengthPolicy, SampleOptions, StreamGranularity,
 };
-use pagella_text::{Message, SpecialTokens};
+use pagella_text::{AddBos, Message, SpecialTokens};
 
 use super::{Complete, Prompt};
 
@@ -36,6 +36,13 @@ impl Complete {
     /// [`LengthPolicy::Clamp`] unless stated.
     pub fn length_policy(mut self, policy: LengthPolicy) -> Self {
         self.spec.length_policy = policy;
+        self
+    }
+
+    /// Whether the prompt begins with the model's begin token; as its tokenizer says, and never twice,
+    /// unless stated. Prompts of ids stay as they are.
+    pub fn add_bos(mut self, add: AddBos) -> Self {
+        self.add_bos = add;
         self
     }
 

@@ -101,7 +101,7 @@ impl Args for ConfigFlags {
             let mut arg = Arg::new(path.as_str())
                 .long(long)
                 .aliases(others.collect::<Vec<_>>())
-                .help(entry.doc)
+                .help(help(entry))
                 .help_heading("Configuration")
                 .hide_short_help(!common)
                 .value_name("VALUE")
@@ -118,6 +118,14 @@ impl Args for ConfigFlags {
 
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
+    }
+}
+
+/// The sentence of a key with its default, from the same row that sets it.
+fn help(entry: &Entry) -> String {
+    match entry.default {
+        "" => entry.doc.to_owned(),
+        default => format!("{} [default: {default}]", entry.doc),
     }
 }
 

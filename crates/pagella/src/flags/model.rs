@@ -4,6 +4,7 @@ use clap::Args;
 use pagella::{Device, Engine, EngineBuilder, KvFormat, Math, RopeOverride};
 use pagella_cpu::Isa;
 use pagella_server::settings::ModelSettings;
+use pagella_server::whole_pages;
 
 use super::token_count;
 use crate::usage::Usage;
@@ -27,8 +28,9 @@ pub struct ModelFlags {
     /// How keys and values are stored: fp32, fp16, q8, fp8, q6 or q4 [default: fp16]
     #[arg(long, value_name = "FORMAT", value_parser = kv_format, env = "PAGELLA_CACHE")]
     cache: Option<KvFormat>,
-    /// Tokens in the cache, which all prompts share [default: 8192, or --length if that is more]
-    #[arg(long, value_name = "N", value_parser = token_count)]
+    /// Tokens in the cache, which all prompts share, a multiple of 256 [default: 8192, or --length if
+    /// that is more]
+    #[arg(long, value_name = "N", value_parser = cache_count)]
     pub cache_tokens: Option<usize>,
     /// Longest sequence in tokens [default: the model's own]
     #[arg(short, long, value_name = "N", value_parser = token_count)]
@@ -148,6 +150,10 @@ fn isa(text: &str) -> Result<Isa, String> {
 fn kv_format(text: &str) -> Result<KvFormat, String> {
     let names = KvFormat::ALL.map(KvFormat::name).join(", ");
     KvFormat::from_name(text).ok_or_else(|| format!("choose one of {names}"))
+}
+
+fn cache_count(text: &str) -> Result<usize, String> {
+    whole_pages(token_count(text)?).map_err(|problem| format!("give {problem}"))
 }
 
 fn step_count(text: &str) -> Result<usize, String> {

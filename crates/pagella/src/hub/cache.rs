@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use super::id::is_part;
 use super::{HubError, HubId};
 
+/// Parts of a revision's name, such as two in `refs/pr`.
+const REVISION_PARTS_MAX: usize = 4;
+
 /// The folder that holds models of the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubCache {
@@ -46,26 +49,20 @@ impl HubCache {
             .find(|dir| dir.join("config.json").is_file())
     }
 
-    /// Every model with at least one complete snapshot, as `org/name`, sorted.
-    pub fn models(&self) -> Vec<String> {
+    /// Every model of which something is there, complete or not, sorted by name.
+    pub fn models(&self) -> Vec<CachedModel> {
         let Ok(entries) = std::fs::read_dir(&self.root) else { return Vec::new() };
-        let mut models: Vec<String> = entries
+        let mut models: Vec<CachedModel> = entries
+            .flatten()
             .filter_map(|entry| {
-                let name = entry.ok()?.file_name().into_string().ok()?;
-                let (organisation, name) = name.strip_prefix("models--")?.split_once("--")?;
-                let id: HubId = format!("{organisation}/{name}").parse().ok()?;
-                self.find_any(&id).then(|| id.repository())
+                let folder = entry.file_name().into_string().ok()?;
+                let repository = folder.strip_prefix("models--")?.replacen("--", "/", 1);
+                Some(snapshots_of(&repository, &entry.path()))
             })
+            .flatten()
             .collect();
-        models.sort();
+        models.sort_by(|a, b| a.name.cmp(&b.name));
         models
-    }
-
-    fn find_any(&self, id: &HubId) -> bool {
-        let snapshots = std::fs::read_dir(self.repository(id).join("snapshots"));
-        snapshots.is_ok_and(|mut dirs| {
-            dirs.any(|dir| dir.is_ok_and(|dir| dir.path().join("config.json").is_file()))
-        })
     }
 
     pub(super) fn repository(&self, id: &HubId) -> PathBuf {
@@ -74,6 +71,60 @@ impl HubCache {
 
     pub(super) fn reference(&self, id: &HubId) -> PathBuf {
         self.repository(id).join("refs").join(id.revision())
+    }
+}
+
+/// A model of the cache; its directory need not hold all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachedModel {
+    /// What to write for it: a hub id, or its directory where it has none.
+    pub name: String,
+    /// Its files.
+    pub dir: PathBuf,
+}
+
+/// One model per revision that has a name, and per snapshot that no revision points to; the folder
+/// itself where there is no snapshot at all.
+fn snapshots_of(repository: &str, folder: &Path) -> Vec<CachedModel> {
+    let model = |revision: Option<&str>, dir: PathBuf| {
+        let id = match revision {
+            None | Some("main") => repository.to_owned(),
+            Some(revision) => format!("{repository}@{revision}"),
+        };
+        let named = id.parse::<HubId>().is_ok();
+        CachedModel { name: if named { id } else { dir.display().to_string() }, dir }
+    };
+    let snapshots = folder.join("snapshots");
+    let commits = std::fs::read_dir(&snapshots).into_iter().flatten().flatten();
+    let mut commits: Vec<String> =
+        commits.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut refs = Vec::new();
+    revisions(&folder.join("refs"), "", REVISION_PARTS_MAX, &mut refs);
+    let (mut models, mut named) = (Vec::new(), Vec::new());
+    for (revision, commit) in refs {
+        if commits.contains(&commit) {
+            models.push(model(Some(&revision), snapshots.join(&commit)));
+            named.push(commit);
+        }
+    }
+    commits.retain(|commit| !named.contains(commit));
+    models.extend(commits.iter().map(|commit| model(Some(commit), snapshots.join(commit))));
+    if models.is_empty() {
+        models.push(model(None, folder.to_owned()));
+    }
+    models
+}
+
+/// Revisions below a folder of refs with the commits they mean; their names may have several parts.
+fn revisions(refs: &Path, prefix: &str, parts: usize, found: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(refs).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let (revision, path) = (format!("{prefix}{name}"), entry.path());
+        if path.is_dir() && parts > 1 {
+            revisions(&path, &format!("{revision}/"), parts - 1, found);
+        } else if let Ok(commit) = std::fs::read_to_string(&path) {
+            found.push((revision, commit.trim().to_owned()));
+        }
     }
 }
 
@@ -105,7 +156,34 @@ mod tests {
         assert_eq!(cache.find(&id), Some(snapshot.clone()));
         assert_eq!(cache.find(&"org/name@abc123".parse().unwrap()), Some(snapshot));
         assert_eq!(cache.find(&"org/name@other".parse().unwrap()), None);
-        assert_eq!(cache.models(), ["org/name"]);
+    }
+
+    #[test]
+    fn every_revision_is_a_model_and_so_is_what_is_not_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = HubCache::at(dir.path());
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        for commit in ["abc", "def", "loose"] {
+            write(&format!("models--org--name/snapshots/{commit}/config.json"), "{}");
+        }
+        write("models--org--name/refs/main", "abc");
+        write("models--org--name/refs/4.0bpw", "def\n");
+        write("models--org--name/refs/refs/pr/1", "gone");
+        write("models--org--begun/blobs/x.incomplete", "");
+        write("models--gpt2/snapshots/abc/config.json", "{}");
+        write("datasets--org--text/snapshots/abc/config.json", "{}");
+        let old = dir.path().join("models--gpt2/snapshots/abc");
+        let names: Vec<String> = cache.models().into_iter().map(|model| model.name).collect();
+        let mut expected = ["org/begun", "org/name", "org/name@4.0bpw", "org/name@loose"]
+            .map(str::to_owned)
+            .to_vec();
+        expected.push(old.display().to_string());
+        expected.sort();
+        assert_eq!(names, expected);
     }
 
     #[test]

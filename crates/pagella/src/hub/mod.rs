@@ -13,7 +13,7 @@ mod place;
 mod pull;
 mod space;
 
-pub use cache::HubCache;
+pub use cache::{CachedModel, HubCache};
 pub use error::HubError;
 pub use fetch::{FetchOptions, Fetching, fetch};
 pub use id::HubId;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use pagella_server::config::entries;
+
 use crate::support::{Said, command, feed, text};
 
 /// Runs in a folder of its own.
@@ -73,4 +75,68 @@ fn a_file_of_tabbyapi_is_turned_into_ours() {
     assert!(shown.err.contains("config import") && shown.out.contains("port = 5001  # config.yml"));
     std::fs::write(&file, "a: !!python/object x").unwrap();
     assert!(run_in(dir.path(), &["config", "import", "config.yml"], &[]).error(2).contains("tags"));
+}
+
+const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+
+/// A table of every section, from the rows that the server reads its settings by.
+fn tables() -> String {
+    let (mut text, mut section) = (String::new(), "");
+    for entry in entries().filter(|entry| entry.is_built()) {
+        if entry.section != section {
+            section = entry.section;
+            text += &format!("\n## `[{section}]`\n\n| key | default | |\n|---|---|---|\n");
+        }
+        let default = match entry.default {
+            "" => "".to_owned(),
+            default => format!("`{default}`"),
+        };
+        let live = if entry.live { " \\*" } else { "" };
+        text += &format!("| `{}` | {default} | {}{live} |\n", entry.key, entry.doc);
+    }
+    text
+}
+
+#[test]
+fn the_guide_lists_every_key_with_the_default_that_holds() {
+    let text = std::fs::read_to_string(GUIDE).unwrap();
+    let (before, found) = text.split_once("<!-- settings -->\n").unwrap();
+    if std::env::var_os("PAGELLA_BLESS").is_some() {
+        std::fs::write(GUIDE, format!("{before}<!-- settings -->\n{}", tables())).unwrap();
+        return;
+    }
+    assert_eq!(found, tables(), "run `PAGELLA_BLESS=1 cargo test -p pagella --test cli guide`");
+}
+
+#[test]
+fn help_shows_the_defaults_of_the_settings() {
+    let help = crate::support::pagella(&["serve", "--help"]).out;
+    // As one line, because help is broken where the terminal ends.
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for entry in entries().filter(|entry| entry.is_built() && !entry.default.is_empty()) {
+        let said = format!("{} [default: {}]", entry.doc, entry.default);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains(&said), "{said}");
+    }
+    assert!(help.contains("[default: model.cache_size, else what memory allows]"), "{help}");
+}
+
+#[test]
+fn every_place_that_sizes_a_cache_wants_whole_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let rule = "a multiple of 256, such as 1024: a cache has whole pages";
+    let run = |args: &[&str], variables| run_in(dir.path(), args, variables);
+    for (args, variables) in [
+        (&["run", "Hi", "--cache-tokens", "1000"][..], &[][..]),
+        (&["chat", "demo", "--cache-tokens", "1000"], &[]),
+        (&["inspect", "demo", "--cache-tokens", "1000"], &[]),
+        (&["serve", "demo", "--cache-tokens", "1000"], &[]),
+        (&["serve", "demo", "--model.cache_size", "1000"], &[]),
+        (&["config", "check"], &[("PAGELLA_MODEL_CACHE_SIZE", "1000")]),
+    ] {
+        let said = run(args, variables);
+        assert!(said.error(2).contains(rule), "{args:?}: {}", said.err);
+    }
+    std::fs::write(dir.path().join("config.toml"), "[model]\ncache_size = 1000\n").unwrap();
+    assert!(run(&["config", "check"], &[]).error(2).contains(rule));
 }

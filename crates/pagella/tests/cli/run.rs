@@ -147,7 +147,8 @@ fn a_prompt_longer_than_the_context_is_refused_with_numbers() {
     let said = pagella_with_input(&["run", "-", "--json"], &long);
     let error = said.error(1);
     assert!(error.contains("2048") && error.contains("shorten"), "{error}");
-    let small = pagella(&["run", "What is a very long context?", "--cache-tokens", "1", "-l", "4"]);
+    let small =
+        pagella(&["run", "What is a very long context?", "--cache-tokens", "256", "-l", "4"]);
     assert!(small.error(1).contains("context"), "{}", small.err);
 }
 

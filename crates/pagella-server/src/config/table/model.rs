@@ -3,6 +3,7 @@
 use super::entries;
 use crate::auth::Role;
 use crate::config::entry::{Entry, Kind, checked, entry, inert, unbuilt};
+use crate::whole_pages::whole_pages;
 
 const M: &str = "model";
 const D: &str = "draft_model";
@@ -65,9 +66,17 @@ pub(super) const ROWS: &[Entry] = &[
     entry((M, "max_seq_len"), TOKENS, "", "Longest sequence, in tokens", |s, v| {
         s.model.max_seq_len = v.maybe_count();
     }),
-    entry((M, "cache_size"), TOKENS, "", "Tokens in the cache, for all sequences", |s, v| {
-        s.model.cache_size = v.maybe_count();
-    }),
+    checked(
+        (M, "cache_size"),
+        TOKENS,
+        "",
+        "Tokens in the cache, for all sequences, in multiples of 256; what memory allows if open",
+        |s, v| {
+            let tokens = v.maybe_count().map(whole_pages).transpose();
+            s.model.cache_size = tokens.map_err(|problem| problem.to_string())?;
+            Ok(())
+        },
+    ),
     entry(
         (M, "cache_mode"),
         Kind::OneOf(&["FP32", "FP16", "Q8", "FP8", "F8", "Q6", "Q4"]),

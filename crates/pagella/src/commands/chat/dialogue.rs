@@ -12,6 +12,8 @@ use super::input::Input;
 use super::interrupt::Interrupt;
 use super::setting::Settings;
 use super::transcript;
+use super::wrap::Wrap;
+use crate::flags::TokenFlags;
 use crate::output;
 
 /// How often Ctrl-C is looked at while the model computes.
@@ -28,6 +30,7 @@ pub enum Flow {
 pub struct Dialogue {
     chat: Chat,
     settings: Settings,
+    tokens: TokenFlags,
     interrupt: Interrupt,
     json: bool,
     /// A person reads and types.
@@ -50,6 +53,7 @@ impl Dialogue {
         Dialogue {
             chat: engine.chat(),
             settings,
+            tokens: TokenFlags::default(),
             interrupt,
             json,
             live: !json && input.is_terminal() && std::io::stdout().is_terminal(),
@@ -73,6 +77,10 @@ impl Dialogue {
     /// A word to people, on standard error, so that standard output holds answers only.
     pub fn say(&self, text: &str) {
         output::note(text);
+    }
+
+    pub fn set_tokens(&mut self, tokens: TokenFlags) {
+        self.tokens = tokens;
     }
 
     pub fn set_system(&mut self, text: &str) {
@@ -188,30 +196,32 @@ impl Dialogue {
 
     /// `None` when it was interrupted.
     fn stream(&mut self, question: &str) -> Result<Option<Completion>> {
-        let (settings, attempt) = (&self.settings, self.attempt);
-        self.chat.set_settings(|complete| settings.apply(complete, attempt));
+        let (settings, tokens, attempt) = (&self.settings, &self.tokens, self.attempt);
+        self.chat.set_settings(|complete| tokens.apply(settings.apply(complete, attempt)));
         self.chat.set_max_tokens(Some(settings.max_new_tokens));
         let mut stream = self.chat.send(question)?;
         if stream.dropped_messages() > 0 {
             let n = stream.dropped_messages();
             output::note(&format!("(the context is full: the oldest {n} messages were left out)"));
         }
+        let mut lines = (!self.json).then(Wrap::for_stdout);
         loop {
             if self.interrupt.pressed() {
                 drop(stream);
-                output::print(if self.json { "" } else { "\n" })?;
+                output::print(&lines.map_or_else(String::new, |mut lines| lines.end()))?;
                 output::note("(stopped)");
                 return Ok(None);
             }
             let Some(next) = stream.next_within(POLL) else { continue };
             let Some(record) = next.transpose()? else { return Ok(None) };
-            if !self.json {
-                output::print(&record.text)?;
+            if let Some(lines) = &mut lines {
+                lines.measure();
+                output::print(&lines.take(&record.text))?;
             }
             let Some(done) = record.eos else { continue };
-            match self.json {
-                true => output::print_json(&output::completion_json(&done))?,
-                false => output::print("\n")?,
+            match &mut lines {
+                None => output::print_json(&output::completion_json(&done))?,
+                Some(lines) => output::print(&lines.end())?,
             }
             return Ok(Some(*done));
         }

@@ -1,7 +1,7 @@
 //! `pagella chat`: a conversation in the terminal.
 //!
 //! `input` reads lines, `command` understands those that start with a slash, `setting` knows what
-//! can be changed, `transcript` saves and loads, `dialogue` asks the model. Without a terminal the
+//! can be changed, `transcript` saves and loads, `dialogue` asks the model, `wrap` breaks its lines. Without a terminal the
 //! same loop reads lines from standard input and prints answers only, so it can be scripted.
 
 mod command;
@@ -10,6 +10,7 @@ mod input;
 mod interrupt;
 mod setting;
 mod transcript;
+mod wrap;
 
 use std::path::PathBuf;
 
@@ -17,11 +18,13 @@ use anyhow::Result;
 use clap::Args;
 use pagella::Math;
 
-use crate::flags::{ModelFlags, OutputFlags, SamplingFlags};
+use crate::flags::{ModelFlags, OutputFlags, SamplingFlags, TokenFlags};
 use crate::output::{self, LoadBar};
 use dialogue::{Dialogue, Flow};
 use input::{Input, Line};
 use interrupt::Interrupt;
+#[cfg(test)]
+pub use setting::MAX_NEW_TOKENS;
 use setting::Settings;
 
 /// Talk to a model
@@ -41,6 +44,8 @@ pub struct ChatArgs {
     #[command(flatten)]
     sampling: SamplingFlags,
     #[command(flatten)]
+    tokens: TokenFlags,
+    #[command(flatten)]
     model_flags: ModelFlags,
     #[command(flatten)]
     output: OutputFlags,
@@ -56,10 +61,12 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     if !engine.has_chat_template() {
         return Err(pagella::Error::NoTemplate { dir: engine.facts().dir.clone() }.into());
     }
+    args.tokens.check(&engine)?;
     let settings = Settings::new(&args.sampling, engine.default_sampling())?;
     let mut input = Input::new()?;
     let interrupt = Interrupt::install()?;
     let mut dialogue = Dialogue::new(&engine, settings, interrupt, args.output.json, &input);
+    dialogue.set_tokens(args.tokens.clone());
     if let Some(text) = &args.system {
         dialogue.set_system(text);
     }

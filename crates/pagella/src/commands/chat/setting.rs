@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::flags::SamplingFlags;
 
 /// Tokens of an answer unless stated.
-const MAX_NEW_TOKENS: usize = 1024;
+pub const MAX_NEW_TOKENS: usize = 1024;
 
 /// Settings of all further answers.
 #[derive(Clone, Debug)]

@@ -21,10 +21,11 @@ type Answers = BTreeMap<(usize, usize), Record>;
 /// Computes all answers, then prints them.
 pub fn run(args: &RunArgs, engine: &Engine, prompts: Vec<Complete>) -> Result<()> {
     let n_prompts = prompts.len();
-    let n_answers = n_prompts * usize::from(args.n);
+    let n_answers = n_prompts * usize::from(args.prompt_flags.n);
     let mut view = match args.show_pages {
         true => View::Pages(Box::new(PagesView::new(engine, n_answers)?)),
-        false => View::Bar(bar(args.output.json, n_answers)),
+        false if args.output.json => View::Bar(ProgressBar::hidden()),
+        false => View::Bar(bar(n_answers)),
     };
     let mut answers = Answers::new();
     let mut batch = engine.batch(prompts);
@@ -52,10 +53,7 @@ enum View {
 }
 
 /// Counts finished answers on a terminal; silent elsewhere.
-fn bar(json: bool, answers: usize) -> ProgressBar {
-    if json {
-        return ProgressBar::hidden();
-    }
+pub fn bar(answers: usize) -> ProgressBar {
     let bar = ProgressBar::new(answers as u64);
     if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} answers, {msg}") {
         bar.set_style(style);
@@ -99,7 +97,7 @@ fn print(args: &RunArgs, engine: &Engine, n_prompts: usize, answers: &Answers) -
             1 => String::new(),
             _ => format!(" prompt {} of {n_prompts}", prompt + 1),
         };
-        let of_answer = match args.n {
+        let of_answer = match args.prompt_flags.n {
             1 => String::new(),
             n => format!(" answer {} of {n}", completion + 1),
         };

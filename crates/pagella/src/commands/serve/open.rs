@@ -8,6 +8,7 @@ use pagella::{Engine, EngineBuilder, Error, KvFormat, Math, Place, RopeOverride}
 use pagella_arch::{SpecOptions, load_spec};
 use pagella_backend::{BackendError, PAGE_TOKENS};
 use pagella_cuda::probe::Probe;
+use pagella_engine::GeneratorOptions;
 use pagella_formats::LinearKind;
 use pagella_model::ModelError;
 use pagella_server::{
@@ -20,9 +21,6 @@ use super::folder::{self, Folder};
 use super::rerank;
 use crate::flags::{BatchFlags, ModelFlags};
 use crate::machine;
-
-/// Most sequences in a step, where nobody says how many.
-const BATCH_MAX: usize = 256;
 
 /// Memory of a device that stays free beside a cache that fills it: for its other users, such as a
 /// screen, and for what was predicted a little too small.
@@ -103,7 +101,7 @@ impl Opener {
             builder = builder.ignore_unused_tensors();
         }
         let batch_max = options.max_batch_size.or(self.batch.batch_max.map(usize::from));
-        let batch_max = batch_max.unwrap_or(BATCH_MAX);
+        let batch_max = batch_max.unwrap_or(GeneratorOptions::default().batch_max);
         let choice = Choice { dir, builder, cache, batch_max };
         match stated {
             Some(_) => Ok(choice),
