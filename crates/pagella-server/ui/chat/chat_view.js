@@ -95,14 +95,17 @@ export function chatView({ go }) {
 
   function restoreScroll() {
     const saved = sessionStorage.getItem(scrollKey(chat.record.id));
-    if (saved === null || chat.running()) return;
+    if (saved === null) return;
     transcript.follow.moveTo(Number(saved));
     transcript.follow.active.value = transcript.follow.below_px() <= 40;
   }
-  addEventListener('pagehide', () => {
+  /** Kept when the conversation, the view or the page is left; following the end is no place. */
+  function keepScroll() {
+    if (!main.isConnected) return;
     if (!transcript.follow.active.value) sessionStorage.setItem(scrollKey(chat.record.id), String(transcript.scroller.scrollTop));
     else sessionStorage.removeItem(scrollKey(chat.record.id));
-  });
+  }
+  addEventListener('pagehide', keepScroll);
 
   chat.asked = (question) => transcript.showQuestion(question.id);
   chat.opened = (record) => go(`chat/${record.id}`);
@@ -118,6 +121,7 @@ export function chatView({ go }) {
   treeChangedElsewhere.watch((id) => { if (id === chat.record.id && chat.readOnly) chat.reread(); }, { now: false });
 
   async function startNew() {
+    keepScroll();
     await chat.open(newConversation());
     go('chat');
     composer.area.focus();
@@ -141,10 +145,18 @@ export function chatView({ go }) {
     title: () => chat.record.title || say('view.chat'), list: list.node, main, side: panel.node, chat, composer, panel,
     async open(id) {
       if (id === chat.record.id && (chat.tree.nodes.size || !id)) return;
+      if (chat.tree.nodes.size) keepScroll();
       const record = id ? conversationById(id) : null;
       if (record && !record.deleted) await chat.open(record);
       else if (!id && chat.tree.nodes.size === 0) await chat.open(chat.record);
       else await chat.open(newConversation());
+    },
+    address: () => (chat.tree.nodes.size ? `chat/${chat.record.id}` : 'chat'),
+    hidden: keepScroll,
+    /** Back on the page: nodes that left it forgot how far they were scrolled. */
+    back() {
+      if (transcript.follow.active.value) transcript.follow.jump();
+      else restoreScroll();
     },
     shown() {
       if (!matchMedia('(pointer: coarse)').matches) composer.area.focus();

@@ -32,6 +32,9 @@ const versionHeader = (version) => (version === null ? {} : { 'If-Match': `"${ve
 
 const syncSoon = afterQuiet(COPY_QUIET_MS, () => syncCopies());
 
+/** Whether the server keeps copies for this key; throws why not. */
+export const checkServerCopy = () => getJson(STORE_PATH);
+
 /** What this device has, for the plan. Texts are read only where something may have changed. */
 async function localCopies(ids) {
   const locals = [];
