@@ -13,7 +13,7 @@ import { presetsOf } from '../data/preset_store.js';
 import { acquireLock } from '../data/tab_lock.js';
 import { activePath, pathTo, removeOnly, removeSubtree, restoreOnly, restoreSubtree, showSibling } from '../data/tree.js';
 import { AnswerRun, runOf, runOfConversation } from './answer_run.js';
-import { chatBody, wireMessage } from './chat_request.js';
+import { chatBody, countBody, wireMessage } from './chat_request.js';
 
 export class Chat {
   /** Messages that wait for the running answer, of the open conversation. */
@@ -236,12 +236,10 @@ export class Chat {
     if (this.tree.nodes.size) saveConversation(this.record, { touch: false });
   }
 
-  /** Tokens of the conversation with a draft, as the template writes it. */
+  /** Tokens of the conversation with a draft (`{content, attachments}` or null), as the template writes it. */
   async countTokens(draft) {
-    const messages = activePath(this.tree).filter((node) => node.content).map((node) => ({ role: wireMessage(node).role, content: node.content }));
-    if (this.record.system) messages.unshift({ role: 'system', content: this.record.system });
-    if (draft || messages.length === 0) messages.push({ role: 'user', content: draft });
-    return (await postJson('v1/token/encode', { text: messages, add_generation_prompt: true })).length;
+    const body = countBody({ path: activePath(this.tree), system: this.record.system, prefix: this.record.prefix, draft });
+    return (await postJson('v1/token/encode', body)).length;
   }
 
   async tokensOf(node) {

@@ -120,12 +120,22 @@ export function chatView({ go }) {
   conversationReplaced.watch((id) => { if (id === chat.record.id) chat.reread(); }, { now: false });
   treeChangedElsewhere.watch((id) => { if (id === chat.record.id && chat.readOnly) chat.reread(); }, { now: false });
 
-  async function startNew() {
+  async function startNew(fields = {}) {
     keepScroll();
-    await chat.open(newConversation());
+    await chat.open(newConversation(fields));
     go('chat');
     composer.area.focus();
   }
+
+  /** The way out of a full context: a new conversation with the same instructions, settings and unsent words. */
+  async function moveOn({ text = '', attachments = [] } = {}) {
+    const { system: instructions, samplers } = chat.record;
+    composer.fillText('', []);
+    await startNew({ system: instructions, samplers: { ...samplers } });
+    composer.fillText(text, attachments);
+  }
+  composer.onMoveOn = moveOn;
+  chat.moveOn = moveOn;
 
   /** Message keys: only while the focus is in the transcript, and never while writing. */
   transcript.scroller.addEventListener('keydown', (event) => {
@@ -162,7 +172,7 @@ export function chatView({ go }) {
       if (!matchMedia('(pointer: coarse)').matches) composer.area.focus();
     },
     commands: {
-      newChat: startNew, stop: () => chat.stop(),
+      newChat: () => startNew(), stop: () => chat.stop(),
       regenerate: () => { const view = target('assistant'); if (view) chat.regenerate(view.model); },
       continue: () => { const view = target('assistant'); if (view?.model.role === 'assistant') chat.continueFrom(view.model); },
       edit: () => target('user')?.edit(),
