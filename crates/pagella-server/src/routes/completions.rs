@@ -73,7 +73,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let mut ask = Ask::read(&call, &fields, &model, ZeroTopP::Off)?;
     let logprobs = read_logprobs(&fields, call.app.settings.limits.top_logprobs)?;
     let suffix = fields.text("suffix").filter(|suffix| !suffix.is_empty());
-    if suffix.is_some() && fill::gap(&model.parts.tokenizer, "", "").is_none() {
+    if suffix.is_some() && !fill::can(&model.parts.tokenizer) {
         return Err(unsupported("suffix", "the model has no tokens for filling a gap"));
     }
     if let Some(logprobs) = logprobs.filter(|_| fields.is("echo")) {

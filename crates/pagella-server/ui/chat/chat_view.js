@@ -18,7 +18,9 @@ import { openOutline } from './outline.js';
 import { SystemBlock } from './system_block.js';
 import { Transcript } from './transcript.js';
 
-const EXAMPLES = ['example.1', 'example.2', 'example.3'];
+/** Models of this size know little; the one that comes with the program knows the documentation of the web. */
+const SMALL_MODEL_BYTES = 64 * 1024 * 1024;
+const examplesFor = (model) => [1, 2, 3].map((n) => (model?.size_bytes < SMALL_MODEL_BYTES ? say(`example.small.${n}`) : say(`example.${n}`)));
 const scrollKey = (id) => `pagella.scroll.${id}`;
 
 /** `go(path)` changes the address; the view follows it through `open`. */
@@ -39,9 +41,10 @@ export function chatView({ go }) {
   function drawEmpty() {
     empty.hidden = chat.tree.nodes.size > 0;
     const model = currentModel.value;
-    fill(empty, el('p.empty-model', null, model ? model.id : say('model.none')),
+    if (!model && connection.value.state !== 'ok') return fill(empty);
+    return fill(empty, el('p.empty-model', null, model ? model.id : say('model.none')),
       model ? el('p.empty-note', null, say('empty.context', { n: formatCompact(contextTokens(model)) })) : null,
-      el('div.examples', null, EXAMPLES.map((key) => el('button.example', { type: 'button', on: { click: () => composer.fillText(say(key)) } }, say(key)))));
+      el('div.examples', null, examplesFor(model).map((text) => el('button.example', { type: 'button', on: { click: () => composer.fillText(text) } }, text))));
   }
 
   chat.changed.watch((what) => {
@@ -115,7 +118,7 @@ export function chatView({ go }) {
   chat.compare = (node) => openCompare(chat, node.role === 'user' ? node : chat.tree.nodes.get(node.parent) ?? node, () => showMessages());
 
   currentModel.watch(() => { drawEmpty(); chat.sendQueued(); });
-  connection.watch(({ state }) => { if (state === 'ok') chat.resumeBroken(); }, { now: false });
+  connection.watch(({ state }) => { if (state === 'ok') { if (!currentModel.value) drawEmpty(); chat.resumeBroken(); } }, { now: false });
   conversations.watch(() => { const mine = conversationById(chat.record.id); if (mine?.deleted) go('chat'); }, { now: false });
   conversationReplaced.watch((id) => { if (id === chat.record.id) chat.reread(); }, { now: false });
   treeChangedElsewhere.watch((id) => { if (id === chat.record.id && chat.readOnly) chat.reread(); }, { now: false });

@@ -8,7 +8,7 @@ import { settings } from '../page/settings.js';
 import { say } from '../page/words.js';
 import { CodeView } from '../render/code_view.js';
 import { MarkdownView } from '../render/markdown_view.js';
-import { endingOf, statisticsOf } from './statistics.js';
+import { endingOf, isContextFull, statisticsOf } from './statistics.js';
 
 /** Thoughts, folded away unless the setting opens them while they run. */
 export class ReasoningView {

@@ -144,7 +144,7 @@ export class Frame {
     const state = modelState(connection.value, currentModel.value, Boolean(this.loading));
     const { health } = connection.value;
     const others = state === 'loading' && health?.model ? say('load.words', { name: health.model.split('/').at(-1), p: formatPercent(loadShare(health.progress)) }) : null;
-    const name = this.loading?.words ?? others ?? currentModel.value?.id ?? say('model.none');
+    const name = this.loading?.words ?? others ?? currentModel.value?.id ?? say(state === 'unknown' ? 'model.menu' : 'model.none');
     const stateWords = [say(`model.state.${state}`), state === 'waiting' ? health?.issues?.[0]?.description : null].filter(Boolean).join(': ');
     this.modelButton.dataset.state = state;
     setText(this.modelName, name.split('/').at(-1));
