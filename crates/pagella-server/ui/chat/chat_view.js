@@ -120,7 +120,12 @@ export function chatView({ go }) {
   currentModel.watch(() => { drawEmpty(); chat.sendQueued(); });
   connection.watch(({ state }) => { if (state === 'ok') { if (!currentModel.value) drawEmpty(); chat.resumeBroken(); } }, { now: false });
   conversations.watch(() => { const mine = conversationById(chat.record.id); if (mine?.deleted) go('chat'); }, { now: false });
-  conversationReplaced.watch((id) => { if (id === chat.record.id) chat.reread(); }, { now: false });
+  conversationReplaced.watch(async (id) => {
+    if (id !== chat.record.id) return;
+    await chat.reread();
+    panel.open(chat.record.samplers);
+    if (document.activeElement !== system.area) system.open();
+  }, { now: false });
   treeChangedElsewhere.watch((id) => { if (id === chat.record.id && chat.readOnly) chat.reread(); }, { now: false });
 
   async function startNew(fields = {}) {

@@ -33,6 +33,7 @@ export function notebookView({ go }) {
   let unsaved = false;
   /** How far the text was scrolled when the view was left. */
   let scrolled = 0;
+  let visited = false;
 
   const save = afterQuiet(SAVE_QUIET_MS, async () => { await saveNotebook(notebook).catch(showError); unsaved = false; });
   const editor = new Editor((text) => {
@@ -73,7 +74,7 @@ export function notebookView({ go }) {
     const end = from === null ? editor.area.selectionEnd : editor.text.length;
     const rest = editor.text.slice(end);
     const body = { prompt: editor.text.slice(0, start) + first, ...samplerFields(notebook.samplers, 'completions'), logprobs: TOP_TOKENS, return_token_ids: true, stream: true, stream_options: { include_usage: true }, return_progress: true };
-    if (one) body.max_tokens = 1;
+    if (one) Object.assign(body, { max_tokens: 1, min_tokens: 0 });
     if (offersSuffix() && suffix.checked && rest.trim()) body.suffix = rest;
     const mine = { abort: new AbortController(), answer: newAnswer(), start, length: end - start, first, frame: 0, before: counted };
     editor.mark();
@@ -273,9 +274,11 @@ export function notebookView({ go }) {
     title: () => notebook.title || say('view.notebook'), list, main, side: panel.node,
     async open(id) {
       const found = notebooks.value.find((item) => item.id === id);
+      // The first visit opens the newest one; later ones what was open, which may be new and empty.
       if (found && found.id !== notebook.id) openNotebook(found);
-      else if (!id && !notebook.text && notebooks.value[0]) openNotebook(notebooks.value[0]);
+      else if (!id && !visited && notebooks.value[0]) openNotebook(notebooks.value[0]);
       else { panel.open(notebook.samplers ?? {}); drawList(); count(); }
+      visited = true;
     },
     address: () => (notebooks.value.some((item) => item.id === notebook.id) ? `notebook/${notebook.id}` : 'notebook'),
     hidden: () => { scrolled = editor.area.scrollTop; },
