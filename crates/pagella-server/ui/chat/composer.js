@@ -239,7 +239,7 @@ export class Composer {
     const level = share >= 0.95 ? 'full' : share >= 0.8 ? 'high' : 'fine';
     this.node.dataset.context = level;
     this.gaugeBar.style.setProperty('width', `${Math.min(100, share * 100)}%`);
-    const text = used ? say(level === 'fine' ? 'gauge.used' : level === 'high' ? 'gauge.high' : 'gauge.full', { used: formatCompact(used.total), max: formatCompact(max), p: formatPercent(share) }) : say('gauge.max', { max: formatCompact(max) });
+    const text = used ? say(level === 'fine' ? 'gauge.used' : level === 'high' ? 'gauge.high' : share >= 1 ? 'gauge.over' : 'gauge.full', { used: formatCompact(used.total), max: formatCompact(max), p: formatPercent(share) }) : say('gauge.max', { max: formatCompact(max) });
     setText(this.gauge, text);
     setAttribute(this.gauge, 'title', used ? say('gauge.title', { own: formatCount(used.own), used: formatCount(used.total), max: formatCount(max) }) : null);
     return undefined;

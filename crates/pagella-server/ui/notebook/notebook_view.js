@@ -121,7 +121,8 @@ export function notebookView({ go }) {
     run = null;
     scores.add(editor.text, placeTokens(answer.logprobs, answer.content, start + first.length));
     const n = answer.usage?.completion_tokens ?? answer.logprobs.length;
-    const rate = answer.usage?.completion_tokens_per_sec;
+    // One token takes no time that says anything.
+    const rate = n > 1 ? answer.usage?.completion_tokens_per_sec : null;
     const words = [how === 'stopped' ? say('end.stopped') : how === 'failed' ? say('end.failed') : '', how !== 'failed' || n ? say('stat.tokens', { n: formatCount(n) }) : '', rate ? say('stat.rate', { n: formatRate(rate) }) : ''];
     setText(state, words.filter(Boolean).join(' · '));
     announce(how === 'stopped' ? say('end.stopped') : say('announce.done', { n: formatCount(n) }));

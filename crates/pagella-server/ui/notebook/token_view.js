@@ -5,7 +5,8 @@ import { el, fill, setText } from '../page/element.js';
 import { formatProbability } from '../page/format.js';
 import { say } from '../page/words.js';
 
-const visiblePiece = (text) => text.replace(/ /g, '·').replace(/\n/g, '⏎\n').replace(/\t/g, '→\t') || '∅';
+/** Bytes that are no text alone are written as bytes. */
+const visiblePiece = (text) => text.replace(/^bytes:(?=\\x)/, '').replace(/ /g, '·').replace(/\n/g, '⏎\n').replace(/\t/g, '→\t') || '∅';
 const probability = (logprob) => (typeof logprob === 'number' ? Math.exp(logprob) : null);
 
 /** Surprise in five steps, so that the tint can be read and not only seen. */

@@ -1,4 +1,4 @@
-// Short messages at the bottom of the page, with at most one action, such as undo. They leave by
+// Short messages at the top of the page, with at most one action, such as undo. They leave by
 // themselves, but not while the pointer or the focus is on them. While a dialog is open they are its last
 // part: nothing outside of it can be reached, and nothing in it is covered.
 
@@ -43,4 +43,7 @@ export function toast(message, { tone = 'plain', action, ms = action ? UNDO_MS :
   return gone;
 }
 
-export const showError = (error) => toast(error?.message ?? String(error), { tone: 'error', ms: 8000 });
+export function showError(error) {
+  const words = error?.message ?? String(error);
+  return toast(`${words.slice(0, 1).toUpperCase()}${words.slice(1)}`, { tone: 'error', ms: 8000 });
+}
