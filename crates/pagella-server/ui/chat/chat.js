@@ -164,7 +164,8 @@ export class Chat {
   /** `then`: 'save' changes the text in place; 'answer' and 'continue' make a new branch. */
   async saveEdit(node, text, then) {
     if (then === 'save') {
-      node.content = text;
+      // How the answer ended is not how this text ends.
+      Object.assign(node, { content: text, finish: null, eosReason: null });
       await saveNodes(node);
       this.#tell('messages');
       this.edited?.(node);
