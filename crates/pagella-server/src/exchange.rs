@@ -62,7 +62,8 @@ impl Exchange {
     /// A new code, in place of the one before.
     pub fn offer(&self, now: Instant) -> String {
         let code = format!("{:032x}", random_u128());
-        self.state().code = Some(Code { digest: digest(&code), until: now + CODE_LIFE, used: false });
+        self.state().code =
+            Some(Code { digest: digest(&code), until: now + CODE_LIFE, used: false });
         code
     }
 
