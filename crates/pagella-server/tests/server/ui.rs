@@ -132,12 +132,12 @@ fn the_terminals_code_gives_a_key_once() {
     // A second time. Who has a code that was good may hear where keys are, nobody else.
     let again = exchange(&code);
     assert_eq!(again.status, 401);
-    let again: Value = serde_json::from_str(&again.text()).unwrap();
+    let again: Value = serde_json::from_str(again.text()).unwrap();
     assert!(again["error"]["message"].as_str().unwrap().contains("was used already"), "{again}");
     let file = again["error"]["details"]["keys_file"].as_str().unwrap();
     assert!(file.ends_with("keys.toml") && Path::new(file).is_absolute(), "{file}");
-    let stranger = exchange("0").text();
-    assert!(!stranger.contains("keys.toml") && !stranger.contains("keys_file"), "{stranger}");
+    let stranger = exchange("0");
+    assert!(!stranger.text().contains("keys"), "{}", stranger.text());
     let client = server.stranger().with("authorization", &format!("Bearer {key}"));
     let permission = client.get("/v1/auth/permission").good();
     assert_eq!(permission["permission"], "admin");
