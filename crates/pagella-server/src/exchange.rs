@@ -22,6 +22,20 @@ const KEY_NAME: &str = "terminal";
 struct Code {
     digest: [u8; 32],
     until: Instant,
+    used: bool,
+}
+
+/// What a code is good for.
+#[derive(Debug, PartialEq)]
+pub enum Redeemed {
+    /// This key.
+    Key(String),
+    /// Nothing: somebody has its key.
+    Used,
+    /// Nothing: it was good for [`CODE_LIFE`].
+    Old,
+    /// Nothing: it is not the one that was offered.
+    Unknown,
 }
 
 #[derive(Default)]
@@ -48,23 +62,25 @@ impl Exchange {
     /// A new code, in place of the one before.
     pub fn offer(&self, now: Instant) -> String {
         let code = format!("{:032x}", random_u128());
-        self.state().code = Some(Code { digest: digest(&code), until: now + CODE_LIFE });
+        self.state().code =
+            Some(Code { digest: digest(&code), until: now + CODE_LIFE, used: false });
         code
     }
 
-    /// A key for a code; none if it is not the one that was offered, was used, or is old.
-    pub fn redeem(&self, given: &str, now: Instant) -> Option<String> {
+    /// A key for the code that was offered, once.
+    pub fn redeem(&self, given: &str, now: Instant) -> Redeemed {
         let mut state = self.state();
-        let offered = state
-            .code
-            .take_if(|code| now >= code.until || bool::from(code.digest.ct_eq(&digest(given))))?;
-        if now >= offered.until {
-            return None;
+        let is_it = |code: &&mut Code| bool::from(code.digest.ct_eq(&digest(given)));
+        match state.code.as_mut().filter(is_it) {
+            None => return Redeemed::Unknown,
+            Some(code) if code.used => return Redeemed::Used,
+            Some(code) if now >= code.until => return Redeemed::Old,
+            Some(code) => code.used = true,
         }
         let secret = format!("{:032x}", random_u128());
         let key = Key::new(KEY_NAME, Role::Admin);
         state.keys.get_or_insert_with(Keys::none).add(&secret, key);
-        Some(secret)
+        Redeemed::Key(secret)
     }
 
     /// Who sent these headers, if the key in them was given for a code.
@@ -86,12 +102,13 @@ mod tests {
     #[test]
     fn a_code_is_good_once() {
         let (exchange, now) = (Exchange::default(), Instant::now());
-        assert_eq!(exchange.redeem("", now), None);
+        assert_eq!(exchange.redeem("", now), Redeemed::Unknown);
         let code = exchange.offer(now);
         assert_eq!(code.len(), 32);
-        assert_eq!(exchange.redeem("0123", now), None, "another code");
-        let secret = exchange.redeem(&code, now).unwrap();
-        assert_eq!(exchange.redeem(&code, now), None, "again");
+        assert_eq!(exchange.redeem("0123", now), Redeemed::Unknown, "another code");
+        let Redeemed::Key(secret) = exchange.redeem(&code, now) else { panic!("no key") };
+        assert_eq!(exchange.redeem(&code, now), Redeemed::Used);
+        assert_eq!(exchange.redeem("0123", now), Redeemed::Unknown);
         let caller = exchange.identify(&headers(&secret), SystemTime::now()).unwrap();
         assert_eq!(caller.role(), Role::Admin);
         assert!(exchange.identify(&headers(&code), SystemTime::now()).is_none());
@@ -101,9 +118,10 @@ mod tests {
     fn a_code_is_good_for_ten_minutes() {
         let (exchange, now) = (Exchange::default(), Instant::now());
         let code = exchange.offer(now);
-        assert_eq!(exchange.redeem(&code, now + CODE_LIFE), None);
+        assert_eq!(exchange.redeem(&code, now + CODE_LIFE), Redeemed::Old);
         let code = exchange.offer(now);
-        assert!(exchange.redeem(&code, now + CODE_LIFE - Duration::from_secs(1)).is_some());
+        let last = now + CODE_LIFE - Duration::from_secs(1);
+        assert!(matches!(exchange.redeem(&code, last), Redeemed::Key(_)));
     }
 
     #[test]
@@ -111,7 +129,7 @@ mod tests {
         let (exchange, now) = (Exchange::default(), Instant::now());
         let old = exchange.offer(now);
         let new = exchange.offer(now);
-        assert_eq!(exchange.redeem(&old, now), None);
-        assert!(exchange.redeem(&new, now).is_some());
+        assert_eq!(exchange.redeem(&old, now), Redeemed::Unknown);
+        assert!(matches!(exchange.redeem(&new, now), Redeemed::Key(_)));
     }
 }

@@ -87,6 +87,8 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{CONVERSATION, OPTIONS};
+    use crate::tools::format_names;
 
     /// What the page may weigh, compressed and not (`html`, `css` and `js` together).
     const GZIP_BYTES_MAX: usize = 120_000;
@@ -99,6 +101,26 @@ mod tests {
         let gzip: usize = parts().map(|asset| asset.gzip.len()).sum();
         let plain: usize = parts().map(|asset| asset.plain.len()).sum();
         assert!(gzip <= GZIP_BYTES_MAX && plain <= PLAIN_BYTES_MAX, "{gzip} {plain}");
+    }
+
+    /// The quoted words of a constant of the page's form of load options.
+    fn words(name: &str) -> Vec<&'static str> {
+        let form = include_str!("../ui/models/load_form.js");
+        let (_, rest) = form.split_once(&format!("const {name} = [")).unwrap();
+        let list = rest.split_once("];").unwrap().0;
+        list.split('\'').skip(1).step_by(2).collect()
+    }
+
+    #[test]
+    fn the_page_offers_what_a_load_takes_and_nothing_that_it_refuses() {
+        let kinds = ["int", "number", "text", "choice"];
+        let fields: Vec<&str> = words("LOAD_FIELDS");
+        let fields = fields.into_iter().filter(|word| !kinds.contains(word));
+        let known = |name: &str| OPTIONS.iter().chain(CONVERSATION).any(|param| param.name == name);
+        assert_eq!(fields.filter(|name| !known(name)).collect::<Vec<_>>(), [""; 0]);
+        let mut formats: Vec<&str> = format_names().chain(["harmony"]).collect();
+        formats.sort_unstable();
+        assert_eq!(words("TOOL_FORMATS"), formats);
     }
 
     #[test]

@@ -2,10 +2,9 @@
 // they can show and fill, never send and never change settings.
 
 import { button } from './page/controls.js';
-import { mountAnnouncer } from './page/announce.js';
 import { confirmDialog } from './page/dialog.js';
 import { applySettings, settings } from './page/settings.js';
-import { mountToasts } from './page/toast.js';
+import { placeToasts } from './page/toast.js';
 import { say } from './page/words.js';
 import { connection, currentModel, isAdmin, startConnection } from './net/connection.js';
 import { conversations, loadConversations } from './data/conversation_store.js';
@@ -38,6 +37,9 @@ let frame;
 const views = {};
 let shownName = null;
 
+/** Opens a view where it was left: its conversation, its notebook. */
+const openView = (name) => go(views[name].address?.() ?? name);
+
 /** `#/chat/<id>`; unknown views and empty addresses mean chat. */
 function readAddress() {
   const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
@@ -52,6 +54,7 @@ async function followAddress() {
     views[shownName]?.hidden?.();
     frame.show(name, view);
     shownName = name;
+    view.back?.();
   } else frame.closeSheets();
   await view.open?.(id, options);
   if (name === 'chat' && options.has('text')) view.composer.fillText(options.get('text').slice(0, 100000));
@@ -65,7 +68,7 @@ function registerCommands() {
   const { commands } = views.chat;
   const inChat = () => shownName === 'chat';
   const chatCommand = (id, title, name) => registerCommand(id, { title: say(title), run: commands[name], available: inChat });
-  registerCommand('chat.new', { title: say('chat.new'), run: async () => { if (!inChat()) go('chat'); await commands.newChat(); } });
+  registerCommand('chat.new', { title: say('chat.new'), run: commands.newChat });
   registerCommand('palette', { title: say('palette.title'), run: () => openPalette((record) => go(`chat/${record.id}`)) });
   registerCommand('list.toggle', { title: say('list.toggle'), run: () => frame.toggle('list') });
   registerCommand('side.toggle', { title: say('side.toggle'), run: () => frame.toggle('side') });
@@ -80,7 +83,7 @@ function registerCommands() {
   chatCommand('chat.jump', 'jump', 'jump');
   chatCommand('chat.stop', 'stop', 'stop');
   chatCommand('chat.messages', 'keys.messages', 'focusTranscript');
-  for (const name of VIEW_NAMES) registerCommand(`view.${name}`, { title: say(`view.${name}`), run: () => go(name) });
+  for (const name of VIEW_NAMES) registerCommand(`view.${name}`, { title: say(`view.${name}`), run: () => openView(name) });
   registerCommand('help', { title: say('shortcuts.title'), run: openShortcutHelp });
   registerCommand('settings', { title: say('settings.title'), run: openSettings });
   registerCommand('key', { title: say('key.title'), run: openKeyDialog });
@@ -117,16 +120,15 @@ function watchStates() {
   });
   modelLoading.watch((loading) => {
     setModelComing(Boolean(loading));
-    frame.setModelState(loading ? 'loading' : currentModel.value ? 'loaded' : 'none', loading ? loading.words : null);
+    frame.setLoading(loading);
   });
 }
 
 async function startPage() {
   applySettings();
-  frame = new Frame({ onModel: openModelMenu, onSettings: openSettings });
+  frame = new Frame({ onModel: openModelMenu, onSettings: openSettings, onView: openView });
   document.body.replaceChildren(frame.node);
-  mountToasts();
-  mountAnnouncer();
+  placeToasts();
   await Promise.all([loadConversations(), loadNotebooks(), loadPresets(), loadSamplerTable()]);
   Object.assign(views, { chat: chatView({ go }), notebook: notebookView({ go }), engine: engineView(), models: modelsView() });
   registerCommands();

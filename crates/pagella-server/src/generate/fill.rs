@@ -37,6 +37,11 @@ pub fn need(
     gap(tokenizer, before, behind).ok_or_else(none)
 }
 
+/// Whether a model has tokens for gaps.
+pub fn can(tokenizer: &Tokenizer) -> bool {
+    gap(tokenizer, "", "").is_some()
+}
+
 /// The prompt for a gap between two texts; `None` if the model has no tokens for it.
 pub fn gap(tokenizer: &Tokenizer, before: &str, behind: &str) -> Option<Vec<Span>> {
     let known = |name: &str| name.is_empty() || tokenizer.id_of(name).is_some();

@@ -3,16 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::auth::Role;
+use crate::generate::fill;
 use crate::model::{KnownModel, ServedModel, describe_conversation};
 use crate::settings::ConversationSettings;
 
 /// What models here can do, by what is known of them.
-fn capabilities(talks: bool) -> Vec<&'static str> {
-    let mut capabilities = vec!["text"];
-    if talks {
-        capabilities.push("chat");
-    }
-    capabilities
+fn capabilities(talks: bool, fills: bool) -> Vec<&'static str> {
+    let known = [("text", true), ("chat", talks), ("infill", fills)];
+    known.into_iter().filter(|(_, can)| *can).map(|(name, _)| name).collect()
 }
 
 /// The card of a model that answers.
@@ -26,7 +24,7 @@ pub fn served(model: &ServedModel) -> Value {
         "status": "loaded",
         "type": "model",
         "max_model_len": model.capacity(),
-        "capabilities": capabilities(model.template().is_some()),
+        "capabilities": capabilities(model.template().is_some(), fill::can(&parts.tokenizer)),
         "quantization": parts.facts.quantization,
         "bpw": parts.facts.bits_per_weight,
         "size_bytes": parts.facts.weight_bytes,
@@ -43,7 +41,7 @@ pub fn known(model: &KnownModel, kind: &str, status: &str) -> Value {
         "status": status,
         "type": kind,
         "max_model_len": model.max_model_len,
-        "capabilities": capabilities(model.talks),
+        "capabilities": capabilities(model.talks, false),
         "quantization": model.quantization,
         "bpw": model.bits_per_weight,
         "size_bytes": model.size_bytes,
@@ -61,7 +59,7 @@ pub fn named(id: &str, status: &str) -> Value {
         "status": status,
         "type": "model",
         "max_model_len": null,
-        "capabilities": capabilities(false),
+        "capabilities": capabilities(false, false),
         "quantization": null,
         "bpw": null,
         "size_bytes": null,

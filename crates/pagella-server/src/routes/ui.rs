@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use serde_json::json;
 
+use crate::auth;
 use crate::call::{Call, Reply};
+use crate::exchange::Redeemed;
 use crate::fields::{Fields, Param, text};
 use crate::ui;
 use crate::wire::error::{ApiError, Code};
@@ -46,12 +48,27 @@ pub async fn exchange(mut call: Call) -> Result<Reply, ApiError> {
     fields.need("code")?;
     let code = fields.text("code").unwrap_or_default();
     let local = call.peer.ip().to_canonical().is_loopback();
-    let key = local.then(|| call.app.exchange.redeem(code, Instant::now())).flatten();
-    match key {
-        Some(key) => Reply::json(&json!({ "key": key })),
-        None => {
+    let redeemed = match local {
+        true => call.app.exchange.redeem(code, Instant::now()),
+        false => Redeemed::Unknown,
+    };
+    match redeemed {
+        Redeemed::Key(key) => Reply::json(&json!({ "key": key })),
+        Redeemed::Used => Err(spent(&call, "this link was used already")),
+        Redeemed::Old => Err(spent(&call, "this link was good for ten minutes")),
+        Redeemed::Unknown => {
             let message = "the code is not good (any more): give a key, or start the server anew";
             Err(call.app.refuse_peer(call.peer, ApiError::new(Code::InvalidApiKey, message)))
         }
     }
+}
+
+/// The refusal of a code that was good once. Who has it has read the terminal, and may hear where the
+/// keys are; it is no guess, so it does not count as one.
+fn spent(call: &Call, what: &str) -> ApiError {
+    let file = auth::file_in_use(&call.app.settings.auth.keys_file);
+    let file = std::path::absolute(&file).unwrap_or(file);
+    let message = format!("{what}: give a key, or start the server anew for another link");
+    ApiError::new(Code::InvalidApiKey, message)
+        .with_details(json!({ "keys_file": file.to_string_lossy() }))
 }

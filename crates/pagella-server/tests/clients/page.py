@@ -22,8 +22,8 @@ def main():
         for name in MODELS:
             # Links to one folder would be one model.
             shutil.copytree(ROOT / "models" / "demo", Path(folder) / name, ignore=shutil.ignore_patterns("draft"))
-        with Server("--no-access-log", "--ui.server_store", "true", "--model-dir", folder, model=str(Path(folder) / MODELS[0])) as server:
-            command = [sys.executable, RUN, "--base", server.base, "--key", ADMIN_KEY, "--models", *reversed(MODELS), *sys.argv[1:]]
+        with Server("--no-access-log", "--ui.server_store", "true", "--model-dir", folder, model=str(Path(folder) / MODELS[0]), terminal=True) as server:
+            command = [sys.executable, RUN, "--base", server.base, "--key", ADMIN_KEY, "--link", server.link, "--models", *reversed(MODELS), *sys.argv[1:]]
             return subprocess.run(command).returncode
 
 

@@ -5,6 +5,7 @@ The program is `$PAGELLA_BIN`, or the debug build of this checkout.
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import threading
@@ -51,12 +52,24 @@ def program():
     return Path(os.environ.get("PAGELLA_BIN", default))
 
 
+def lines_of(terminal):
+    """What is written to a terminal, until its other end is closed: that is an error here, not an end."""
+    with os.fdopen(terminal, errors="replace") as output:
+        try:
+            yield from output
+        except OSError:
+            return
+
+
 class Server:
     """Runs while the `with` block does; `base` is its address."""
 
-    def __init__(self, *flags, model="demo"):
+    def __init__(self, *flags, model="demo", terminal=False):
+        """With a `terminal` the server shows a `link` that opens its page."""
         self.flags = flags
         self.model = model
+        self.terminal = terminal
+        self.link = None
         self.lines = []
 
     def __enter__(self):
@@ -65,17 +78,28 @@ class Server:
         keys.write_text(KEYS)
         keys.chmod(0o600)
         command = [program(), "serve", self.model, "--port", "0", "--keys", keys, *self.flags]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=self.dir.name)
-        for line in self.process.stderr:
+        output = self.start(command)
+        for line in output:
             self.lines.append(line)
-            if "listening on http://" in line:
-                self.base = line.split("listening on ")[1].strip()
+            self.link = next(iter(re.findall(r"http://\S+/#c=\w+", line)), None)
+            if self.link or "listening on http://" in line:
+                self.base = self.link.split("/#")[0] if self.link else line.split("listening on ")[1].strip()
                 break
         else:
             raise RuntimeError("the server ended before it listened:\n" + "".join(self.lines))
-        threading.Thread(target=lambda: self.lines.extend(self.process.stderr), daemon=True).start()
+        threading.Thread(target=lambda: self.lines.extend(output), daemon=True).start()
         self.wait_for("the model to be ready", lambda: self.status("/health/ready") == 200, READY_SECONDS)
         return self
+
+    def start(self, command):
+        """Starts the program; the lines that it writes to people."""
+        if not self.terminal:
+            self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=self.dir.name)
+            return iter(self.process.stderr)
+        ours, theirs = os.openpty()
+        self.process = subprocess.Popen(command, stderr=theirs, cwd=self.dir.name)
+        os.close(theirs)
+        return lines_of(ours)
 
     def __exit__(self, *_):
         self.process.terminate()

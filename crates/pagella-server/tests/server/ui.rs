@@ -1,8 +1,9 @@
 //! The built-in page, its files, and the way from the terminal to a key.
 
+use std::path::Path;
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{API, TestServer, keys, settings};
 
@@ -128,7 +129,15 @@ fn the_terminals_code_gives_a_key_once() {
     let code = server.app.exchange.offer(Instant::now());
     assert_eq!(exchange("0").refusal().0, 401);
     let key = exchange(&code).good()["key"].as_str().unwrap().to_owned();
-    assert_eq!(exchange(&code).refusal().0, 401, "a second time");
+    // A second time. Who has a code that was good may hear where keys are, nobody else.
+    let again = exchange(&code);
+    assert_eq!(again.status, 401);
+    let again: Value = serde_json::from_str(again.text()).unwrap();
+    assert!(again["error"]["message"].as_str().unwrap().contains("was used already"), "{again}");
+    let file = again["error"]["details"]["keys_file"].as_str().unwrap();
+    assert!(file.ends_with("keys.toml") && Path::new(file).is_absolute(), "{file}");
+    let stranger = exchange("0");
+    assert!(!stranger.text().contains("keys"), "{}", stranger.text());
     let client = server.stranger().with("authorization", &format!("Bearer {key}"));
     let permission = client.get("/v1/auth/permission").good();
     assert_eq!(permission["permission"], "admin");

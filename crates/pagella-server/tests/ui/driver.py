@@ -53,9 +53,13 @@ class Page:
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.faults.append(f"exception: {error}"))
 
+    def other_profile(self):
+        """A browser that has never seen the page."""
+        return Page(None, self.base, self.shots, browser=self.browser)
+
     def other_device(self):
         """The page in a profile of its own: nothing of this one is known there but the key."""
-        other = Page(None, self.base, self.shots, browser=self.browser)
+        other = self.other_profile()
         other.open(key=self.key)
         return other
 
@@ -78,12 +82,17 @@ class Page:
         self.unlock()
 
     def unlock(self):
-        """Waits for the page to start and types the key if it asks for one: it forgets it with each reload."""
+        """Waits for the page to start and types the key if it asks for one: what was typed is forgotten with each reload."""
         self.page.wait_for_selector("html[data-ready]")
         if self.page.locator("dialog input[type=password]").count():
             self.page.fill("dialog input[type=password]", self.key)
             self.page.click("dialog button[type=submit]")
             self.page.wait_for_selector("dialog", state="detached")
+        self.wait_connected()
+
+    def wait_connected(self):
+        """Until the page is known to the server."""
+        self.page.wait_for_selector("html[data-ready]")
         self.page.wait_for_selector(".connection-state[data-state=ok]", state="attached")
 
     def shot(self, name):
@@ -102,6 +111,12 @@ class Page:
         """Until no answer is being written."""
         self.page.wait_for_selector(".message.assistant:last-child .stats", timeout=timeout_s * 1000)
         self.page.wait_for_selector(".message.running", state="detached", timeout=timeout_s * 1000)
+
+    def ask(self, path, body=None):
+        """What the server says to the same key, outside of the page."""
+        headers = {"Authorization": f"Bearer {self.key}"}
+        method = self.page.request.get if body is None else self.page.request.post
+        return method(self.base + path, headers=headers, **({} if body is None else {"data": body})).json()
 
     def texts(self, role="assistant"):
         return self.page.locator(f".message.{role} .message-body").all_inner_texts()

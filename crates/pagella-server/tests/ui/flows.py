@@ -285,6 +285,59 @@ def notebook(page):
     page.page.get_by_role("button", name="Tokens", exact=True).click()
 
 
+def notebook_stop(page):
+    """Stop ends the request and says so; what was written, and how much of it there is, stays true."""
+    page.page.keyboard.press("Alt+2")
+    page.page.get_by_role("button", name="New notebook").click()
+    set_sampler(page, "min_tokens", LONG_TOKENS)
+    area = page.page.locator(".editor-text")
+    area.fill("Once upon a time")
+    area.press("Control+End")
+    area.press("Shift+Enter")
+    page.page.wait_for_function("() => document.querySelector('.editor-text').value.length > 40", timeout=60000)
+    page.page.locator(".notebook-bar").get_by_role("button", name="Stop").click()
+    page.page.wait_for_selector(".notebook-state:has-text('stopped by you')")
+    page.page.wait_for_selector(".notebook-bar .primary:has-text('Generate')")
+    text = area.input_value()
+    # The request is gone from the server, and nothing of it comes after.
+    while page.ask("v1/requests")["data"]:
+        pass
+    assert area.input_value() == text, "text came after the stop"
+    written = int(re.search(r"([\d,]+) tokens", page.page.locator(".notebook-state").inner_text())[1].replace(",", ""))
+    total = page.ask("v1/token/encode", {"text": text})["length"]
+    page.page.wait_for_selector(f".notebook-count:has-text('{total:,} tokens')")
+    assert 0 < written < total, (written, total)
+    # Another notebook gets nothing of a run that it ended.
+    area.press("Shift+Enter")
+    page.page.wait_for_selector(".notebook-bar .primary.running")
+    page.page.get_by_role("button", name="New notebook").click()
+    page.page.wait_for_selector(".notebook-bar .primary:not(.running)")
+    assert area.input_value() == "", area.input_value()
+
+
+def notebook_scores(page):
+    """Scoring a text scores every token of it, and again; writing on keeps what is known."""
+    page.page.keyboard.press("Alt+2")
+    page.page.get_by_role("button", name="New notebook").click()
+    area = page.page.locator(".editor-text")
+    area.fill("The map() method creates a new array 🙂.")
+    page.page.get_by_role("button", name="Tokens", exact=True).click()
+    score = page.page.get_by_role("button", name="Score the text")
+    for _ in range(2):
+        score.click()
+        page.page.wait_for_selector(".notebook-state:has-text('tokens scored')")
+        # Only the token that begins a text follows nothing.
+        assert page.page.locator(".token-flow .tint-none").count() == 1
+    scored = page.page.locator(".token-flow .token").count()
+    assert scored > 8
+    area.press("Control+End")
+    area.press("Control+Enter")
+    page.page.wait_for_function("n => document.querySelectorAll('.token-flow .token').length > n", arg=scored)
+    assert page.page.locator(".token-flow .tint-none").count() == 1, "scores are gone"
+    page.shot("notebook-scores")
+    page.page.get_by_role("button", name="Tokens", exact=True).click()
+
+
 def page_map(page, load):
     """The map draws and changes while `load` runs; the table says the same."""
     page.page.keyboard.press("Alt+3")
@@ -446,6 +499,9 @@ def server_copy(page):
     other = page.other_device()
     keep_copies(other)
     open_copied(other, words)
+    set_sampler(other, "temperature", 0.5)
+    page.page.keyboard.press("Control+.")
+    page.page.fill(".sampler-panel > .list-search", "temperature")
     with put_copy(other, "from elsewhere."):
         other.send("And one ocean, from elsewhere.")
         other.wait_idle()
@@ -455,6 +511,11 @@ def server_copy(page):
     forked.wait_for()
     page.page.wait_for_selector(".message.user:has-text('from elsewhere.')")
     assert page.page.locator(".message.user:has-text('from here.')").count() == 0
+    # What came is shown in the panel as well, which shows what was looked for.
+    page.page.wait_for_function("() => document.querySelector('.sampler[data-name=temperature] .sampler-number').value === '0.5'")
+    assert page.page.locator(".sampler[data-name=top_p]").is_hidden()
+    page.page.fill(".sampler-panel > .list-search", "")
+    page.page.keyboard.press("Control+.")
     forked.click()
     page.page.wait_for_selector(".message.user:has-text('from here.')")
     other.check_clean()

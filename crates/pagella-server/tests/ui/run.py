@@ -1,6 +1,6 @@
 """The page in a real browser against a real server.
 
-    python3 run.py --base http://127.0.0.1:5000 --key ADMIN_KEY --shots DIR [--models NAME NAME] [--only FLOW]
+    python3 run.py --base http://127.0.0.1:5000 --key ADMIN_KEY --shots DIR [--link LINK] [--models NAME NAME] [--only FLOW]
 
 Needs Chromium on the path and the package `playwright`. The server should serve a small model, so that
 answers are quick. Prints one line per flow and ends with `N passed, N failed`; the exit code is the number
@@ -16,6 +16,7 @@ import urllib.request
 from pathlib import Path
 
 import flows
+import frame
 from driver import Page, sync_playwright
 
 HERE = Path(__file__).parent
@@ -40,8 +41,12 @@ def flow_list(options):
         ("chat", flows.chat), ("stop", flows.stop), ("regenerate", flows.regenerate), ("edit", flows.edit), ("edit_answer", flows.edit_answer),
         ("continue", flows.continue_answer), ("delete_and_undo", flows.delete_and_undo), ("branch", flows.branch), ("queued_send", flows.queued_send),
         ("draft_survives", flows.draft_survives), ("two_tabs", flows.two_tabs), ("server_copy", flows.server_copy), ("follow_rule", flows.follow_rule), ("resume", flows.resume), ("samplers", flows.samplers), ("link_cannot_submit", flows.link_cannot_submit), ("keyboard", flows.keyboard),
-        ("notebook", flows.notebook), ("page_map", lambda page: flows.page_map(page, lambda: background_load(options.base, options.key))),
+        ("dot", frame.dot), ("refused_switch", frame.refused_switch), ("navigation", frame.navigation), ("starter_prompts", frame.starter_prompts), ("full_context", frame.full_context),
+        ("notebook", flows.notebook), ("notebook_stop", flows.notebook_stop), ("notebook_scores", flows.notebook_scores), ("page_map", lambda page: flows.page_map(page, lambda: background_load(options.base, options.key))),
     ]
+    if options.link:
+        # It works once, whichever profile opens it.
+        desktop.append(("link", lambda page: frame.link(page, options.link) if page.name.startswith("light") else None))
     if options.models:
         desktop.append(("switch_model", lambda page: flows.switch_model(page, options.models)))
     desktop.append(("model_output_cannot_run", lambda page: (page.page.keyboard.press("Alt+1"), flows.model_output_cannot_run(page, corpus))))
@@ -80,6 +85,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", required=True, help="address of the server")
     parser.add_argument("--key", required=True, help="an admin key")
+    parser.add_argument("--link", help="the link that the server's terminal showed, not opened yet")
     parser.add_argument("--shots", required=True, help="directory for screenshots")
     parser.add_argument("--models", nargs="*", default=[], help="models to load one after the other")
     parser.add_argument("--only", nargs="*", help="names of flows")

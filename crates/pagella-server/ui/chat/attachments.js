@@ -9,6 +9,9 @@ const TEXT_BYTES_MAX = 2 * 1024 * 1024;
 /** Pasted text above this becomes an attachment. */
 export const PASTE_CHARS_MAX = 2500;
 
+/** What a file dialog offers; pictures only to models that take them. */
+export const acceptedFiles = ({ images }) => (images ? '' : 'text/*,.json,.md,.csv,.log,.xml,.yaml,.yml,.toml,.js,.ts,.py,.rs,.c,.h,.cpp,.java,.go,.sh,.sql,.tex');
+
 /** A file as an attachment, or an error sentence. */
 export async function readAttachmentFile(file, { images }) {
   if (file.type.startsWith('image/')) {

@@ -13,7 +13,7 @@ import { presetsOf } from '../data/preset_store.js';
 import { acquireLock } from '../data/tab_lock.js';
 import { activePath, pathTo, removeOnly, removeSubtree, restoreOnly, restoreSubtree, showSibling } from '../data/tree.js';
 import { AnswerRun, runOf, runOfConversation } from './answer_run.js';
-import { chatBody, wireMessage } from './chat_request.js';
+import { chatBody, countBody, wireMessage } from './chat_request.js';
 
 export class Chat {
   /** Messages that wait for the running answer, of the open conversation. */
@@ -164,7 +164,8 @@ export class Chat {
   /** `then`: 'save' changes the text in place; 'answer' and 'continue' make a new branch. */
   async saveEdit(node, text, then) {
     if (then === 'save') {
-      node.content = text;
+      // How the answer ended is not how this text ends.
+      Object.assign(node, { content: text, finish: null, eosReason: null });
       await saveNodes(node);
       this.#tell('messages');
       this.edited?.(node);
@@ -236,12 +237,10 @@ export class Chat {
     if (this.tree.nodes.size) saveConversation(this.record, { touch: false });
   }
 
-  /** Tokens of the conversation with a draft, as the template writes it. */
+  /** Tokens of the conversation with a draft (`{content, attachments}` or null), as the template writes it. */
   async countTokens(draft) {
-    const messages = activePath(this.tree).filter((node) => node.content).map((node) => ({ role: wireMessage(node).role, content: node.content }));
-    if (this.record.system) messages.unshift({ role: 'system', content: this.record.system });
-    if (draft || messages.length === 0) messages.push({ role: 'user', content: draft });
-    return (await postJson('v1/token/encode', { text: messages, add_generation_prompt: true })).length;
+    const body = countBody({ path: activePath(this.tree), system: this.record.system, prefix: this.record.prefix, draft });
+    return (await postJson('v1/token/encode', body)).length;
   }
 
   async tokensOf(node) {

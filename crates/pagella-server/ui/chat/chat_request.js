@@ -21,12 +21,17 @@ function wireContent(node) {
   return [...images.map((image) => ({ type: 'image_url', image_url: { url: image.url } })), { type: 'text', text }];
 }
 
+/** A message as it is counted: pictures have no tokens that a tokenizer knows. */
+export const countedMessage = (node) => wireMessage({ ...node, attachments: (node.attachments ?? []).filter((a) => a.kind === 'text') });
+
+const isSaid = (node) => node.role !== 'assistant' || node.content || node.reasoning || node.toolCalls?.length;
+
 /**
  * `path`: messages up to what is to be answered; with `continues`, up to the message to be continued.
  * `system` and `samplers` are the conversation's; `model` only if another than the loaded one is wanted.
  */
 export function chatBody({ path, system, samplers, prefix = '', continues = false, model = null }) {
-  const messages = path.filter((node) => !(node.role === 'assistant' && !node.content && !node.reasoning && !node.toolCalls?.length)).map(wireMessage);
+  const messages = path.filter(isSaid).map(wireMessage);
   if (system) messages.unshift({ role: 'system', content: system });
   return {
     messages,
@@ -38,4 +43,12 @@ export function chatBody({ path, system, samplers, prefix = '', continues = fals
     stream_options: { include_usage: true },
     return_progress: true,
   };
+}
+
+/** What the tokenizer is asked for the size of a conversation with a draft behind it. */
+export function countBody({ path, system, prefix = '', draft = null }) {
+  const messages = path.filter(isSaid).map(countedMessage);
+  if (system) messages.unshift({ role: 'system', content: system });
+  if (draft || messages.length === 0) messages.push(countedMessage({ role: 'user', content: '', ...draft }));
+  return { text: messages, add_generation_prompt: true, ...(prefix ? { response_prefix: prefix } : {}) };
 }

@@ -18,7 +18,9 @@ import { openOutline } from './outline.js';
 import { SystemBlock } from './system_block.js';
 import { Transcript } from './transcript.js';
 
-const EXAMPLES = ['example.1', 'example.2', 'example.3'];
+/** Models of this size know little; the one that comes with the program knows the documentation of the web. */
+const SMALL_MODEL_BYTES = 64 * 1024 * 1024;
+const examplesFor = (model) => [1, 2, 3].map((n) => (model?.size_bytes < SMALL_MODEL_BYTES ? say(`example.small.${n}`) : say(`example.${n}`)));
 const scrollKey = (id) => `pagella.scroll.${id}`;
 
 /** `go(path)` changes the address; the view follows it through `open`. */
@@ -39,9 +41,10 @@ export function chatView({ go }) {
   function drawEmpty() {
     empty.hidden = chat.tree.nodes.size > 0;
     const model = currentModel.value;
-    fill(empty, el('p.empty-model', null, model ? model.id : say('model.none')),
+    if (!model && connection.value.state !== 'ok') return fill(empty);
+    return fill(empty, el('p.empty-model', null, model ? model.id : say('model.none')),
       model ? el('p.empty-note', null, say('empty.context', { n: formatCompact(contextTokens(model)) })) : null,
-      el('div.examples', null, EXAMPLES.map((key) => el('button.example', { type: 'button', on: { click: () => composer.fillText(say(key)) } }, say(key)))));
+      el('div.examples', null, examplesFor(model).map((text) => el('button.example', { type: 'button', on: { click: () => composer.fillText(text) } }, text))));
   }
 
   chat.changed.watch((what) => {
@@ -95,14 +98,17 @@ export function chatView({ go }) {
 
   function restoreScroll() {
     const saved = sessionStorage.getItem(scrollKey(chat.record.id));
-    if (saved === null || chat.running()) return;
+    if (saved === null) return;
     transcript.follow.moveTo(Number(saved));
     transcript.follow.active.value = transcript.follow.below_px() <= 40;
   }
-  addEventListener('pagehide', () => {
+  /** Kept when the conversation, the view or the page is left; following the end is no place. */
+  function keepScroll() {
+    if (!main.isConnected) return;
     if (!transcript.follow.active.value) sessionStorage.setItem(scrollKey(chat.record.id), String(transcript.scroller.scrollTop));
     else sessionStorage.removeItem(scrollKey(chat.record.id));
-  });
+  }
+  addEventListener('pagehide', keepScroll);
 
   chat.asked = (question) => transcript.showQuestion(question.id);
   chat.opened = (record) => go(`chat/${record.id}`);
@@ -112,16 +118,32 @@ export function chatView({ go }) {
   chat.compare = (node) => openCompare(chat, node.role === 'user' ? node : chat.tree.nodes.get(node.parent) ?? node, () => showMessages());
 
   currentModel.watch(() => { drawEmpty(); chat.sendQueued(); });
-  connection.watch(({ state }) => { if (state === 'ok') chat.resumeBroken(); }, { now: false });
+  connection.watch(({ state }) => { if (state === 'ok') { if (!currentModel.value) drawEmpty(); chat.resumeBroken(); } }, { now: false });
   conversations.watch(() => { const mine = conversationById(chat.record.id); if (mine?.deleted) go('chat'); }, { now: false });
-  conversationReplaced.watch((id) => { if (id === chat.record.id) chat.reread(); }, { now: false });
+  conversationReplaced.watch(async (id) => {
+    if (id !== chat.record.id) return;
+    await chat.reread();
+    panel.open(chat.record.samplers);
+    if (document.activeElement !== system.area) system.open();
+  }, { now: false });
   treeChangedElsewhere.watch((id) => { if (id === chat.record.id && chat.readOnly) chat.reread(); }, { now: false });
 
-  async function startNew() {
-    await chat.open(newConversation());
+  async function startNew(fields = {}) {
+    keepScroll();
+    await chat.open(newConversation(fields));
     go('chat');
     composer.area.focus();
   }
+
+  /** The way out of a full context: a new conversation with the same instructions, settings and unsent words. */
+  async function moveOn({ text = '', attachments = [] } = {}) {
+    const { system: instructions, samplers } = chat.record;
+    composer.fillText('', []);
+    await startNew({ system: instructions, samplers: { ...samplers } });
+    composer.fillText(text, attachments);
+  }
+  composer.onMoveOn = moveOn;
+  chat.moveOn = moveOn;
 
   /** Message keys: only while the focus is in the transcript, and never while writing. */
   transcript.scroller.addEventListener('keydown', (event) => {
@@ -141,16 +163,24 @@ export function chatView({ go }) {
     title: () => chat.record.title || say('view.chat'), list: list.node, main, side: panel.node, chat, composer, panel,
     async open(id) {
       if (id === chat.record.id && (chat.tree.nodes.size || !id)) return;
+      if (chat.tree.nodes.size) keepScroll();
       const record = id ? conversationById(id) : null;
       if (record && !record.deleted) await chat.open(record);
       else if (!id && chat.tree.nodes.size === 0) await chat.open(chat.record);
       else await chat.open(newConversation());
     },
+    address: () => (chat.tree.nodes.size ? `chat/${chat.record.id}` : 'chat'),
+    hidden: keepScroll,
+    /** Back on the page: nodes that left it forgot how far they were scrolled. */
+    back() {
+      if (transcript.follow.active.value) transcript.follow.jump();
+      else restoreScroll();
+    },
     shown() {
       if (!matchMedia('(pointer: coarse)').matches) composer.area.focus();
     },
     commands: {
-      newChat: startNew, stop: () => chat.stop(),
+      newChat: () => startNew(), stop: () => chat.stop(),
       regenerate: () => { const view = target('assistant'); if (view) chat.regenerate(view.model); },
       continue: () => { const view = target('assistant'); if (view?.model.role === 'assistant') chat.continueFrom(view.model); },
       edit: () => target('user')?.edit(),

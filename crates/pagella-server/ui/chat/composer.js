@@ -11,8 +11,9 @@ import { showError, toast } from '../page/toast.js';
 import { say } from '../page/words.js';
 import { postJson } from '../net/api.js';
 import { connection, contextTokens, currentModel, hasCapability } from '../net/connection.js';
-import { PASTE_CHARS_MAX, readAttachmentFile, tooManyImages } from './attachments.js';
+import { PASTE_CHARS_MAX, acceptedFiles, readAttachmentFile, tooManyImages } from './attachments.js';
 import { answersRunning } from './answer_run.js';
+import { countedMessage } from './chat_request.js';
 
 const COUNT_QUIET_MS = 400;
 const isTouch = () => matchMedia('(pointer: coarse)').matches;
@@ -21,6 +22,8 @@ export class Composer {
   attachments = [];
   #count = afterQuiet(COUNT_QUIET_MS, () => this.#measure());
   #measureNumber = 0;
+  /** Whether the conversation with this draft leaves no room for an answer. */
+  #full = false;
 
   constructor(chat) {
     this.chat = chat;
@@ -33,13 +36,16 @@ export class Composer {
     this.prefixRow = el('div.prefix-row', { hidden: true }, el('span', { 'aria-hidden': 'true' }, say('prefix.label')), this.prefix);
     this.gauge = el('div.gauge-text', { role: 'status', 'aria-label': say('gauge.label') });
     this.gaugeBar = el('span.context-fill');
-    this.sendButton = button({ label: say('send'), icon: 'send', variant: 'send', onClick: () => this.#press() });
+    this.sendButton = button({ label: say('send'), icon: 'send', variant: 'send', 'aria-describedby': 'composer-full', onClick: () => this.#press() });
+    this.fullWords = el('span');
+    this.moveOn = button({ label: say('full.moveOn'), variant: 'plain', onClick: () => this.onMoveOn?.({ text: this.area.value, attachments: this.attachments }) });
+    this.fullNote = el('div.composer-full', { id: 'composer-full', role: 'status', hidden: true }, this.fullWords, this.moveOn);
     this.node = el('form.composer', { 'aria-label': say('composer.form'), on: {
       submit: (event) => { event.preventDefault(); this.#press(); },
       dragover: (event) => event.preventDefault(),
       drop: (event) => { event.preventDefault(); this.addFiles([...event.dataTransfer.files]); },
-    } }, this.queue, el('div.composer-box', null, this.strip, this.prefixRow, this.area, el('div.composer-tools', null,
-      button({ label: say('attach'), icon: 'attach', onClick: async () => this.addFiles(await chooseFiles('', true)) }),
+    } }, this.queue, this.fullNote, el('div.composer-box', null, this.strip, this.prefixRow, this.area, el('div.composer-tools', null,
+      button({ label: say('attach'), icon: 'attach', onClick: async () => this.addFiles(await chooseFiles(acceptedFiles({ images: hasCapability(currentModel.value, 'vision') }), true)) }),
       button({ label: say('prefix.toggle'), icon: 'forward', onClick: () => this.togglePrefix() }),
       el('div.composer-meter', null, el('span.context-bar', { 'aria-hidden': 'true' }, this.gaugeBar), this.gauge), this.sendButton)));
     answersRunning.watch(() => this.refresh());
@@ -51,6 +57,7 @@ export class Composer {
   open() {
     this.area.value = drafts.read(this.#draftName());
     this.attachments = [];
+    this.#drawFull(null);
     this.prefix.value = this.chat.record.prefix ?? '';
     this.prefixRow.hidden = !this.prefix.value;
     this.#grow();
@@ -66,22 +73,25 @@ export class Composer {
 
   refresh() {
     const running = this.chat.running();
-    const writing = this.area.value.trim() !== '' || this.attachments.length > 0;
+    const writing = this.#writing();
     relabel(this.sendButton, running && !writing ? say('stop') : running ? say('send.queue') : say('send'), running && !writing ? 'stop' : 'send');
     this.sendButton.classList.toggle('stopping', Boolean(running) && !writing);
-    this.sendButton.disabled = (!running && !writing) || this.chat.readOnly;
+    this.sendButton.disabled = (!running && !writing) || this.chat.readOnly || (this.#full && writing);
     this.area.disabled = this.chat.readOnly;
     this.#drawQueue();
   }
 
   #press() {
-    const writing = this.area.value.trim() !== '' || this.attachments.length > 0;
-    if (writing) this.#send();
+    if (this.#writing()) this.#send();
     else this.chat.stop();
   }
 
+  #writing() {
+    return this.area.value.trim() !== '' || this.attachments.length > 0;
+  }
+
   #send() {
-    if (this.chat.readOnly) return;
+    if (this.chat.readOnly || this.#full) return;
     const text = this.area.value;
     const attachments = this.attachments;
     this.area.value = '';
@@ -94,8 +104,10 @@ export class Composer {
   }
 
   /** Text from elsewhere (an example, a link) fills the box; it never sends. */
-  fillText(text) {
+  fillText(text, attachments = this.attachments) {
     this.area.value = text;
+    this.attachments = attachments;
+    this.#drawStrip();
     this.#changed();
     this.area.focus();
   }
@@ -121,7 +133,7 @@ export class Composer {
       const wantsSend = event.ctrlKey || event.metaKey || (settings.value.enterSends && !isTouch() ? !event.shiftKey : false);
       if (wantsSend) {
         event.preventDefault();
-        if (this.area.value.trim() || this.attachments.length) this.#send();
+        if (this.#writing()) this.#send();
       }
     } else if (event.key === 'ArrowUp' && this.area.value === '') {
       if (this.chat.editLastOwn()) event.preventDefault();
@@ -196,9 +208,9 @@ export class Composer {
     if (!max || connection.value.state !== 'ok') return this.#drawGauge(null, max);
     const number = ++this.#measureNumber;
     try {
-      const draft = this.area.value;
+      const draft = this.#writing() ? { content: this.area.value, attachments: this.attachments } : null;
       const total = await this.chat.countTokens(draft);
-      const own = draft ? (await postJson('v1/token/encode', { text: draft, add_bos_token: false })).length : 0;
+      const own = draft ? (await postJson('v1/token/encode', { text: countedMessage({ role: 'user', ...draft }).content, add_bos_token: false })).length : 0;
       if (number === this.#measureNumber) this.#drawGauge({ total, own }, max);
     } catch {
       this.#drawGauge(null, max);
@@ -210,13 +222,24 @@ export class Composer {
     this.#count();
   }
 
+  /** Says why nothing can be sent, and what to do. An answer needs room for one token at least. */
+  #drawFull(used, max) {
+    this.#full = Boolean(used) && used.total >= max;
+    const alone = this.#full && used.own >= max;
+    this.fullNote.hidden = !this.#full;
+    this.moveOn.hidden = alone;
+    if (this.#full) setText(this.fullWords, say(alone ? 'full.message' : 'full.conversation', { used: formatCompact(used.total), max: formatCompact(max) }));
+    this.refresh();
+  }
+
   #drawGauge(used, max) {
+    this.#drawFull(used, max);
     if (!max) return setText(this.gauge, '');
     const share = used ? used.total / max : 0;
     const level = share >= 0.95 ? 'full' : share >= 0.8 ? 'high' : 'fine';
     this.node.dataset.context = level;
     this.gaugeBar.style.setProperty('width', `${Math.min(100, share * 100)}%`);
-    const text = used ? say(level === 'fine' ? 'gauge.used' : level === 'high' ? 'gauge.high' : 'gauge.full', { used: formatCompact(used.total), max: formatCompact(max), p: formatPercent(share) }) : say('gauge.max', { max: formatCompact(max) });
+    const text = used ? say(level === 'fine' ? 'gauge.used' : level === 'high' ? 'gauge.high' : share >= 1 ? 'gauge.over' : 'gauge.full', { used: formatCompact(used.total), max: formatCompact(max), p: formatPercent(share) }) : say('gauge.max', { max: formatCompact(max) });
     setText(this.gauge, text);
     setAttribute(this.gauge, 'title', used ? say('gauge.title', { own: formatCount(used.own), used: formatCount(used.total), max: formatCount(max) }) : null);
     return undefined;

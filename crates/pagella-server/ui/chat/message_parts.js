@@ -8,7 +8,7 @@ import { settings } from '../page/settings.js';
 import { say } from '../page/words.js';
 import { CodeView } from '../render/code_view.js';
 import { MarkdownView } from '../render/markdown_view.js';
-import { endingOf, statisticsOf } from './statistics.js';
+import { endingOf, isContextFull, statisticsOf } from './statistics.js';
 
 /** Thoughts, folded away unless the setting opens them while they run. */
 export class ReasoningView {
@@ -56,8 +56,8 @@ export function attachmentNodes(attachments) {
     : el('details.attached-text', null, el('summary', null, `${item.name} · ${say('attach.chars', { n: formatCount(item.text.length) })}`), el('pre', null, item.text))));
 }
 
-/** Under a finished answer. `actions`: `{onContinue, onReuseSeed, onRetry, onResume}`. */
-export function footerNodes(node, { onContinue, onReuseSeed, onRetry, onResume }) {
+/** Under a finished answer. `actions`: `{onContinue, onMoveOn, onReuseSeed, onRetry, onResume}`. */
+export function footerNodes(node, { onContinue, onMoveOn, onReuseSeed, onRetry, onResume }) {
   const ending = endingOf(node);
   const parts = [];
   if (node.error) {
@@ -65,7 +65,8 @@ export function footerNodes(node, { onContinue, onReuseSeed, onRetry, onResume }
       button({ label: say('retry'), variant: 'plain', onClick: onRetry }), node.stream ? button({ label: say('resume'), variant: 'plain', onClick: onResume }) : null));
   }
   if (node.finish === 'length') {
-    parts.push(el('div.cut-short', null, el('span', null, ending), button({ label: say('continue'), variant: 'primary', onClick: onContinue })));
+    const goOn = isContextFull(node) ? button({ label: say('full.moveOn'), variant: 'primary', onClick: onMoveOn }) : button({ label: say('continue'), variant: 'primary', onClick: onContinue });
+    parts.push(el('div.cut-short', null, el('span', null, ending), goOn));
   }
   const stats = statisticsOf(node).map(([key, value, help]) => el('span.stat', { title: help, data: { stat: key } }, value));
   const line = el('div.stats', null, node.model ? el('span.stat.model-name', { title: say('stat.model') }, node.model) : null, stats);

@@ -13,6 +13,7 @@ import { MarkdownView } from '../render/markdown_view.js';
 import { runOf } from './answer_run.js';
 import { ReasoningView, attachmentNodes, footerNodes, rawNode, toolCallNodes, tokensNode } from './message_parts.js';
 import { progressLine } from './progress_line.js';
+import { isContextFull } from './statistics.js';
 
 const LINE_CHARS = 80;
 const LINE_PX = 26;
@@ -147,7 +148,7 @@ export class MessageView {
       fill(this.footer, this.#progress);
     } else if (model.role === 'assistant') {
       fill(this.footer, footerNodes(model, {
-        onContinue: () => chat.continueFrom(model), onReuseSeed: () => chat.reuseSeed(model.seed), onRetry: () => chat.regenerate(model), onResume: () => chat.resume(model),
+        onContinue: () => chat.continueFrom(model), onMoveOn: () => chat.moveOn(), onReuseSeed: () => chat.reuseSeed(model.seed), onRetry: () => chat.regenerate(model), onResume: () => chat.resume(model),
       }));
     } else fill(this.footer);
   }
@@ -161,7 +162,7 @@ export class MessageView {
       button({ label: say('copy'), icon: 'copy', onClick: () => chat.copy(model) }),
       button({ label: say('edit'), icon: 'edit', keys: 'Alt+E', onClick: () => this.edit() }),
       own ? null : button({ label: say('regenerate'), icon: 'redo', keys: 'Alt+R', onClick: () => chat.regenerate(model) }),
-      own ? null : button({ label: say('continue'), icon: 'forward', keys: 'Alt+C', onClick: () => chat.continueFrom(model) }),
+      own || isContextFull(model) ? null : button({ label: say('continue'), icon: 'forward', keys: 'Alt+C', onClick: () => chat.continueFrom(model) }),
       button({ label: say('branch'), icon: 'branch', onClick: () => chat.branch(model) }), more);
   }
 

@@ -10,7 +10,7 @@ import { getJson, send } from '../net/api.js';
 import { connection } from '../net/connection.js';
 import { acquireLock } from '../data/tab_lock.js';
 import { randomId } from '../data/random_id.js';
-import { conversationById, conversations, copyConversation, hearSaves, openTree, replaceConversation, saveConversation } from '../data/conversation_store.js';
+import { conversationById, conversations, copyConversation, destroyedConversations, forgetDestroyed, hearSaves, openTree, replaceConversation, saveConversation } from '../data/conversation_store.js';
 import { exportJson } from '../data/export.js';
 import { readImport } from '../data/import.js';
 import { planCopies, textStamp } from '../data/copy_plan.js';
@@ -32,6 +32,9 @@ const versionHeader = (version) => (version === null ? {} : { 'If-Match': `"${ve
 
 const syncSoon = afterQuiet(COPY_QUIET_MS, () => syncCopies());
 
+/** Whether the server keeps copies for this key; throws why not. */
+export const checkServerCopy = () => getJson(STORE_PATH);
+
 /** What this device has, for the plan. Texts are read only where something may have changed. */
 async function localCopies(ids) {
   const locals = [];
@@ -40,6 +43,7 @@ async function localCopies(ids) {
     const changed = looks && record.copy?.stamp !== textStamp(await documentText(record));
     locals.push({ id: record.id, version: record.copy?.version ?? null, changed, deleted: Boolean(record.deleted) });
   }
+  for (const mark of destroyedConversations()) locals.push({ id: mark.id, version: mark.copy?.version ?? null, changed: false, deleted: true });
   return locals;
 }
 
@@ -76,7 +80,9 @@ const COPY_ACTS = {
   },
   remove: async (id, version) => {
     await send('DELETE', `${STORE_PATH}/${id}`, { headers: versionHeader(version) });
-    await remember(conversationById(id), null);
+    const record = conversationById(id);
+    if (record) await remember(record, null);
+    else await forgetDestroyed(id);
   },
 };
 
@@ -85,7 +91,9 @@ async function copyAll() {
   const ids = unsure;
   unsure = new Set();
   try {
-    const plan = planCopies(await localCopies(ids), new Map(data.map(({ id, version }) => [id, version])));
+    const remote = new Map(data.map(({ id, version }) => [id, version]));
+    const plan = planCopies(await localCopies(ids), remote);
+    for (const { id } of destroyedConversations()) if (!remote.has(id)) await forgetDestroyed(id);
     for (const { act, id, version } of plan) {
       // A conversation that is being answered changes all the time: its end is a save as well.
       copiedId = id;

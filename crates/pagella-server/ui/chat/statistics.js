@@ -20,10 +20,13 @@ export function statisticsOf(node) {
   return rows.filter(Boolean);
 }
 
+/** Whether an answer ended because nothing more fits: it cannot be continued. */
+export const isContextFull = (node) => node.finish === 'length' && node.eosReason === 'length_limit';
+
 /** Why the answer ended, in words; empty for the ordinary end. */
 export function endingOf(node) {
   if (node.finish === 'stopped') return say('end.stopped');
-  if (node.finish === 'length') return say(node.eosReason === 'length_limit' ? 'end.context' : 'end.length');
+  if (node.finish === 'length') return say(isContextFull(node) ? 'end.context' : 'end.length');
   if (node.finish === 'tool_calls') return say('end.tools');
   switch (node.eosReason) {
     case 'stop_string': return say('end.stopText', { text: node.stopText ?? '' });

@@ -13,22 +13,41 @@ const TITLE_CHARS_MAX = 80;
 /** Records of all conversations, the bin's included; newest first. */
 export const conversations = new Cell([]);
 
+/**
+ * What is left of conversations that were deleted for good while the server may have a copy: `{id, gone, copy}`. It
+ * would come back without its mark.
+ */
+let marks = [];
+
+export const destroyedConversations = () => marks;
+
+/** The server has no copy any more. */
+export async function forgetDestroyed(id) {
+  marks = marks.filter((mark) => mark.id !== id);
+  await dbDelete('conversations', id);
+}
+
 /** Trees that were opened, by conversation id. */
 const openTrees = new Map();
 
 const byNewest = (a, b) => (b.pinned ? 1 : 0) - (a.pinned ? 1 : 0) || b.updated - a.updated;
 
 export async function loadConversations() {
-  const records = await dbAll('conversations');
+  await readRecords();
   const old_ms = Date.now() - BIN_DAYS * 86400000;
-  for (const record of records.filter((r) => r.deleted && r.deleted < old_ms)) await destroyConversation(record.id);
-  conversations.value = records.filter((r) => !r.deleted || r.deleted >= old_ms).sort(byNewest);
+  for (const record of conversations.value.filter((r) => r.deleted && r.deleted < old_ms)) await destroyConversation(record.id);
   hearTabs((message) => { if (message.conversations) refreshFromTab(message); });
+}
+
+async function readRecords() {
+  const records = await dbAll('conversations');
+  marks = records.filter((record) => record.gone);
+  conversations.value = records.filter((record) => !record.gone).sort(byNewest);
 }
 
 /** Another tab saved something: take its word from storage. */
 async function refreshFromTab(message) {
-  conversations.value = (await dbAll('conversations')).sort(byNewest);
+  await readRecords();
   if (openTrees.has(message.conversations)) {
     openTrees.delete(message.conversations);
     treeChangedElsewhere.value = message.conversations;
@@ -124,11 +143,16 @@ export async function binConversations(ids, deleted = Date.now()) {
 
 /** Removes a conversation for good. */
 export async function destroyConversation(id) {
-  const nodes = await dbNodesOf(id);
-  await dropNodes(nodes);
-  await dbDelete('conversations', id);
+  const copy = conversationById(id)?.copy ?? null;
+  await dropNodes(await dbNodesOf(id));
+  if (copy || settings.value.serverCopy) {
+    const mark = { id, gone: true, copy };
+    marks = [...marks, mark];
+    await dbPut('conversations', mark);
+  } else await dbDelete('conversations', id);
   openTrees.delete(id);
   conversations.value = conversations.value.filter((record) => record.id !== id);
+  tellSaved(id);
 }
 
 /** Puts other messages in place of a conversation's; whoever shows it reads it again. */

@@ -4,8 +4,9 @@ import { el, fill, setAttribute, setText } from '../page/element.js';
 import { button } from '../page/controls.js';
 import { formatBytes, formatSeconds } from '../page/format.js';
 import { say } from '../page/words.js';
+import { loadShare } from '../net/connection.js';
 import { memoryBars } from './memory_bar.js';
-import { cancelLoad, loadShare, modelLoadError, modelLoading } from './model_load.js';
+import { cancelLoad, modelLoadError, modelLoading } from './model_load.js';
 
 /** Returns a node that follows the load by itself; `dispose` ends that. */
 export function loadProgress() {

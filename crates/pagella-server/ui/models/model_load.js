@@ -6,7 +6,7 @@ import { formatPercent } from '../page/format.js';
 import { showError, toast } from '../page/toast.js';
 import { say } from '../page/words.js';
 import { postJson, readEvents, send } from '../net/api.js';
-import { refreshModel } from '../net/connection.js';
+import { checkConnection, loadShare } from '../net/connection.js';
 
 /** `{id, part, module, modules, bytes_done, bytes_total, elapsed, status, words}` while a load runs. */
 export const modelLoading = new Cell(null);
@@ -14,12 +14,6 @@ export const modelLoading = new Cell(null);
 export const modelLoadError = new Cell(null);
 
 let loadAbort = null;
-
-/** The share of a load that is done, 0–1. */
-export function loadShare(now) {
-  if (now?.bytes_total > 0) return now.bytes_done / now.bytes_total;
-  return now?.modules > 0 ? now.module / now.modules : 0;
-}
 
 export async function loadModel(options) {
   if (modelLoading.value) return false;
@@ -46,8 +40,8 @@ export async function loadModel(options) {
     return false;
   } finally {
     loadAbort = null;
+    await checkConnection();
     modelLoading.value = null;
-    await refreshModel().catch(() => {});
   }
 }
 
@@ -60,7 +54,7 @@ export async function unloadModel() {
   } catch (error) {
     showError(error);
   }
-  await refreshModel().catch(() => {});
+  await checkConnection();
 }
 
 /** The memory plan without loading. */

@@ -17,6 +17,9 @@ import { modelLoading, unloadModel } from './model_load.js';
 export function modelsView() {
   let cards = [];
   let chosen = null;
+  /** What is on the screen: drawn again only when it changed, so that nothing typed or opened is lost. */
+  let lastDrawn = '';
+  let toolsFor = null;
   const search = el('input.list-search', { type: 'search', placeholder: say('models.search'), 'aria-label': say('models.search'), on: { input: afterQuiet(100, () => drawList()) } });
   const rows = el('ul.list-rows', { 'aria-label': say('models.list') });
   const detail = el('div.model-detail');
@@ -31,6 +34,9 @@ export function modelsView() {
     } catch (error) {
       showError(error);
     }
+    const drawn = JSON.stringify([cards, currentModel.value, isAdmin()]);
+    if (drawn === lastDrawn) return;
+    lastDrawn = drawn;
     chosen = cards.find((card) => card.id === chosen?.id) ?? cards.find((card) => card.status === 'loaded') ?? cards[0] ?? null;
     drawList();
     drawDetail();
@@ -57,6 +63,8 @@ export function modelsView() {
   }
 
   function drawTools() {
+    if (toolsFor === isAdmin()) return;
+    toolsFor = isAdmin();
     fill(tools, isAdmin() ? [templateTools(), presetTools(), downloadTools(refresh), otherLists()] : null);
   }
 

@@ -80,13 +80,14 @@ function foldToolCall(calls, fragment) {
   if (typeof fragment.function?.arguments === 'string') call.arguments += fragment.function.arguments;
 }
 
-/** Both shapes of log-probabilities as `{text, id, logprob, top: [{text, id, logprob}]}`. */
+/** Both shapes of log-probabilities as `{text, id, logprob, offset, top: [{text, id, logprob}]}`. */
 export function readLogprobs(logprobs) {
   if (Array.isArray(logprobs.content)) {
     return logprobs.content.map((entry) => ({
       text: entry.token,
       id: entry.token_id ?? null,
       logprob: entry.logprob,
+      offset: null,
       top: (entry.top_logprobs ?? []).map((t) => ({ text: t.token, id: t.token_id ?? null, logprob: t.logprob })),
     }));
   }
@@ -95,6 +96,7 @@ export function readLogprobs(logprobs) {
     text,
     id: logprobs.token_ids?.[i] ?? null,
     logprob: logprobs.token_logprobs?.[i] ?? null,
+    offset: logprobs.text_offset?.[i] ?? null,
     top: Object.entries(logprobs.top_logprobs?.[i] ?? {})
       .map(([t, logprob]) => ({ text: t, id: null, logprob }))
       .sort((a, b) => b.logprob - a.logprob),

@@ -1,5 +1,6 @@
 // Requests to the server that served this page, and to nothing else. Paths are relative to the page, so a
-// server behind a path prefix works. Owns the key: in memory, and in local storage only if asked.
+// server behind a path prefix works. Owns the key: in memory, and in storage only if asked or given by a link,
+// whose key ends with the server that gave it.
 
 import { Cell } from '../page/cell.js';
 import { EventStreamReader } from './event_stream.js';
@@ -8,31 +9,55 @@ const KEY_STORAGE = 'pagella.key';
 
 /** A refusal by the server, or no answer at all (`status` 0). */
 export class ApiError extends Error {
-  constructor(message, { status = 0, code = '', param = null, details = null, retryAfter_s = null } = {}) {
+  constructor(message, { status = 0, code = '', param = null, details = null, retryAfter_s = null, body = null } = {}) {
     super(message);
-    Object.assign(this, { status, code, param, details, retryAfter_s });
+    Object.assign(this, { status, code, param, details, retryAfter_s, body });
   }
 }
 
-function storedKey() {
+/** Where a key can be kept beyond this page: a tab keeps it until it is closed, through reloads. */
+const KEY_STORES = { tab: 'sessionStorage', device: 'localStorage' };
+
+function keptKey(place) {
   try {
-    return localStorage.getItem(KEY_STORAGE) ?? '';
+    return globalThis[KEY_STORES[place]].getItem(KEY_STORAGE) ?? '';
   } catch {
     return '';
   }
 }
 
-export const apiKey = new Cell(storedKey());
-export const keyIsRemembered = () => storedKey() !== '';
-
-export function setKey(key, remember) {
+function keepKey(place, key) {
   try {
-    if (remember && key) localStorage.setItem(KEY_STORAGE, key);
-    else localStorage.removeItem(KEY_STORAGE);
+    if (key) globalThis[KEY_STORES[place]].setItem(KEY_STORAGE, key);
+    else globalThis[KEY_STORES[place]].removeItem(KEY_STORAGE);
   } catch {
     // Storage refused: the key lives in memory.
   }
+}
+
+export const apiKey = new Cell(keptKey('tab') || keptKey('device'));
+
+/** 'page' (memory only), 'tab' or 'device'. */
+export const keyPlace = () => Object.keys(KEY_STORES).find((place) => keptKey(place)) ?? 'page';
+
+/** Takes a key that the person gave, and keeps it in one place. */
+export function setKey(key, place = 'page') {
+  for (const store of Object.keys(KEY_STORES)) keepKey(store, store === place ? key : '');
   apiKey.value = key;
+}
+
+/** Takes a key for this tab alone; what the device remembers stays. */
+export function setTabKey(key) {
+  keepKey('tab', key);
+  apiKey.value = key;
+}
+
+/** Forgets a tab's key that is no longer good, for the device's if there is one. Says whether the key changed. */
+export function dropTabKey() {
+  if (!apiKey.value || keptKey('tab') !== apiKey.value) return false;
+  keepKey('tab', '');
+  apiKey.value = keptKey('device');
+  return true;
 }
 
 /** The address of a route, always of this origin. */
@@ -55,13 +80,13 @@ export async function send(method, path, { body, signal, headers } = {}) {
 
 async function readError(response) {
   const text = await response.text().catch(() => '');
-  let error = {};
+  let body = null;
   try {
-    error = JSON.parse(text).error ?? {};
+    body = JSON.parse(text);
   } catch {
     // Not JSON (a proxy's page, say): the status must do.
   }
-  return toApiError(error, response.status, Number(response.headers.get('retry-after')) || null);
+  return Object.assign(toApiError(body?.error ?? {}, response.status, Number(response.headers.get('retry-after')) || null), { body });
 }
 
 /** An error object of the wire as an exception. */

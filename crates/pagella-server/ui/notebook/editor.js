@@ -80,11 +80,11 @@ export class Editor {
   }
 
   undo() {
-    this.#restore(this.#history.undo(this.#now()));
+    if (!this.area.readOnly) this.#restore(this.#history.undo(this.#now()));
   }
 
   redo() {
-    this.#restore(this.#history.redo(this.#now()));
+    if (!this.area.readOnly) this.#restore(this.#history.redo(this.#now()));
   }
 
   #restore(state) {

@@ -3,7 +3,7 @@
 import { el, fill, setText } from '../page/element.js';
 import { afterQuiet } from '../page/cell.js';
 import { announce } from '../page/announce.js';
-import { button } from '../page/controls.js';
+import { button, relabel } from '../page/controls.js';
 import { promptDialog } from '../page/dialog.js';
 import { formatCount, formatPercent, formatRate, formatWhen } from '../page/format.js';
 import { openMenu } from '../page/menu.js';
@@ -11,22 +11,29 @@ import { showError, toast } from '../page/toast.js';
 import { say } from '../page/words.js';
 import { postJson, readEvents, send } from '../net/api.js';
 import { foldChunk, newAnswer, readLogprobs } from '../net/answer_fold.js';
-import { connection, contextTokens, currentModel } from '../net/connection.js';
+import { connection, contextTokens, currentModel, hasCapability } from '../net/connection.js';
 import { deleteNotebook, newNotebook, notebooks, saveNotebook } from '../data/notebook_store.js';
 import { SamplerPanel } from '../sampler/sampler_panel.js';
 import { samplerFields } from '../sampler/sampler_values.js';
 import { Editor } from './editor.js';
 import { TokenView, perplexity } from './token_view.js';
+import { TokenScores, placePieces, placeTokens } from './token_scores.js';
 
 const TOP_TOKENS = 10;
 const SAVE_QUIET_MS = 600;
 
 export function notebookView({ go }) {
   let notebook = newNotebook();
-  let abort = null;
-  /** Tokens with probabilities, by where their text begins; valid while the text there is theirs. */
-  let known = new Map();
+  /** The request that writes into the text, or null. */
+  let run = null;
+  /** What is known of the tokens' probabilities. */
+  let scores = new TokenScores();
+  /** Tokens of the text as it was last counted; null while nobody knows. */
+  let counted = null;
   let unsaved = false;
+  /** How far the text was scrolled when the view was left. */
+  let scrolled = 0;
+  let visited = false;
 
   const save = afterQuiet(SAVE_QUIET_MS, async () => { await saveNotebook(notebook).catch(showError); unsaved = false; });
   const editor = new Editor((text) => {
@@ -39,16 +46,19 @@ export function notebookView({ go }) {
   const tokens = new TokenView((offset, text) => chooseAlternative(offset, text));
   const counter = el('span.notebook-count', { role: 'status' });
   const state = el('span.notebook-state');
-  const generateButton = button({ label: say('notebook.generate'), icon: 'play', showLabel: true, variant: 'primary', keys: 'Shift+Enter', onClick: () => (abort ? stop() : generate({})) });
+  const generateButton = button({ label: say('notebook.generate'), icon: 'play', showLabel: true, variant: 'primary', keys: 'Shift+Enter', onClick: () => (run ? stop() : generate({})) });
   const stepButton = button({ label: say('notebook.oneToken'), icon: 'step', keys: 'Ctrl+Enter', onClick: () => generate({ one: true }) });
+  const undoButton = button({ label: say('undo'), icon: 'undo', keys: 'Ctrl+Z', onClick: () => editor.undo() });
   const tokenButton = button({ label: say('notebook.tokens'), variant: 'plain', 'aria-pressed': 'false', onClick: () => toggleTokens() });
   const suffix = el('input', { type: 'checkbox', id: 'notebook-suffix' });
+  const suffixBox = el('label.check', { for: 'notebook-suffix' }, suffix, el('span', null, say('notebook.suffix')));
+  const offersSuffix = () => hasCapability(currentModel.value, 'infill');
   const chatTurn = button({ label: say('notebook.turn'), variant: 'plain', onClick: () => insertTurn() });
   const rows = el('ul.list-rows', { 'aria-label': say('notebook.list') });
   const split = el('div.notebook-split', null, editor.node);
   const main = el('section.notebook', { 'aria-label': say('view.notebook') }, split,
-    el('div.notebook-bar', { role: 'toolbar', 'aria-label': say('notebook.tools') }, generateButton, stepButton, button({ label: say('undo'), icon: 'undo', keys: 'Ctrl+Z', onClick: () => editor.undo() }), tokenButton, chatTurn,
-      el('label.check', { for: 'notebook-suffix' }, suffix, el('span', null, say('notebook.suffix'))), el('span.bar-space'), state, counter));
+    el('div.notebook-bar', { role: 'toolbar', 'aria-label': say('notebook.tools') }, generateButton, stepButton, undoButton, tokenButton, chatTurn,
+      suffixBox, el('span.bar-space'), state, counter));
 
   editor.area.addEventListener('keydown', (event) => {
     if (event.isComposing || event.key !== 'Enter') return;
@@ -59,60 +69,76 @@ export function notebookView({ go }) {
 
   /** Continues at the cursor, or writes over the selection. */
   async function generate({ one = false, from = null, first = '' }) {
-    if (abort || connection.value.state !== 'ok') return;
+    if (run || connection.value.state !== 'ok') return;
     const start = from ?? editor.area.selectionStart;
     const end = from === null ? editor.area.selectionEnd : editor.text.length;
     const rest = editor.text.slice(end);
     const body = { prompt: editor.text.slice(0, start) + first, ...samplerFields(notebook.samplers, 'completions'), logprobs: TOP_TOKENS, return_token_ids: true, stream: true, stream_options: { include_usage: true }, return_progress: true };
-    if (one) body.max_tokens = 1;
-    if (suffix.checked && rest.trim()) body.suffix = rest;
-    abort = new AbortController();
+    if (one) Object.assign(body, { max_tokens: 1, min_tokens: 0 });
+    if (offersSuffix() && suffix.checked && rest.trim()) body.suffix = rest;
+    const mine = { abort: new AbortController(), answer: newAnswer(), start, length: end - start, first, frame: 0, before: counted };
     editor.mark();
+    run = mine;
     drawRunning();
-    const answer = newAnswer();
-    let length = end - start;
-    const show = () => {
-      const text = first + answer.content;
-      editor.insert(start, start + length, text);
-      length = text.length;
-    };
+    setText(state, say('phase.sent'));
+    if (first) showRun(mine);
     try {
-      if (first) show();
-      const response = await send('POST', 'v1/completions', { body, signal: abort.signal });
-      let frame = 0;
+      const response = await send('POST', 'v1/completions', { body, signal: mine.abort.signal });
       await readEvents(response, (chunk) => {
-        foldChunk(answer, chunk);
-        if (answer.progress && !answer.content) setText(state, say('notebook.reading', { p: formatPercent(answer.progress.processed / answer.progress.total) }));
-        frame ||= requestAnimationFrame(() => { frame = 0; if (answer.content) { show(); setText(state, say('phase.answering')); } });
+        if (run !== mine) return;
+        foldChunk(mine.answer, chunk);
+        mine.frame ||= requestAnimationFrame(() => { mine.frame = 0; drawRun(mine); });
       });
-      cancelAnimationFrame(frame);
-      show();
-      setText(state, answer.usage ? `${say('stat.tokens', { n: formatCount(answer.usage.completion_tokens) })} · ${say('stat.rate', { n: formatRate(answer.usage.completion_tokens_per_sec) })}` : '');
-      announce(say('announce.done', { n: formatCount(answer.usage?.completion_tokens) }));
+      endRun(mine, 'done');
     } catch (error) {
-      if (answer.content) show();
+      endRun(mine, 'failed');
       if (error.name !== 'AbortError') showError(error);
-    } finally {
-      abort = null;
-      remember(start + first.length, answer);
-      drawRunning();
-      drawTokens();
-      editor.area.focus();
     }
   }
 
+  /** The text that a run has written so far, in its place. */
+  function showRun(mine) {
+    const text = mine.first + mine.answer.content;
+    editor.insert(mine.start, mine.start + mine.length, text);
+    mine.length = text.length;
+  }
+
+  function drawRun(mine) {
+    const { content, progress, logprobs } = mine.answer;
+    if (content) showRun(mine);
+    if (logprobs.length) {
+      setText(state, say('notebook.writing', { n: formatCount(logprobs.length) }));
+      if (mine.before !== null) drawCount(mine.before + logprobs.length);
+    } else if (progress) setText(state, say('notebook.reading', { p: formatPercent(progress.processed / progress.total) }));
+  }
+
+  /** Ends a run once, whoever ends it: nothing of it reaches the text or the bar afterwards. `how`: done, stopped, failed. */
+  function endRun(mine, how) {
+    if (run !== mine) return;
+    cancelAnimationFrame(mine.frame);
+    const { answer, start, first } = mine;
+    if (answer.content || how === 'done') showRun(mine);
+    run = null;
+    scores.add(editor.text, placeTokens(answer.logprobs, answer.content, start + first.length));
+    const n = answer.usage?.completion_tokens ?? answer.logprobs.length;
+    // One token takes no time that says anything.
+    const rate = n > 1 ? answer.usage?.completion_tokens_per_sec : null;
+    const words = [how === 'stopped' ? say('end.stopped') : how === 'failed' ? say('end.failed') : '', how !== 'failed' || n ? say('stat.tokens', { n: formatCount(n) }) : '', rate ? say('stat.rate', { n: formatRate(rate) }) : ''];
+    setText(state, words.filter(Boolean).join(' · '));
+    announce(how === 'stopped' ? say('end.stopped') : say('announce.done', { n: formatCount(n) }));
+    drawRunning();
+    drawTokens();
+    count();
+    editor.area.focus({ preventScroll: true });
+  }
+
+  /** Ends the request: the server stops when its client goes. What was written stays. */
   function stop() {
-    abort?.abort();
+    const mine = run;
+    if (!mine) return false;
+    endRun(mine, 'stopped');
+    mine.abort.abort();
     return true;
-  }
-
-  /** Keeps the probabilities of generated tokens where their text stands. */
-  function remember(start, answer) {
-    let at = start;
-    for (const token of answer.logprobs) {
-      known.set(at, token);
-      at += token.text.length;
-    }
   }
 
   /** Tokens of the whole text: known ones with probabilities, the rest as the tokenizer cuts them. */
@@ -123,34 +149,40 @@ export function notebookView({ go }) {
     let gap = 0;
     const fillGap = async (to) => {
       if (to <= gap) return;
-      const { tokens: ids, pieces } = await postJson('v1/token/encode', { text: text.slice(gap, to), add_bos_token: gap === 0, with_pieces: true });
-      ids.forEach((id, i) => out.push({ text: typeof pieces?.[i] === 'string' ? pieces[i] : '\ufffd', id, logprob: null, top: [] }));
+      const part = text.slice(gap, to);
+      const { tokens: ids, pieces } = await postJson('v1/token/encode', { text: part, add_bos_token: gap === 0, with_pieces: true });
+      out.push(...placePieces(ids, pieces, part, gap));
     };
     try {
-      for (const [at, token] of [...known].sort((a, b) => a[0] - b[0])) {
-        if (at < gap || text.slice(at, at + token.text.length) !== token.text) { known.delete(at); continue; }
-        await fillGap(at);
+      for (const token of scores.of(text)) {
+        await fillGap(token.at);
         out.push(token);
-        gap = at + token.text.length;
+        gap = Math.max(gap, token.end);
       }
       await fillGap(text.length);
-      tokens.update(out);
+      if (text === editor.text) tokens.update(out);
     } catch (error) {
       tokens.clear(error.message);
     }
   }
 
-  /** Asks for the probabilities of text that the person wrote. */
-  async function scorePrompt() {
+  /** Asks for the probabilities of the whole text. Those that are known stay until the new ones are there. */
+  async function scoreText() {
+    const { text } = editor;
+    if (!text || run) return;
+    scoreButton.disabled = true;
+    setText(state, say('notebook.scoring'));
     try {
-      const reply = await postJson('v1/completions', { prompt: editor.text, echo: true, logprobs: TOP_TOKENS, max_tokens: 1 });
-      const list = readLogprobs(reply.choices[0].logprobs ?? {});
-      known = new Map();
-      remember(0, { logprobs: list.slice(0, Math.max(0, list.length - 1)) });
+      const reply = await postJson('v1/completions', { prompt: text, echo: true, logprobs: TOP_TOKENS, max_tokens: 1 });
+      const placed = placeTokens(readLogprobs(reply.choices[0].logprobs ?? {}), text);
+      if (text === editor.text) scores.set(text, placed);
+      setText(state, say('notebook.scored', { n: formatCount(placed.length), x: formatRate(perplexity(placed)) }));
       await drawTokens();
-      count();
     } catch (error) {
+      setText(state, '');
       showError(error);
+    } finally {
+      scoreButton.disabled = false;
     }
   }
 
@@ -158,7 +190,7 @@ export function notebookView({ go }) {
     generate({ from: offset, first: text });
   }
 
-  const scoreButton = button({ label: say('notebook.score'), variant: 'plain', onClick: scorePrompt });
+  const scoreButton = button({ label: say('notebook.score'), variant: 'plain', onClick: scoreText });
 
   function toggleTokens() {
     const on = tokens.node.isConnected;
@@ -167,19 +199,30 @@ export function notebookView({ go }) {
   }
 
   const count = afterQuiet(400, async () => {
-    const max = contextTokens(currentModel.value);
-    if (!main.isConnected || connection.value.state !== 'ok' || !max) return;
-    const n = editor.text ? (await postJson('v1/token/encode', { text: editor.text }).catch(() => ({ length: 0 }))).length : 0;
-    const { selectionStart: a, selectionEnd: b } = editor.area;
-    const chosen = a < b ? perplexity([...known].filter(([at]) => at >= a && at < b).map(([, token]) => token)) : null;
-    setText(counter, [say('notebook.count', { n: formatCount(n), p: formatPercent(n / max) }), chosen ? say('notebook.perplexity', { n: formatRate(chosen) }) : ''].filter(Boolean).join(' · '));
+    if (!main.isConnected || run || connection.value.state !== 'ok' || !currentModel.value) return;
+    const { text } = editor;
+    const n = text ? (await postJson('v1/token/encode', { text }).catch(() => ({ length: null }))).length : 0;
+    if (text !== editor.text || run) return;
+    counted = n;
+    drawCount(n);
   });
 
+  function drawCount(n) {
+    const max = contextTokens(currentModel.value);
+    const { selectionStart: a, selectionEnd: b } = editor.area;
+    const chosen = a < b ? perplexity(scores.of(editor.text).filter(({ at, end }) => at >= a && end <= b)) : null;
+    setText(counter, n === null || !max ? '' : [say('notebook.count', { n: formatCount(n), p: formatPercent(n / max) }), chosen ? say('notebook.perplexity', { n: formatRate(chosen) }) : ''].filter(Boolean).join(' · '));
+  }
+
   function drawRunning() {
-    const running = Boolean(abort);
-    setText(generateButton.querySelector('span'), running ? say('stop') : say('notebook.generate'));
+    const running = Boolean(run);
+    const label = say(running ? 'stop' : 'notebook.generate');
+    relabel(generateButton, label, running ? 'stop' : 'play', running ? 'Esc' : 'Shift+Enter');
+    setText(generateButton.querySelector('span'), label);
     generateButton.classList.toggle('running', running);
-    stepButton.disabled = running;
+    // What is written belongs to one place in the text: until it is there, the text stands still.
+    editor.area.readOnly = running;
+    for (const node of [stepButton, undoButton, chatTurn]) node.disabled = running;
   }
 
   /** What the template puts around a turn, at the cursor. */
@@ -198,7 +241,9 @@ export function notebookView({ go }) {
   function openNotebook(next) {
     stop();
     notebook = next;
-    known = new Map();
+    scores = new TokenScores();
+    counted = null;
+    setText(state, '');
     editor.open(notebook.text);
     panel.open(notebook.samplers ?? {});
     drawList();
@@ -224,17 +269,22 @@ export function notebookView({ go }) {
   }
 
   notebooks.watch(() => drawList());
-  currentModel.watch(() => count(), { now: false });
+  currentModel.watch(() => { suffixBox.hidden = !offersSuffix(); count(); });
   const list = el('div.list-panel', null, el('div.list-head', null, button({ label: say('notebook.new'), icon: 'plus', showLabel: true, variant: 'primary', onClick: () => { openNotebook(newNotebook()); go('notebook'); editor.area.focus(); } })), rows);
   return {
     title: () => notebook.title || say('view.notebook'), list, main, side: panel.node,
     async open(id) {
       const found = notebooks.value.find((item) => item.id === id);
+      // The first visit opens the newest one; later ones what was open, which may be new and empty.
       if (found && found.id !== notebook.id) openNotebook(found);
-      else if (!id && !notebook.text && notebooks.value[0]) openNotebook(notebooks.value[0]);
+      else if (!id && !visited && notebooks.value[0]) openNotebook(notebooks.value[0]);
       else { panel.open(notebook.samplers ?? {}); drawList(); count(); }
+      visited = true;
     },
-    shown: () => editor.area.focus(),
-    escape: () => (abort ? stop() : false),
+    address: () => (notebooks.value.some((item) => item.id === notebook.id) ? `notebook/${notebook.id}` : 'notebook'),
+    hidden: () => { scrolled = editor.area.scrollTop; },
+    back: () => { editor.area.scrollTop = scrolled; },
+    shown: () => editor.area.focus({ preventScroll: true }),
+    escape: stop,
   };
 }

@@ -5,7 +5,8 @@ import { el, fill, setText } from '../page/element.js';
 import { formatProbability } from '../page/format.js';
 import { say } from '../page/words.js';
 
-const visiblePiece = (text) => text.replace(/ /g, '·').replace(/\n/g, '⏎\n').replace(/\t/g, '→\t') || '∅';
+/** Bytes that are no text alone are written as bytes. */
+const visiblePiece = (text) => text.replace(/^bytes:(?=\\x)/, '').replace(/ /g, '·').replace(/\n/g, '⏎\n').replace(/\t/g, '→\t') || '∅';
 const probability = (logprob) => (typeof logprob === 'number' ? Math.exp(logprob) : null);
 
 /** Surprise in five steps, so that the tint can be read and not only seen. */
@@ -31,16 +32,15 @@ export class TokenView {
     this.flow.addEventListener('keydown', (event) => this.#key(event));
   }
 
-  /** `tokens`: `{text, id, logprob, top}` in order from the start of the text. */
+  /** `tokens`: `{text, id, logprob, top, at}` in order; `at` is where a token stands in the text. */
   update(tokens) {
     this.#tokens = tokens;
-    let offset = 0;
     fill(this.flow, tokens.map((token, i) => {
       const p = probability(token.logprob);
-      const node = el('span.token', { role: 'option', id: `token-${i}`, class: `tint-${tintOf(p)}`, data: { index: String(i), offset: String(offset) }, title: [token.id, p === null ? '' : formatProbability(p)].filter((x) => x !== null && x !== '').join(' · ') }, visiblePiece(token.text));
-      offset += token.text.length;
+      const node = el('span.token', { role: 'option', id: `token-${i}`, class: `tint-${tintOf(p)}`, data: { index: String(i) }, title: [token.id, p === null ? '' : formatProbability(p)].filter((x) => x !== null && x !== '').join(' · ') }, visiblePiece(token.text));
       return node;
     }));
+    this.shown = null;
   }
 
   #select(node) {
@@ -63,13 +63,12 @@ export class TokenView {
     if (!node || this.shown === node) return;
     this.shown = node;
     const token = this.#tokens[Number(node.dataset.index)];
-    const offset = Number(node.dataset.offset);
     const p = probability(token.logprob);
     const head = el('p.token-head', null, el('code', null, visiblePiece(token.text)), token.id === null ? null : ` id ${token.id}`, p === null ? null : ` · ${formatProbability(p)}`);
     const list = el('ol.alternatives', null, (token.top ?? []).slice(0, 10).map((other) => {
       const share = probability(other.logprob) ?? 0;
       const bar = el('span.alternative-bar', { 'aria-hidden': 'true', vars: { '--share': `${share * 100}%` } });
-      return el('li', null, el('button.alternative', { type: 'button', class: other.text === token.text ? 'taken' : '', on: { click: () => this.onChoose(offset, other.text) } }, bar, el('code', null, visiblePiece(other.text)), el('span', null, formatProbability(share))));
+      return el('li', null, el('button.alternative', { type: 'button', class: other.text === token.text ? 'taken' : '', disabled: other.text.startsWith('bytes:'), on: { click: () => this.onChoose(token.at, other.text) } }, bar, el('code', null, visiblePiece(other.text)), el('span', null, formatProbability(share))));
     }));
     fill(this.detail, head, token.top?.length ? [el('p.plain-note', null, say('tokens.choose')), list] : el('p.plain-note', null, say('tokens.unknown')));
   }

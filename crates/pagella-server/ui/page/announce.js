@@ -8,9 +8,8 @@ const ANNOUNCE_EVERY_MS = 3000;
 const stateRegion = el('div.offscreen', { 'aria-live': 'polite', 'aria-atomic': 'true', id: 'announce-state' });
 const textRegion = el('div.offscreen', { 'aria-live': 'polite', id: 'announce-text' });
 
-export function mountAnnouncer() {
-  document.body.append(stateRegion, textRegion);
-}
+/** What has to stand on the page for anything to be heard. */
+export const announceRegions = [stateRegion, textRegion];
 
 /** Says a state once; the same words twice in a row are said once. */
 export function announce(message) {

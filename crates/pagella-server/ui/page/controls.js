@@ -22,10 +22,10 @@ export function button({ label, icon: iconName, onClick, variant = 'quiet', keys
   return node;
 }
 
-/** Changes what an icon button says and shows. */
-export function relabel(node, label, iconName) {
+/** Changes what a button with an icon says and shows. */
+export function relabel(node, label, iconName, keys = '') {
   setAttribute(node, 'aria-label', label);
-  setAttribute(node, 'title', label);
+  setAttribute(node, 'title', keys ? `${label} (${keys})` : label);
   const old = node.querySelector('svg');
   if (iconName && !old.classList.contains(`icon-${iconName}`)) old.replaceWith(icon(iconName));
 }
@@ -51,8 +51,18 @@ export function select(options, value, onChange) {
   return node;
 }
 
-export function checkbox(label, checked, onChange, help) {
-  const input = el('input', { type: 'checkbox', checked, on: { change: () => onChange?.(input.checked) } });
+/** `onChange` may refuse by throwing, at once or later: the box goes back, and `onRefused` is told why. */
+export function checkbox(label, checked, onChange, { help, onRefused } = {}) {
+  const change = async () => {
+    const wanted = input.checked;
+    try {
+      await onChange?.(wanted);
+    } catch (error) {
+      input.checked = !wanted;
+      onRefused?.(error);
+    }
+  };
+  const input = el('input', { type: 'checkbox', checked, on: { change } });
   const node = el('label.check', null, input, el('span', null, label, help ? el('small', null, help) : null));
   node.input = input;
   return node;

@@ -2,6 +2,7 @@
 
 import { el } from './element.js';
 import { button, field, freshId, textInput } from './controls.js';
+import { placeToasts } from './toast.js';
 import { say } from './words.js';
 
 /** Opens a dialog; `build(close)` returns its content. Resolves with what `close` was given. */
@@ -12,13 +13,14 @@ export function openDialog(title, build, { wide = false, className = '' } = {}) 
     const before = document.activeElement;
     const close = (value) => { result = value; node.close(); };
     const node = el('dialog.dialog', { 'aria-labelledby': id, class: `${wide ? 'wide' : ''} ${className}`, on: {
-      close: () => { node.remove(); before?.focus?.(); resolve(result); },
+      close: () => { placeToasts(); node.remove(); before?.focus?.(); resolve(result); },
       // A press on the backdrop closes; presses that start inside do not.
       pointerdown: (event) => { if (event.target === node) close(); },
     } }, el('header.dialog-head', null, el('h2', { id }, title), button({ label: say('close'), icon: 'close', onClick: () => close() })));
     node.append(el('div.dialog-body', null, build(close)));
     document.body.append(node);
     node.showModal();
+    placeToasts();
     (node.querySelector('[autofocus]') ?? node.querySelector('.dialog-body :is(input, textarea, select, button)'))?.focus();
   });
 }

@@ -1,10 +1,11 @@
-// Short messages at the bottom of the page, with at most one action, such as undo. They leave by
-// themselves, but not while the pointer or the focus is on them.
+// Short messages at the top of the page, with at most one action, such as undo. They leave by
+// themselves, but not while the pointer or the focus is on them. While a dialog is open they are its last
+// part: nothing outside of it can be reached, and nothing in it is covered.
 
 import { el } from './element.js';
 import { button } from './controls.js';
 import { say } from './words.js';
-import { announce } from './announce.js';
+import { announce, announceRegions } from './announce.js';
 
 const TOAST_MS = 5000;
 /** How long a deletion can be undone. */
@@ -12,8 +13,12 @@ export const UNDO_MS = 10000;
 
 const toastStack = el('div.toasts', { role: 'region', 'aria-label': say('toast.region') });
 
-export function mountToasts() {
-  document.body.append(toastStack);
+const toastHost = el('div.toast-host', null, toastStack, announceRegions);
+
+/** Puts messages, seen and heard ones, where they can be reached: into the dialog on top, else on the page. */
+export function placeToasts() {
+  const dialogs = document.querySelectorAll('dialog[open]');
+  (dialogs[dialogs.length - 1] ?? document.body).append(toastHost);
 }
 
 /** `{tone: 'plain'|'error', action: [label, run], ms, onGone}`. Returns the function that removes it. */
@@ -38,4 +43,7 @@ export function toast(message, { tone = 'plain', action, ms = action ? UNDO_MS :
   return gone;
 }
 
-export const showError = (error) => toast(error?.message ?? String(error), { tone: 'error', ms: 8000 });
+export function showError(error) {
+  const words = error?.message ?? String(error);
+  return toast(`${words.slice(0, 1).toUpperCase()}${words.slice(1)}`, { tone: 'error', ms: 8000 });
+}

@@ -178,7 +178,8 @@ export class SamplerPanel {
   }
 
   #draw() {
-    for (const entry of SAMPLER_TABLE) if (this.#controls.has(entry.name)) this.#drawOne(entry);
+    // A value that is being typed is the person's until they leave its field.
+    for (const entry of SAMPLER_TABLE) if (this.#controls.has(entry.name) && document.activeElement !== this.#controls.get(entry.name).input.main) this.#drawOne(entry);
     this.#drawSummary();
   }
 

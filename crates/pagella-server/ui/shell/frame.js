@@ -2,10 +2,11 @@
 
 import { el, fill, setAttribute, setText } from '../page/element.js';
 import { button } from '../page/controls.js';
+import { formatPercent } from '../page/format.js';
 import { icon } from '../page/icon.js';
 import { settings } from '../page/settings.js';
 import { say } from '../page/words.js';
-import { checkConnection, connection, currentModel } from '../net/connection.js';
+import { checkConnection, connection, currentModel, loadShare, modelState } from '../net/connection.js';
 import { keysFor } from './shortcuts.js';
 import { openKeyDialog } from './key_dialog.js';
 
@@ -15,9 +16,17 @@ const PANEL_PX_MAX = 560;
 const isNarrow = () => matchMedia('(max-width: 800px)').matches;
 
 export class Frame {
-  /** `onModel(anchor)` opens the model menu. */
-  constructor({ onModel, onSettings }) {
-    this.links = new Map(VIEW_NAMES.map((name, i) => [name, el('a.view-link', { href: `#/${name}`, title: `${say(`view.${name}`)} (Alt+${i + 1})` }, say(`view.${name}`))]));
+  /** How far panels and views were scrolled when their view was left, by view. */
+  #scrolled = new Map();
+
+  /** `onModel(anchor)` opens the model menu, `onView(name)` a view where it was left. */
+  constructor({ onModel, onSettings, onView }) {
+    const follow = (name) => (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      onView(name);
+    };
+    this.links = new Map(VIEW_NAMES.map((name, i) => [name, el('a.view-link', { href: `#/${name}`, title: `${say(`view.${name}`)} (Alt+${i + 1})`, on: { click: follow(name) } }, say(`view.${name}`))]));
     this.modelName = el('span.model-button-name');
     this.modelButton = el('button.model-button', { type: 'button', 'aria-haspopup': 'dialog', on: { click: () => onModel(this.modelButton) } }, el('span.state-dot', { 'aria-hidden': 'true' }), this.modelName, icon('down'));
     this.state = el('span.connection-state', { role: 'status' });
@@ -38,8 +47,11 @@ export class Frame {
     this.#watchState();
   }
 
-  /** A view's parts into their places. */
+  /** A view's parts into their places, scrolled as they were: nodes that leave the page forget it. */
   show(name, view) {
+    const scrollers = [this.main.firstElementChild, this.list, this.side];
+    if (this.shownName) this.#scrolled.set(this.shownName, scrollers.map((node) => node?.scrollTop ?? 0));
+    this.shownName = name;
     for (const [key, link] of this.links) setAttribute(link, 'aria-current', key === name ? 'page' : null);
     fill(this.main, view.main);
     fill(this.list, view.list ?? null);
@@ -48,6 +60,10 @@ export class Frame {
     this.hasSide = Boolean(view.side);
     this.sheet = null;
     this.#layout();
+    const [main, list, side] = this.#scrolled.get(name) ?? [0, 0, 0];
+    Object.assign(this.main.firstElementChild, { scrollTop: main });
+    Object.assign(this.list, { scrollTop: list });
+    Object.assign(this.side, { scrollTop: side });
   }
 
   isOpen(which) {
@@ -77,8 +93,9 @@ export class Frame {
     const side = Boolean(this.hasSide) && this.isOpen('side');
     this.list.hidden = !list;
     this.side.hidden = !side;
-    this.listButton.hidden = !this.hasList;
-    this.sideButton.hidden = !this.hasSide;
+    // Out of sight and reach, but in their place: nothing beside them moves.
+    this.listButton.classList.toggle('absent', !this.hasList);
+    this.sideButton.classList.toggle('absent', !this.hasSide);
     setAttribute(this.listButton, 'aria-expanded', String(list));
     setAttribute(this.sideButton, 'aria-expanded', String(side));
     this.scrim.hidden = !(isNarrow() && (list || side));
@@ -107,8 +124,9 @@ export class Frame {
   }
 
   #watchState() {
-    currentModel.watch((model) => this.setModelState(model ? 'loaded' : 'none'));
+    currentModel.watch(() => this.#drawModel());
     connection.watch((now) => {
+      this.#drawModel();
       setText(this.state, now.state === 'ok' ? say(`role.${now.role}`) : say(`connection.${now.state}`));
       this.state.dataset.state = now.state;
       this.#drawBanner(now);
@@ -116,13 +134,22 @@ export class Frame {
     setInterval(() => this.#drawBanner(connection.value), 1000);
   }
 
-  /** `state`: 'loaded' | 'loading' | 'none'; `words` replaces the name while loading. */
-  setModelState(state, words = null) {
+  /** `loading`: the load that this page runs, or null. */
+  setLoading(loading) {
+    this.loading = loading;
+    this.#drawModel();
+  }
+
+  #drawModel() {
+    const state = modelState(connection.value, currentModel.value, Boolean(this.loading));
+    const { health } = connection.value;
+    const others = state === 'loading' && health?.model ? say('load.words', { name: health.model.split('/').at(-1), p: formatPercent(loadShare(health.progress)) }) : null;
+    const name = this.loading?.words ?? others ?? currentModel.value?.id ?? say(state === 'unknown' ? 'model.menu' : 'model.none');
+    const stateWords = [say(`model.state.${state}`), state === 'waiting' ? health?.issues?.[0]?.description : null].filter(Boolean).join(': ');
     this.modelButton.dataset.state = state;
-    const name = words ?? currentModel.value?.id ?? say('model.none');
     setText(this.modelName, name.split('/').at(-1));
-    setAttribute(this.modelButton, 'aria-label', say('model.button', { name, state: say(`model.state.${state}`) }));
-    setAttribute(this.modelButton, 'title', name);
+    setAttribute(this.modelButton, 'aria-label', say('model.button', { name, state: stateWords }));
+    setAttribute(this.modelButton, 'title', `${name}, ${stateWords}`);
   }
 
   #drawBanner({ state, retryAt_ms }) {

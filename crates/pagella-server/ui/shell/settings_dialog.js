@@ -5,12 +5,17 @@ import { button, checkbox, field, select } from '../page/controls.js';
 import { openDialog } from '../page/dialog.js';
 import { formatBytes } from '../page/format.js';
 import { settings } from '../page/settings.js';
+import { showError } from '../page/toast.js';
 import { say } from '../page/words.js';
 import { storageLasts, storageUsage } from '../data/database.js';
+import { checkServerCopy } from '../chat/server_copy.js';
 import { commandById } from './commands.js';
 import { LOCAL_KEYS, SHORTCUTS, keysAllowed, keysFor, keysOf } from './shortcuts.js';
 
 export function openSettings() {
+  const flags = new Map();
+  // A switch that something else turned back is seen to go back.
+  const unwatch = settings.watch((now) => { for (const [name, box] of flags) box.input.checked = now[name]; }, { now: false });
   return openDialog(say('settings.title'), () => {
     const now = settings.value;
     const range = (name, min, max, step, unit) => {
@@ -20,14 +25,24 @@ export function openSettings() {
       node.firstChild.append(' ', out);
       return node;
     };
-    const flag = (name) => checkbox(say(`settings.${name}`), now[name], (value) => settings.patch({ [name]: value }));
+    const flag = (name, allow) => {
+      const box = checkbox(say(`settings.${name}`), now[name], async (value) => { if (value) await allow?.(); settings.patch({ [name]: value }); }, { onRefused: showError });
+      flags.set(name, box);
+      return box;
+    };
+    const copy = flag('serverCopy', checkServerCopy);
+    checkServerCopy().catch((error) => {
+      if (error.status !== 501) return;
+      copy.input.disabled = true;
+      copy.lastChild.append(el('small', null, say('copy.off')));
+    });
     const usage = el('p.field-help');
     Promise.all([storageUsage(), storageLasts()]).then(([bytes, lasts]) => { usage.textContent = lasts ? say('settings.usage', { size: formatBytes(bytes) }) : say('settings.noStorage'); });
     return el('div.settings', null,
       field(say('settings.theme'), select([['system', say('theme.system')], ['light', say('theme.light')], ['dark', say('theme.dark')]], now.theme, (theme) => settings.patch({ theme }))),
       range('textSize', 13, 24, 1, 'px'), range('measure', 30, 80, 2, 'rem'),
-      flag('enterSends'), flag('openReasoning'), flag('modelTitles'), flag('announce'), flag('announceText'), flag('serverCopy'), usage);
-  });
+      flag('enterSends'), flag('openReasoning'), flag('modelTitles'), flag('announce'), flag('announceText'), copy, usage);
+  }).then(unwatch);
 }
 
 export function openShortcutHelp() {

@@ -82,7 +82,7 @@ test('a hostile tool index cannot grow the list', () => {
 
 test('log-probabilities of both routes become one shape', () => {
   assert.deepEqual(readLogprobs({ content: [{ token: 'a', token_id: 5, logprob: -1, top_logprobs: [{ token: 'b', logprob: -2 }] }] }),
-    [{ text: 'a', id: 5, logprob: -1, top: [{ text: 'b', id: null, logprob: -2 }] }]);
-  assert.deepEqual(readLogprobs({ tokens: ['a'], token_logprobs: [null], top_logprobs: [{ x: -2, y: -1 }] }),
-    [{ text: 'a', id: null, logprob: null, top: [{ text: 'y', id: null, logprob: -1 }, { text: 'x', id: null, logprob: -2 }] }]);
+    [{ text: 'a', id: 5, logprob: -1, offset: null, top: [{ text: 'b', id: null, logprob: -2 }] }]);
+  assert.deepEqual(readLogprobs({ tokens: ['a'], token_logprobs: [null], top_logprobs: [{ x: -2, y: -1 }], text_offset: [3] }),
+    [{ text: 'a', id: null, logprob: null, offset: 3, top: [{ text: 'y', id: null, logprob: -1 }, { text: 'x', id: null, logprob: -2 }] }]);
 });

@@ -254,7 +254,8 @@ fn announce(what: &str, place: &str, app: &App) {
     if !std::io::stderr().is_terminal() {
         return output::note(&format!("listening on {place}"));
     }
-    let page = match app.settings.network.disable_auth || !app.bound.ip().is_loopback() {
+    let open = app.settings.network.disable_auth;
+    let page = match open || !app.bound.ip().is_loopback() {
         true => format!("Page: {place}/"),
         false => {
             let code = app.exchange.offer(Instant::now());
@@ -262,6 +263,10 @@ fn announce(what: &str, place: &str, app: &App) {
         }
     };
     output::note(&format!("Serving {what} at {place}/v1; Ctrl-C ends it.\n{page}"));
+    if !open {
+        let file = keys_in_use(&app.settings.auth.keys_file);
+        output::note(&format!("Keys: {}", std::path::absolute(&file).unwrap_or(file).display()));
+    }
 }
 
 /// Wrong choices are wrong usage; a port in use is a failure.
