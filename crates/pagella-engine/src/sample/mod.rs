@@ -38,21 +38,21 @@ pub mod steps;
 mod vocab_sets;
 
 pub use crate::constraint::Bitmask;
+pub use crate::params::SampleOptions;
 pub use candidates::{Candidate, Candidates};
 pub use chain::{AskBuffer, Asked, Choice, Narrowed, Row, Sampler};
 pub use error::{OptionsError, SampleError};
 pub use logprobs::{log_probs_of, raw_logprobs};
 pub use mix::mix;
 pub use mt19937::Mt19937;
-pub use crate::params::SampleOptions;
 pub(crate) use options::bias_json;
 pub use options::{Breaker, DEFAULT_DRY_BREAKERS, NanPolicy, PenaltyScope, Rng, XtcMode};
 pub use order::SamplerOrder;
-pub use steps::Step;
 pub use rng::{Draws, draws, uniform};
 pub use scratch::Scratch;
 pub use shape::Shape;
 pub use state::SamplerState;
+pub use steps::Step;
 pub use vocab_sets::VocabSets;
 
 #[cfg(test)]

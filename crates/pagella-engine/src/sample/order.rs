@@ -61,8 +61,13 @@ impl SamplerOrder {
 
     /// Checks that no step is listed twice and none on logits after one on probabilities.
     pub fn validate(&self) -> Result<(), OptionsError> {
-        let refuse =
-            |allowed: &'static str| Err(OptionsError { name: "sampler_order", value: self.to_string(), allowed: allowed.into() });
+        let refuse = |allowed: &'static str| {
+            Err(OptionsError {
+                name: "sampler_order",
+                value: self.to_string(),
+                allowed: allowed.into(),
+            })
+        };
         if self.steps.iter().enumerate().any(|(i, step)| self.steps[..i].contains(step)) {
             return refuse("every step at most once");
         }

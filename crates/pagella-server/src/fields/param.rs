@@ -99,8 +99,7 @@ pub const fn joined<const N: usize>(first: &[Param], second: &[Param]) -> [Param
     let mut params = [param("", Kind::Any); N];
     let mut idx = 0;
     while idx < N {
-        params[idx] =
-            if idx < first.len() { first[idx] } else { second[idx - first.len()] };
+        params[idx] = if idx < first.len() { first[idx] } else { second[idx - first.len()] };
         idx += 1;
     }
     params

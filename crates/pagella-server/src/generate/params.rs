@@ -6,8 +6,10 @@ use pagella_engine::params;
 use crate::fields::{Param, any, boolean, integer, joined, number, optional, rows, text};
 
 /// How long, where it ends, who answers, what is reported.
-pub const GENERATION: &[Param] =
-    &joined::<{ params::JOB.len() + REQUEST.len() }>(&rows::<{ params::JOB.len() }>(params::JOB), REQUEST);
+pub const GENERATION: &[Param] = &joined::<{ params::JOB.len() + REQUEST.len() }>(
+    &rows::<{ params::JOB.len() }>(params::JOB),
+    REQUEST,
+);
 
 /// How each token is chosen, also in the words of others.
 pub const SAMPLING: &[Param] = &joined::<{ params::SAMPLING.len() + params::VARIANTS.len() }>(

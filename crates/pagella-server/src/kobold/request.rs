@@ -7,9 +7,7 @@ use serde_json::{Map, Value};
 
 use super::order;
 use crate::call::Call;
-use crate::fields::{
-    Fields, Param, any, boolean, integer, out_of_range, text, unsupported,
-};
+use crate::fields::{Fields, Param, any, boolean, integer, out_of_range, text, unsupported};
 use crate::generate::ask::Ask;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::generate::prompt::{prompt_ids, text_ids};

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use pagella_engine::{Record, SampleOptions};
-use pagella_text::{
-    AddBos, ChatTemplate, EncodeBudget, Message, RenderOptions, Span, Tokenizer,
-};
+use pagella_text::{AddBos, ChatTemplate, EncodeBudget, Message, RenderOptions, Span, Tokenizer};
 
 use super::ask::RerankAsk;
 use crate::call::Call;

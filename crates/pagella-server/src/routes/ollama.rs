@@ -198,8 +198,7 @@ async fn prompt_tokens(
     let conversation = Conversation::read(call, job, model)?;
     let encoder = model.clone();
     // What is too long is cut, so all of it is counted.
-    let encode =
-        move |budget| Ok(conversation.encode(&encoder, AddBos::Auto, &budget)?.len());
+    let encode = move |budget| Ok(conversation.encode(&encoder, AddBos::Auto, &budget)?.len());
     call.app.blocking.prepare(call.body_bytes, encode).await
 }
 

@@ -56,7 +56,8 @@ impl Asked {
         let (pooling, shape) = (ask.pooling, ask.shape);
         let entered = enter(call)?;
         let encoder = model.clone();
-        let texts = call.app.blocking.prepare(call.body_bytes, move |_| ask.encode(&encoder)).await?;
+        let texts =
+            call.app.blocking.prepare(call.body_bytes, move |_| ask.encode(&encoder)).await?;
         let tokens = texts.iter().map(Vec::len).sum();
         let vectors = run(entered, call, model, texts, pooling).await?;
         let list = vectors.into_iter().map(|vector| shaped(vector, shape));

@@ -79,9 +79,7 @@ fn describe(param: &Param) -> Value {
 
 /// What only a server has.
 fn of_the_server() -> [Value; 5] {
-    let flag = |group: &str, name: &str, help: &str| {
-        json!({ "name": name, "group": group, "kind": "bool", "neutral": false, "help": help })
-    };
+    let flag = |group: &str, name: &str, help: &str| json!({ "name": name, "group": group, "kind": "bool", "neutral": false, "help": help });
     let whole = |group: &str, name: &str, range: [f64; 2], slider: [f64; 2], help: &str| {
         json!({
             "name": name, "group": group, "kind": "int", "help": help, "step": 1,
@@ -94,8 +92,13 @@ fn of_the_server() -> [Value; 5] {
     let budget = "Thinking is closed after this many tokens.";
     let priority = "Requests with a higher number start first.";
     let mut thinking = flag("reasoning", "enable_thinking", thinks);
-    let mut budget =
-        whole("reasoning", "reasoning_budget_tokens", [-1.0, JS_INTEGER_MAX], [-1.0, 16384.0], budget);
+    let mut budget = whole(
+        "reasoning",
+        "reasoning_budget_tokens",
+        [-1.0, JS_INTEGER_MAX],
+        [-1.0, 16384.0],
+        budget,
+    );
     let mut priority = whole("seed", "priority", [-100.0, 100.0], [-100.0, 100.0], priority);
     let mut effort = json!({
         "name": "reasoning_effort", "group": "reasoning", "kind": "choice", "help": effort,

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::{API, TestServer, demo, keys, settings};
 
-const MESSAGES: &str = r#"[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]"#;
+const MESSAGES: &str =
+    r#"[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]"#;
 
 fn server() -> TestServer {
     let mut settings = settings();
@@ -80,10 +81,29 @@ fn silly_tavern_is_answered_as_it_asks_tabby() {
 fn silly_tavern_is_answered_as_it_asks_other_servers() {
     let server = server();
     let body = with(&silly_tavern(), silly_tavern_more());
-    let order = ["repetition_penalty", "presence_penalty", "frequency_penalty", "dry", "temperature",
-        "dynamic_temperature", "quadratic_sampling", "top_n_sigma", "top_k", "top_p", "typical_p",
-        "epsilon_cutoff", "eta_cutoff", "tfs", "top_a", "min_p", "adaptive_p", "mirostat", "xtc",
-        "encoder_repetition_penalty", "no_repeat_ngram"];
+    let order = [
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "dry",
+        "temperature",
+        "dynamic_temperature",
+        "quadratic_sampling",
+        "top_n_sigma",
+        "top_k",
+        "top_p",
+        "typical_p",
+        "epsilon_cutoff",
+        "eta_cutoff",
+        "tfs",
+        "top_a",
+        "min_p",
+        "adaptive_p",
+        "mirostat",
+        "xtc",
+        "encoder_repetition_penalty",
+        "no_repeat_ngram",
+    ];
     let webui = json!({"min_length": 0, "num_beams": 1, "length_penalty": 1, "early_stopping": false,
         "sampler_priority": order, "epsilon_cutoff": 0, "eta_cutoff": 0, "do_sample": true,
         "encoder_repetition_penalty": 1, "no_repeat_ngram_size": 0, "penalty_alpha": 0,

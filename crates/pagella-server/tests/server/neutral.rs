@@ -165,8 +165,10 @@ fn a_neutral_value_gives_way_to_another_spelling_that_asks_for_something() {
         (json!({"typical_p": 0.2, "typ_p": 0}), json!({"typical": 0.2})),
         (json!({"stop": [], "stop_sequence": ["e"]}), json!({"stop": ["e"]})),
         (json!({"ban_eos_token": true, "ignore_eos": false}), json!({"ban_eos_token": true})),
-        (json!({"rep_pen": 5, "rep_pen_range": 0, "penalty_range": 2, "repeat_last_n": -1}),
-            json!({"rep_pen": 5, "penalty_range": 2})),
+        (
+            json!({"rep_pen": 5, "rep_pen_range": 0, "penalty_range": 2, "repeat_last_n": -1}),
+            json!({"rep_pen": 5, "penalty_range": 2}),
+        ),
         (json!({"cfg_scale": 1, "negative_prompt": "x"}), json!({})),
         (json!({"guidance_scale": 1.0, "negative_prompt": ""}), json!({})),
         (json!({"stop": ["", "e"]}), json!({"stop": "e"})),
@@ -235,8 +237,7 @@ fn adaptive_sampling_and_what_only_the_command_line_had_reach_the_sampler() {
     let server = TestServer::demo();
     let client = server.client(API);
     let text = |extra: Value| {
-        let mut body =
-            json!({"prompt": "CSS is", "max_tokens": 24, "temperature": 1, "seed": 3});
+        let mut body = json!({"prompt": "CSS is", "max_tokens": 24, "temperature": 1, "seed": 3});
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         client.post("/v1/completions", &body).good()["choices"][0]["text"].clone()
     };

@@ -75,9 +75,7 @@ impl FromArgMatches for SettingFlags {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
         for param in offered() {
             let number = match param.kind {
-                ParamKind::Flag | ParamKind::Switch => {
-                    matches.get_flag(param.name).then_some(1.0)
-                }
+                ParamKind::Flag | ParamKind::Switch => matches.get_flag(param.name).then_some(1.0),
                 ParamKind::Choice(words) => matches
                     .get_one::<String>(param.name)
                     .and_then(|given| words.iter().position(|word| word == given))

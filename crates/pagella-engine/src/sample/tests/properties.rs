@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::sample::steps::check::candidates;
 use crate::sample::steps::{
-    epsilon_cutoff, eta_cutoff, min_p, mirostat, tfs, top_a, top_k, top_n_sigma, top_p, typical, xtc,
+    epsilon_cutoff, eta_cutoff, min_p, mirostat, tfs, top_a, top_k, top_n_sigma, top_p, typical,
+    xtc,
 };
 
 type Truncation = (&'static str, fn(f32, &mut Candidates));

@@ -149,7 +149,8 @@ impl Settings {
 
     fn show(&self) -> String {
         let width = Setting::all().map(|setting| setting.name().len()).max().unwrap_or(0);
-        let line = |setting: Setting| format!("  {:width$}  {}", setting.name(), setting.show(self));
+        let line =
+            |setting: Setting| format!("  {:width$}  {}", setting.name(), setting.show(self));
         let lines: Vec<String> = Setting::all().map(line).collect();
         lines.join("\n")
     }
