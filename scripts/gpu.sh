@@ -2,11 +2,13 @@
 # Runs every test and benchmark that needs a GPU, on a machine with a driver and no Rust, from a
 # folder made by `cargo xtask gpu-bundle`.
 #
-#   gpu.sh [tests] [golden] [bench] [restart] [sanitize]    parts to run; all but the last when none is named
+#   gpu.sh [tests] [golden] [bench] [chips] [restart] [sanitize]    parts to run; all but the last when none is named
 #
 #   tests      the test programs of the bundle
 #   golden     perplexities of six models against float32, and what each cache costs; needs GPU_SHARED
 #   bench      every synthetic shape, a long context, and loading from files
+#   chips      tests and benchmarks again, on code and within limits of smaller chips; needs a bundle that was
+#              built with PAGELLA_CUDA_ARCHS=90a,compute_80
 #   restart    a server whose device fails while it answers; needs a C compiler and curl
 #   sanitize   memcheck, racecheck, initcheck and synccheck of compute-sanitizer; slow
 #
@@ -14,6 +16,8 @@
 # GPU_TIMEOUT    seconds that one program may run (default 300)
 # GPU_SHARED     folder with models/ and golden/ (default: the part golden is MISSING)
 # GPU_SHAPES     synthetic shapes to measure (default: all of them)
+# GPU_CHIPS      chips that the device is held to (default 8.6 8.0)
+# GPU_CHIP_SHAPES  shapes that are measured there (default llama-3.2-1b llama-3.1-8b)
 # GPU_WRITE      shape that is written to a file and loaded (default llama-3.1-8b)
 # GPU_SCRATCH    folder for that, with 6 GB of room (default: a temporary one)
 # GPU_SANITIZE   programs that compute-sanitizer watches, a pattern (default *--conformance)
@@ -29,6 +33,9 @@ limit=${GPU_TIMEOUT:-300}
 sanitize=${GPU_SANITIZE:-*--conformance}
 shapes=${GPU_SHAPES:-anchor-1b llama-3.2-1b llama-3.1-8b qwen2.5-32b llama-3.1-70b mixtral-8x7b qwen3-30b-a3b}
 written=${GPU_WRITE:-llama-3.1-8b}
+chips=${GPU_CHIPS:-8.6 8.0}
+chip_shapes=${GPU_CHIP_SHAPES:-llama-3.2-1b llama-3.1-8b}
+as=  # the chip that the device is held to, for names of rows
 pagella=$here/bin/pagella
 rows=()
 n_failed=0
@@ -46,11 +53,14 @@ row() {
 
 missing() { row MISSING "$1" - "$2"; }
 
+# A name as a file's.
+file_of() { printf '%s' "${1//[^A-Za-z0-9._-]/_}"; }
+
 # attempt NAME COMMAND...: runs it with a limit, keeps its output, adds a row.
 attempt() {
-    local name=$1 started log status note
+    local name=$as$1 started log status note
     shift
-    log=$logs/${name//[^A-Za-z0-9._-]/_}.log
+    log=$logs/$(file_of "$name").log
     started=$(date +%s%N)
     timeout "$limit" "$@" >"$log" 2>&1
     status=$?
@@ -260,7 +270,7 @@ run_golden() {
 measure() {
     local name="bench $1"
     shift
-    attempt "$name" "$pagella" bench "$@" --device cuda && cat "$logs/${name//[^A-Za-z0-9._-]/_}.log"
+    attempt "$name" "$pagella" bench "$@" --device cuda && cat "$logs/$(file_of "$as$name").log"
 }
 
 run_bench() {
@@ -281,6 +291,26 @@ run_bench() {
     while read -r program; do
         attempt "$(basename "$program")" "$program" --bench && cat "$logs/$(basename "$program").log"
     done < <(programs benches)
+}
+
+# Everything that depends on the chip, as if it were another one: its limits, and portable code for 8.0.
+run_chips() {
+    local chip shape
+    if [ ! -x "$pagella" ] || ! "$pagella" doctor --json | grep -q '"compute_80"' ||
+        "$pagella" doctor --json | grep -q '"compute_90"'; then
+        missing chips "portable code for 8.0 alone: build with PAGELLA_CUDA_ARCHS=90a,compute_80"
+        return
+    fi
+    for chip in $chips; do
+        export PAGELLA_CUDA_AS=$chip CUDA_FORCE_PTX_JIT=1
+        as="as $chip: "
+        run_tests
+        for shape in $chip_shapes; do
+            measure "$shape" --synthetic "$shape" --prompt-tokens 2048 --new-tokens 128 --batch-steps 32
+        done
+        unset PAGELLA_CUDA_AS CUDA_FORCE_PTX_JIT
+        as=
+    done
 }
 
 # A model is written, then loaded twice: the second time surely from the page cache.
@@ -363,11 +393,11 @@ run_restart() {
 }
 
 parts=("$@")
-[ ${#parts[@]} = 0 ] && parts=(tests golden bench restart)
+[ ${#parts[@]} = 0 ] && parts=(tests golden bench chips restart)
 for part in "${parts[@]}"; do
     case $part in
-        tests | golden | bench | restart | sanitize) ;;
-        *) echo "unknown part '$part': there are tests, golden, bench, restart and sanitize" >&2 && exit 2 ;;
+        tests | golden | bench | chips | restart | sanitize) ;;
+        *) echo "unknown part '$part': there are tests, golden, bench, chips, restart and sanitize" >&2 && exit 2 ;;
     esac
 done
 mkdir -p "$logs" || exit 2

@@ -5,7 +5,8 @@
 //! ones. A file that includes the header of one chip's own instructions is compiled for that chip
 //! and nothing else.
 
-/// Restricts the chips: a list such as `80,90a`. Meant for development; no portable code then.
+/// Restricts the code: a list of chips and of portable code such as `90a,compute_80`. Meant for
+/// development; what is not named is left out.
 pub const ARCHS_ENV: &str = "PAGELLA_CUDA_ARCHS";
 
 /// Headers of instructions that one chip has and later ones do not, and the chip.
@@ -61,14 +62,22 @@ pub fn of(source: &str, archs: Option<&str>) -> Result<Vec<Target>, String> {
         return Ok(cubins.chain(portable).collect());
     };
     let wanted: Vec<&str> = archs.split([',', ' ', ';']).filter(|a| !a.is_empty()).collect();
-    for chip in &wanted {
+    let portable: Vec<String> = PTX.iter().map(|chip| format!("compute_{chip}")).collect();
+    for name in &wanted {
         let known = ordinary();
-        if !known.contains(&number(chip)) {
-            return Err(format!("{ARCHS_ENV}: `{chip}` is none of {}", known.join(", ")));
+        if !known.contains(&number(name)) && !portable.iter().any(|portable| portable == name) {
+            let known = known.join(", ");
+            let portable = portable.join(", ");
+            return Err(format!("{ARCHS_ENV}: `{name}` is none of {known}, {portable}"));
         }
     }
-    let is_wanted = |chip: &str| wanted.iter().any(|w| number(w) == number(chip));
-    Ok(cubins.filter(|target| matches!(target, Target::Cubin(chip) if is_wanted(chip))).collect())
+    let is_wanted = |target: &Target| match target {
+        Target::Cubin(chip) => wanted.iter().any(|w| number(w) == number(chip)),
+        Target::Ptx(_) => wanted.contains(&target.name().as_str()),
+    };
+    let ptx = PTX.iter().filter(|_| special.is_none());
+    let ptx = ptx.map(|chip| Target::Ptx((*chip).to_owned()));
+    Ok(cubins.chain(ptx).filter(is_wanted).collect())
 }
 
 /// A chip without the letter of its special instructions.
@@ -115,10 +124,15 @@ mod tests {
         assert_eq!(names(ORDINARY, Some("80, 120")), ["sm_80", "sm_120"]);
         assert_eq!(names(HOPPER, Some("80,120")), [""; 0]);
         assert_eq!(names(HOPPER, Some("")), ["sm_90a"]);
+        assert_eq!(names(ORDINARY, Some("90a,compute_80")), ["sm_90", "compute_80"]);
+        assert_eq!(names(HOPPER, Some("90a,compute_80")), ["sm_90a"]);
+        assert_eq!(names(HOPPER, Some("compute_80")), [""; 0]);
     }
 
     #[test]
     fn unknown_chips_are_errors() {
-        assert!(of(ORDINARY, Some("75")).unwrap_err().contains("`75`"));
+        for unknown in ["75", "compute_75", "compute_90a"] {
+            assert!(of(ORDINARY, Some(unknown)).unwrap_err().contains(unknown));
+        }
     }
 }

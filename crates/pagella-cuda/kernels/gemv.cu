@@ -322,4 +322,5 @@ __device__ __forceinline__ void gemv(const GemvArgs& a) {
     }
 
 PG_GEMV(pg_gemv_1, 1, 3, 4, 2)
-PG_GEMV(pg_gemv_1_wide, 1, 3, 14, 1)  // the same, better for more than 4096 features
+PG_GEMV(pg_gemv_1_wide, 1, 3, 14, 1)    // the same, better for more than 4096 features
+PG_GEMV(pg_gemv_1_wide_2, 1, 2, 14, 1)  // the same, where shared memory is short

@@ -18,6 +18,26 @@ __device__ __forceinline__ void store_unit(const PrepArgs& a, uint32_t output, u
 
 }  // namespace
 
+// Rows that are wider than shared memory, without a norm: gathered from where they are, with the same bits. 256
+// threads, `rows_padded` blocks.
+extern "C" __global__ void __launch_bounds__(kNormThreads) pg_prep_wide(const __grid_constant__ PrepArgs a) {
+    const uint32_t row = blockIdx.x;
+    const uint32_t units = (a.k + 63) / 64 * 8;
+    const bool exists = row < a.rows;
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
+    const uint32_t from = exists && a.row_map ? a.row_map[row] : row;
+    const float* const x = a.x + static_cast<size_t>(exists ? from : 0) * a.x_stride;
+    const uint32_t k_in = exists ? a.k_in : 0;  // nothing is gathered from beyond it
+#pragma unroll 1
+    for (uint32_t o = 0; o < a.n_outputs; o++) {
+#pragma unroll 1
+        for (uint32_t unit = threadIdx.x; unit < units; unit += kNormThreads) {
+            store_unit(a, o, row, unit, gather_unit(x, unit_order(a.perm[o], unit, a.k), k_in));
+        }
+    }
+}
+
 // 256 threads, `rows_padded` blocks, 2 * k_in bytes of dynamic shared memory rounded up to 16.
 extern "C" __global__ void __launch_bounds__(kNormThreads) pg_prep(const __grid_constant__ PrepArgs a) {
     extern __shared__ uint4 dynamic_shared[];

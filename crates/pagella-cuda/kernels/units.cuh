@@ -1,4 +1,4 @@
-// Units of packed rows: 8 activations, 16 bytes, gathered from features in shared memory.
+// Units of packed rows: 8 activations, 16 bytes, gathered from features: f16 in shared memory, or f32 elsewhere.
 #pragma once
 #include <cuda_fp16.h>
 
@@ -21,14 +21,19 @@ __device__ __forceinline__ UnitOrder unit_order(const uint32_t* perm, uint32_t u
     return {make_uint4(r, r + 1, r + 2, r + 3), make_uint4(r + 4, r + 5, r + 6, r + 7)};
 }
 
+__device__ __forceinline__ uint32_t half_bits(half feature) { return __half_as_ushort(feature); }
+__device__ __forceinline__ uint32_t half_bits(float feature) { return __half_as_ushort(__float2half_rn(feature)); }
+
 // Two features as f16; zeros beyond k_in, where kNoRow is, and the padding of a matrix without a perm.
-__device__ __forceinline__ uint32_t gather_pair(const half* features, uint32_t a, uint32_t b, uint32_t k_in) {
-    const uint32_t low = a < k_in ? __half_as_ushort(features[a]) : 0;
-    const uint32_t high = b < k_in ? __half_as_ushort(features[b]) : 0;
+template <class T>
+__device__ __forceinline__ uint32_t gather_pair(const T* features, uint32_t a, uint32_t b, uint32_t k_in) {
+    const uint32_t low = a < k_in ? half_bits(features[a]) : 0;
+    const uint32_t high = b < k_in ? half_bits(features[b]) : 0;
     return low | high << 16;
 }
 
-__device__ __forceinline__ uint4 gather_unit(const half* features, const UnitOrder& r, uint32_t k_in) {
+template <class T>
+__device__ __forceinline__ uint4 gather_unit(const T* features, const UnitOrder& r, uint32_t k_in) {
     return make_uint4(gather_pair(features, r.low.x, r.low.y, k_in), gather_pair(features, r.low.z, r.low.w, k_in),
                       gather_pair(features, r.high.x, r.high.y, k_in), gather_pair(features, r.high.z, r.high.w, k_in));
 }

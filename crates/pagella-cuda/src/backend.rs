@@ -141,9 +141,9 @@ impl Backend for CudaBackend {
     }
 
     fn describe(&self) -> String {
-        let Device { name, capability: (major, minor), sms, .. } = self.device();
-        let index = self.shared.options.device;
-        format!("cuda:{index}, {name}, compute capability {major}.{minor}, {sms} multiprocessors")
+        let Device { name, limits, .. } = self.device();
+        let (index, version, sms) = (self.shared.options.device, limits.version(), limits.sms);
+        format!("cuda:{index}, {name}, compute capability {version}, {sms} multiprocessors")
     }
 
     fn accept_attention(&self, op: &AttentionOp, has_sinks: bool) -> Result<(), BackendError> {

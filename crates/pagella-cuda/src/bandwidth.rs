@@ -28,7 +28,7 @@ pub fn read_speed(ordinal: usize) -> Result<f64, BackendError> {
     let data = device.zeroed(BYTES, "measuring the memory")?;
     let sink = device.zeroed(4, "measuring the memory")?;
     let args = ReadArgs { data: data.ptr(), sink: sink.ptr(), n: (BYTES / 16) as u64 };
-    let launch = Launch::linear(device.sms * 8, 256);
+    let launch = Launch::linear(device.limits.sms * 8, 256);
     let event = || {
         let flags = Some(cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT);
         device.stream.record_event(flags).map_err(device_error)

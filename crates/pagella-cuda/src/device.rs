@@ -7,8 +7,12 @@ use pagella_backend::BackendError;
 
 use crate::error::device_error;
 use crate::kernels::Kernels;
+use crate::limits::Limits;
 use crate::memory::DeviceBuffer;
 use crate::probe;
+
+/// One of the kernels that are compiled for warpgroups; a build has all of them or none.
+const WARPGROUP_KERNEL: &str = "pg_prefill_w128";
 
 /// Arguments of a kernel: one struct, laid out as the kernel declares it.
 ///
@@ -39,12 +43,8 @@ pub(crate) struct Device {
     pub(crate) context: Arc<CudaContext>,
     pub(crate) stream: Arc<CudaStream>,
     pub(crate) kernels: Kernels,
-    /// Multiprocessors.
-    pub(crate) sms: u32,
-    /// Compute capability, e.g. `(9, 0)`.
-    pub(crate) capability: (i32, i32),
-    /// Most shared memory per block.
-    pub(crate) shared_bytes_max: u32,
+    /// What kernels are chosen by.
+    pub(crate) limits: Limits,
     /// As the driver calls it.
     pub(crate) name: String,
 }
@@ -58,26 +58,20 @@ impl Device {
         // around every buffer could not be captured.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(device_error)?;
-        use sys::CUdevice_attribute::{
-            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as SHARED,
-            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as SMS,
-        };
-        let attribute = |which| context.attribute(which).map_err(device_error);
-        let shared_bytes_max = attribute(SHARED)?.unsigned_abs();
+        let own = Limits::of(|which| context.attribute(which)).map_err(device_error)?;
+        let limits = Limits::held()?.map_or(own, |chip| own.within(chip));
         Ok(Device {
-            kernels: Kernels::load(&context, shared_bytes_max)?,
-            sms: attribute(SMS)?.unsigned_abs(),
-            capability: context.compute_capability().map_err(device_error)?,
-            shared_bytes_max,
+            kernels: Kernels::load(&context, limits)?,
+            limits,
             name: context.name().map_err(device_error)?,
             context,
             stream,
         })
     }
 
-    /// Whether the tensor cores of this chip take whole warpgroups.
+    /// Whether kernels for warpgroups can run: the chip has the instructions, and the build the code.
     pub(crate) fn has_wgmma(&self) -> bool {
-        self.capability == (9, 0)
+        self.limits.has_wgmma() && self.kernels.has(WARPGROUP_KERNEL)
     }
 
     /// Enqueues a kernel.
@@ -93,6 +87,7 @@ impl Device {
         }
         self.context.bind_to_thread().map_err(device_error)?;
         let function = self.kernels.get(name)?;
+        function.expect_room(name, &launch)?;
         let mut params = [std::ptr::from_ref(args).cast_mut().cast()];
         // SAFETY: `KernelArgs` promises that the struct is what the kernel takes; the driver copies
         // it before returning. That its pointers are valid is the duty of each op, which checks

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::{CudaContext, result, sys};
 use pagella_backend::BackendError;
 
+use crate::device::Launch;
 use crate::error::device_error;
+use crate::limits::{HELD_ENV, Limits};
 use crate::overlap::may_overlap;
 
 #[cfg(pagella_kernels)]
@@ -30,6 +32,30 @@ pub(crate) struct Function {
     pub(crate) handle: sys::CUfunction,
     /// Whether it may start before the kernels before it have ended.
     pub(crate) overlaps: bool,
+    /// Most dynamic shared memory, after what it declares for itself.
+    shared_bytes_max: u32,
+    /// Most threads of a block, by its registers.
+    threads_max: u32,
+}
+
+impl Function {
+    /// Refuses a launch that the device would refuse without saying why.
+    pub(crate) fn expect_room(&self, name: &str, launch: &Launch) -> Result<(), BackendError> {
+        let Launch { threads, shared_bytes, .. } = launch;
+        if *shared_bytes <= self.shared_bytes_max && *threads <= self.threads_max {
+            return Ok(());
+        }
+        Err(BackendError::Unsupported {
+            backend: "cuda",
+            what: format!(
+                "launching {name} with {shared_bytes} bytes of shared memory and {threads} threads"
+            ),
+            hint: format!(
+                "this device allows it {} bytes and {} threads: please report the model and the GPU",
+                self.shared_bytes_max, self.threads_max
+            ),
+        })
+    }
 }
 
 // SAFETY: a handle that the driver lets every thread use.
@@ -58,8 +84,7 @@ pub(crate) struct Kernels {
     functions: HashMap<String, Handle>,
     /// Functions that were prepared, by name.
     ready: Mutex<HashMap<&'static str, Function>>,
-    /// Most shared memory a function may ask for.
-    shared_bytes_max: u32,
+    limits: Limits,
 }
 
 impl Kernels {
@@ -67,7 +92,7 @@ impl Kernels {
     /// when it is first used.
     pub(crate) fn load(
         context: &Arc<CudaContext>,
-        shared_bytes_max: u32,
+        limits: Limits,
     ) -> Result<Self, BackendError> {
         context.bind_to_thread().map_err(device_error)?;
         let mut kernels = Kernels {
@@ -75,11 +100,10 @@ impl Kernels {
             modules: Vec::new(),
             functions: HashMap::new(),
             ready: Mutex::default(),
-            shared_bytes_max,
+            limits,
         };
-        let capability = context.compute_capability().map_err(device_error)?;
         for (name, image) in embedded::MODULES {
-            if !crate::probe::has_code(name, capability) {
+            if !crate::probe::has_code(name, limits.capability) {
                 continue; // Made for other chips; this one has kernels for the same work.
             }
             // SAFETY: the context is current, and the image is a complete fatbin made by nvcc.
@@ -123,6 +147,11 @@ impl Kernels {
         Ok(())
     }
 
+    /// Whether there is code of that name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.functions.contains_key(name)
+    }
+
     /// The function of that name, allowed all shared memory on first use.
     pub(crate) fn get(&self, name: &'static str) -> Result<Function, BackendError> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,24 +165,48 @@ impl Kernels {
             }
         })?;
         // SAFETY: the handle is valid; static shared memory counts towards the same limit.
-        let overlaps = unsafe {
+        let function = unsafe {
             use sys::CUfunction_attribute::{
                 CU_FUNC_ATTRIBUTE_BINARY_VERSION as BINARY,
                 CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC,
+                CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK as THREADS,
                 CU_FUNC_ATTRIBUTE_PTX_VERSION as PTX,
                 CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as STATIC,
             };
             let attribute = |which| {
                 result::function::get_function_attribute(handle, which).map_err(device_error)
             };
-            let most = self.shared_bytes_max as i32 - attribute(STATIC)?;
-            result::function::set_function_attribute(handle, DYNAMIC, most)
+            let own_bytes = attribute(STATIC)?.unsigned_abs();
+            let shared_bytes_max = self.limits.shared_bytes_max.saturating_sub(own_bytes);
+            result::function::set_function_attribute(handle, DYNAMIC, shared_bytes_max as i32)
                 .map_err(device_error)?;
-            may_overlap(name, attribute(BINARY)?, attribute(PTX)?)
+            let ptx = attribute(PTX)?;
+            self.expect_code_of_chip(name, ptx)?;
+            Function {
+                handle,
+                overlaps: may_overlap(name, attribute(BINARY)?, ptx),
+                shared_bytes_max,
+                threads_max: attribute(THREADS)?.unsigned_abs(),
+            }
         };
-        let function = Function { handle, overlaps };
         ready.insert(name, function);
         Ok(function)
+    }
+}
+
+impl Kernels {
+    /// On a device that is held to the limits of an earlier chip: refuses code that this chip could
+    /// not run, which would make the trial worthless. `ptx`: what the code was made from, e.g. 90.
+    fn expect_code_of_chip(&self, name: &str, ptx: i32) -> Result<(), BackendError> {
+        let (major, minor) = self.limits.capability;
+        if ptx.unsigned_abs() <= 10 * major + minor {
+            return Ok(());
+        }
+        Err(BackendError::Unsupported {
+            backend: "cuda",
+            what: format!("{HELD_ENV}={major}.{minor} with {name} made for compute_{ptx}"),
+            hint: "build with PAGELLA_CUDA_ARCHS=90a,compute_80 and set CUDA_FORCE_PTX_JIT=1".into(),
+        })
     }
 }
 

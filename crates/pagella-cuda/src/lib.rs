@@ -1,6 +1,7 @@
 //! The CUDA backend: one NVIDIA device, driven through the driver library that is found at run time.
 //!
 //! - `probe`: what stands between this build and the machine's devices;
+//! - `limits`: what a chip allows, from which sizes of kernels follow;
 //! - `device`, `memory`, `kernels`, `error`: a context, its memory, launching;
 //! - `layout`: how weights lie on the device, decided on the host and testable anywhere;
 //! - `upload`, `linear`: bringing weights there and multiplying with them;
@@ -24,6 +25,7 @@ mod graph;
 mod kernels;
 mod kv;
 pub mod layout;
+pub mod limits;
 mod linear;
 mod memory;
 mod ops;

@@ -34,8 +34,9 @@ pub struct StepExtent {
     pub inputs: usize,
     /// Weights of the linears that read the same rows, where these are most.
     pub weights: usize,
-    /// Weights that are dequantised at once, [`crate::CudaOptions::dequantised_max`].
-    pub dequantised_max: usize,
+    /// Weights that are dequantised at once, [`crate::CudaOptions::dequantised_max`]; `None` on chips
+    /// that multiply them as they are.
+    pub dequantised_max: Option<usize>,
     /// Query heads.
     pub heads: usize,
     /// Key/value heads.
@@ -100,11 +101,14 @@ impl StepExtent {
         let inputs = 2 * rows * inputs.next_multiple_of(SLICE_ROWS);
         // At least one tile of columns, however small the bound.
         let tile = TILE_COLUMNS * self.inputs.next_multiple_of(TILE_ROWS);
-        let dequantised = match tokens >= DEQUANTISE_ROWS_MIN {
-            true => 2 * weights.min(dequantised_max.max(tile)),
-            false => 0,
+        let dequantised = match dequantised_max {
+            Some(most) if tokens >= DEQUANTISE_ROWS_MIN => 2 * weights.min(most.max(tile)),
+            _ => 0,
         };
-        let of_experts = self.experts.map_or(0, |e| e.dequantised_bytes(tokens, dequantised_max));
+        let of_experts = match (self.experts, dequantised_max) {
+            (Some(experts), Some(most)) => experts.dequantised_bytes(tokens, most),
+            _ => 0,
+        };
         FIXED_BYTES
             + allocation_bytes(inputs)
             + allocation_bytes(dequantised.max(of_experts))
@@ -172,7 +176,7 @@ mod tests {
             tokens: 2048,
             inputs: 14336,
             weights: 4096 * 28672,
-            dequantised_max: 512 << 20,
+            dequantised_max: Some(512 << 20),
             heads: 32,
             kv_heads: 8,
             head_dim: 128,
@@ -183,8 +187,10 @@ mod tests {
         assert!(
             whole >= inputs + 2 * 4096 * 28672 && whole < inputs + 2 * 4096 * 28672 + (4 << 20)
         );
-        let bounded = StepExtent { dequantised_max: 64 << 20, ..extent }.scratch_bytes();
+        let bounded = StepExtent { dequantised_max: Some(64 << 20), ..extent }.scratch_bytes();
         assert!(bounded - FIXED_BYTES < inputs + (128 << 20) + (4 << 20), "{bounded}");
+        let never = StepExtent { dequantised_max: None, ..extent }.scratch_bytes();
+        assert!(never - FIXED_BYTES < inputs + (4 << 20), "{never}");
         // Few rows are never dequantised for.
         assert!(StepExtent { tokens: 128, ..extent }.scratch_bytes() < FIXED_BYTES + (6 << 20));
         assert!(extent.attention_bytes(1 << 20) > extent.attention_bytes(1 << 10));
@@ -203,7 +209,7 @@ mod tests {
         let room = 2 * slots * 14336 + 2 * 4 * slots * 14336;
         assert!((room..room + (1 << 20)).contains(&large.room_bytes(2048)));
         let dense = StepExtent { tokens: 2048, inputs: 4096, ..StepExtent::default() };
-        let mixed = StepExtent { experts: Some(large), dequantised_max: 512 << 20, ..dense };
+        let mixed = StepExtent { experts: Some(large), dequantised_max: Some(512 << 20), ..dense };
         assert!(mixed.scratch_bytes() > dense.scratch_bytes() + room + 4 * expert - (4 << 20));
     }
 }

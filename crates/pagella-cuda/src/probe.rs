@@ -8,6 +8,8 @@ mod look;
 
 use pagella_backend::BackendError;
 
+use crate::limits::Limits;
+
 pub use code::Code;
 pub(crate) use code::has_code;
 
@@ -51,8 +53,8 @@ pub enum Driver {
 pub struct Gpu {
     /// As the driver calls it.
     pub name: String,
-    /// Compute capability, major and minor.
-    pub capability: (u32, u32),
+    /// What it allows.
+    pub limits: Limits,
     /// All its memory.
     pub memory_bytes: u64,
     /// Memory that nobody uses; unknown until [`Probe::measure_free`].
@@ -115,11 +117,10 @@ impl Probe {
             let devices = if n == 1 { "one device, cuda:0".into() } else { format!("{n} devices") };
             return Some(format!("there is no cuda:{index}; the driver shows {devices}"));
         };
-        let (major, minor) = gpu.capability;
-        let chip = format!("{}, compute capability {major}.{minor}", gpu.name);
+        let chip = format!("{}, compute capability {}", gpu.name, gpu.limits.version());
         match &gpu.code {
             Code::Machine(_) | Code::Portable(_) => None,
-            Code::None if gpu.capability < code::CAPABILITY_MIN => {
+            Code::None if gpu.limits.capability < code::CAPABILITY_MIN => {
                 let (major, minor) = code::CAPABILITY_MIN;
                 Some(format!("the device is too old ({chip}): {major}.{minor} is the least"))
             }
@@ -128,6 +129,17 @@ impl Probe {
                  PAGELLA_CUDA_ARCHS, and use a driver as new as the compiler"
             )),
         }
+    }
+
+    /// What device `index` allows, and how this build uses it.
+    pub fn ways(&self, index: usize) -> String {
+        let Some(Gpu { limits, .. }) = self.gpus().get(index) else { return String::new() };
+        limits.ways(self.has_warpgroups(limits))
+    }
+
+    /// Whether prompts on a chip are multiplied by warpgroups: it can, and this build has the code.
+    pub fn has_warpgroups(&self, limits: &Limits) -> bool {
+        limits.has_wgmma() && self.targets.contains(&"sm_90a")
     }
 
     /// The device that is chosen when none was named: the usable one with the most memory, the
@@ -191,7 +203,8 @@ mod tests {
     use super::*;
 
     fn gpu(capability: (u32, u32), memory_bytes: u64, code: Code) -> Gpu {
-        Gpu { name: "NVIDIA Test".into(), capability, memory_bytes, free_bytes: None, code }
+        let limits = Limits { capability, sms: 1, shared_bytes_max: 101_376 };
+        Gpu { name: "NVIDIA Test".into(), limits, memory_bytes, free_bytes: None, code }
     }
 
     fn probe(driver: Driver) -> Probe {

@@ -1,10 +1,10 @@
-//! The device passes every conformance case, with recorded steps and without.
+//! The device passes every conformance case, with the shapes of real models too.
 //!
 //! Without a device that this build can use the test says so and ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pagella_backend::conformance::{Tolerances, cases};
+use pagella_backend::conformance::{Tolerances, cases, real_shapes};
 use pagella_cuda::probe::Probe;
 use pagella_cuda::{CudaBackend, CudaOptions};
 
@@ -18,7 +18,7 @@ fn every_case_passes() {
     let only = std::env::var("PAGELLA_CASE").unwrap_or_default();
     let mut failures = Vec::new();
     let mut count = 0;
-    for case in cases::<CudaBackend>() {
+    for case in cases::<CudaBackend>().into_iter().chain(real_shapes()) {
         if !case.name.contains(&only) {
             continue;
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use pagella_arch::{ModelSpec, RopeOverride, SpecOptions, load_spec};
 use pagella_backend::{Backend, KvFormat};
 use pagella_cpu::{CpuBackend, CpuOptions, Isa};
+use pagella_cuda::probe::Probe;
 use pagella_cuda::{CudaBackend, CudaOptions};
 use pagella_engine::{Forward, GeneratorOptions, ModelWithCache, Reserve};
 use pagella_model::{LoadOptions, MemoryReport, Model, ProgressFn, SyntheticWeights, synthetic};
@@ -336,19 +337,21 @@ impl EngineBuilder {
     }
 
     fn cuda(&self, device: usize) -> Result<CudaBackend, Error> {
-        let CudaLayout { dequantised_max, tables_on_host } = self.cuda_layout();
+        let CudaLayout { dequantised_max, tables_on_host, .. } = self.cuda_layout(device);
         let options =
             CudaOptions { device, dequantised_max, tables_on_host, ..CudaOptions::default() };
         Ok(CudaBackend::new(options)?)
     }
 
-    fn cuda_layout(&self) -> CudaLayout {
+    fn cuda_layout(&self, device: usize) -> CudaLayout {
         let usual = match self.low_memory {
             false => CudaOptions::default().dequantised_max,
             true => LOW_MEMORY_DEQUANTISED_MAX,
         };
         let dequantised_max = self.dequantised_max.unwrap_or(usual);
-        CudaLayout { dequantised_max, tables_on_host: self.low_memory }
+        let probe = Probe::look();
+        let dequantises = probe.gpus().get(device).is_some_and(|gpu| probe.has_warpgroups(&gpu.limits));
+        CudaLayout { dequantised_max, tables_on_host: self.low_memory, dequantises }
     }
 
     /// What a run of the model in `dir` will need at `place`; reads headers only.
@@ -358,7 +361,8 @@ impl EngineBuilder {
         spec: &ModelSpec,
         place: Place,
     ) -> Result<MemoryNeed, Error> {
-        MemoryNeed::predict(dir, spec, &self.load_options(place), place, self.cuda_layout())
+        let layout = |device| self.cuda_layout(device);
+        MemoryNeed::predict(dir, spec, &self.load_options(place), place, layout)
     }
 
     fn finish<B: Backend>(&self, model: Model<B>) -> Result<LoadedModel, Error> {

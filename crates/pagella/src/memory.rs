@@ -27,6 +27,8 @@ pub enum MemoryNeed {
 pub struct CudaLayout {
     pub(crate) dequantised_max: usize,
     pub(crate) tables_on_host: bool,
+    /// Whether the chip dequantises weights for long prompts at all.
+    pub(crate) dequantises: bool,
 }
 
 impl MemoryNeed {
@@ -35,11 +37,13 @@ impl MemoryNeed {
         spec: &ModelSpec,
         options: &LoadOptions,
         place: Place,
-        layout: CudaLayout,
+        layout: impl FnOnce(usize) -> CudaLayout,
     ) -> Result<Self, Error> {
         Ok(match place {
             Place::Cpu => MemoryNeed::Cpu(predict_memory(dir, spec, options)?),
-            Place::Cuda(_) => MemoryNeed::Cuda(predict_device_memory(dir, spec, options, layout)?),
+            Place::Cuda(device) => {
+                MemoryNeed::Cuda(predict_device_memory(dir, spec, options, layout(device))?)
+            }
         })
     }
 
@@ -98,7 +102,7 @@ impl DeviceLayout for CudaLayout {
             tokens,
             inputs,
             weights,
-            dequantised_max: self.dequantised_max,
+            dequantised_max: self.dequantises.then_some(self.dequantised_max),
             heads,
             kv_heads,
             head_dim,

@@ -1,5 +1,7 @@
 //! The linears that projections and logits are tried with: every kind of weights.
 
+use std::ops::Range;
+
 use pagella_formats::synthetic::{RowOrder, exl2, gptq, plain_f16};
 use pagella_formats::{Columns, Dtype, Linear, LinearKind, OwnedLinear, PlainLinear};
 
@@ -42,8 +44,12 @@ pub(super) fn with_bias(mut linear: Linear<'_>) -> Linear<'_> {
 }
 
 /// Two parts of a fused tensor, in the order that the linear wants and the file does not have.
-pub(super) fn fused_parts(mut linear: Linear<'_>) -> Linear<'_> {
-    let ranges = vec![64..72, 8..40];
+pub(super) fn fused_parts(linear: Linear<'_>) -> Linear<'_> {
+    columns_of(linear, vec![64..72, 8..40])
+}
+
+/// Some columns of a linear, in this order.
+pub(super) fn columns_of(mut linear: Linear<'_>, ranges: Vec<Range<usize>>) -> Linear<'_> {
     let outputs = ranges.iter().map(ExactSizeIterator::len).sum();
     let columns = Columns::new(linear.columns(), ranges.clone());
     match (&mut linear, columns) {

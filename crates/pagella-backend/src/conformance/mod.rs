@@ -5,7 +5,7 @@
 //! everywhere; outputs are NaN beforehand, so an element that nobody writes is found.
 //!
 //! One file per op, then the contract: `invariance` (same row, same bits), `formats` (every cache
-//! format works or is refused), `sizes` (a wrong size is an error). What they share: `noise`
+//! format works or is refused), `sizes` (a wrong size is an error), and [`real_shapes`] for devices. What they share: `noise`
 //! (inputs), `fixture` (tensors and steps), `reference` (the f64 side), `compare` (verdicts).
 //!
 //! ```
@@ -38,10 +38,12 @@ mod page_bytes;
 mod pages;
 mod project;
 mod project_add;
+mod real_shapes;
 mod reference;
 mod sizes;
 mod tolerance;
 
+pub use real_shapes::real_shapes;
 pub use tolerance::Tolerances;
 
 use crate::Backend;

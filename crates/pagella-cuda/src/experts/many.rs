@@ -7,10 +7,9 @@ use super::prefill;
 use super::room::tiles_max;
 use super::run::Mix;
 use crate::device::{Device, Launch};
+use crate::linear::{Stages, TileShape};
 use crate::scratch::Use;
 
-/// Stages of weights and inputs in flight.
-const DEPTH: u32 = 4;
 /// Threads of a block that prepares or combines a row.
 const ROW_THREADS: u32 = 256;
 /// Threads of a block that plans an expert.
@@ -21,17 +20,9 @@ const ROWS_PLANNED_AT_ONCE: usize = 64;
 const ROUTE_ROWS: usize = 8;
 /// Columns of a block of `pg_moe_combine`.
 const COMBINE_COLUMNS: u32 = 1024;
-/// Shared memory that the tile kernels declare for themselves, at most.
-const SHARED_STATIC: u32 = 512;
-
-/// Kernels by tokens of a tile, with the warps of a block to try, each with one strip: few where
-/// memory limits, many where inputs are shared more.
-const KERNELS: [(u32, &str, &[u32]); 4] = [
-    (8, "pg_moe_tile_8", &[4, 2, 1]),
-    (16, "pg_moe_tile_16", &[4, 2, 1]),
-    (32, "pg_moe_tile_32", &[4, 2, 1]),
-    (64, "pg_moe_tile_64", &[8, 4, 2, 1]),
-];
+/// Warps of a block to try, by whether a tile has many tokens: few where memory limits, many where
+/// inputs are shared more.
+const WARPS: [&[u32]; 2] = [&[4, 2, 1], &[8, 4, 2, 1]];
 
 /// Tokens of a tile: about as many as an expert has, some more to spare most experts a second one.
 fn tile_tokens(rows: usize, experts: usize, experts_per_token: usize) -> u32 {
@@ -46,23 +37,26 @@ fn tile_tokens(rows: usize, experts: usize, experts_per_token: usize) -> u32 {
 
 /// How the linears of one projection, or of two, are launched.
 struct Cut {
-    name: &'static str,
-    warps: u32,
-    shared_bytes: u32,
+    stages: Stages,
     column_tiles: u32,
     /// Whether segments are spread over blocks.
     split: bool,
 }
 
-fn cut(device: &Device, tokens: u32, shape: &StackShape, strips: u32, tiles: u32) -> Option<Cut> {
-    let (_, name, warps) = KERNELS.iter().find(|(size, ..)| *size == tokens)?;
-    let bytes = |warps: u32| DEPTH * (warps * shape.slot_bytes + 256 * tokens) + 16 * shape.chunks;
-    let fits = |warps: &&u32| bytes(**warps) + SHARED_STATIC <= device.shared_bytes_max;
-    let warps = *warps.iter().find(fits)?;
-    let column_tiles = strips.div_ceil(warps);
+fn cut(
+    device: &Device,
+    tokens: u32,
+    shape: &StackShape,
+    strips: u32,
+    tiles: u32,
+) -> Result<Cut, BackendError> {
+    let StackShape { slot_bytes, chunks, .. } = *shape;
+    let room = TileShape { tokens, slot_bytes, chunks };
+    let stages = room.stages(&device.limits, WARPS[usize::from(tokens > 32)])?;
+    let column_tiles = strips.div_ceil(stages.warps);
     // Too few blocks would leave multiprocessors idle: their segments go to different ones.
-    let split = tiles * column_tiles * 4 < device.sms * 3;
-    Some(Cut { name, warps, shared_bytes: bytes(warps), column_tiles, split })
+    let split = tiles * column_tiles * 4 < device.limits.sms * 3;
+    Ok(Cut { stages, column_tiles, split })
 }
 
 pub(super) fn run(mix: &Mix<'_>) -> Result<(), BackendError> {
@@ -190,14 +184,7 @@ fn multiply(
         Projections::GateUp => room.gate_up.map(|part| mix.at(part)),
         Projections::Down => [mix.at(room.out), 0],
     };
-    let cut = cut(device, tokens, shape, strips, n * tiles).ok_or_else(|| {
-        let needed = DEPTH * (shape.slot_bytes + 256 * tokens) + 16 * shape.chunks;
-        BackendError::Unsupported {
-            backend: "cuda",
-            what: format!("experts whose linears need {needed} bytes of shared memory"),
-            hint: "use the CPU for this model".into(),
-        }
-    })?;
+    let cut = cut(device, tokens, shape, strips, n * tiles)?;
     let (mut workspace, mut counters) = (0, 0);
     if cut.split {
         let sums = (tiles * n * strips) as usize;
@@ -224,8 +211,8 @@ fn multiply(
     };
     let parts = if cut.split { shape.segments } else { 1 };
     let grid = [tiles * n * cut.column_tiles * parts, 1, 1];
-    let launch = Launch { grid, threads: 32 * cut.warps, shared_bytes: cut.shared_bytes };
-    device.launch(cut.name, launch, &args)
+    let Stages { experts, warps, shared_bytes, .. } = cut.stages;
+    device.launch(experts, Launch { grid, threads: 32 * warps, shared_bytes }, &args)
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ struct Plan {
 
 fn plan(mix: &Mix<'_>) -> Option<Plan> {
     let op = &mix.layer.op;
-    let most = u64::from(mix.runner.device.shared_bytes_max.saturating_sub(SHARED_STATIC));
+    let most = u64::from(mix.runner.device.limits.shared_bytes_max.saturating_sub(SHARED_STATIC));
     let fitting = |bytes: u64| u32::try_from(bytes).ok().filter(|_| bytes <= most);
     let (hidden, inner) = (op.hidden as u32, op.inner as u32);
     let k = op.experts_per_token as u32;
@@ -92,8 +92,8 @@ pub(super) fn run(mix: &Mix<'_>) -> Result<(), BackendError> {
     let (op, table, room, device) = (&mix.layer.op, mix.table, &mix.room, mix.runner.device);
     let k = mix.route.experts_per_token;
     let at_once = |kernel: &Kernel, shared_bytes: u32| {
-        let fitting = device.shared_bytes_max / (shared_bytes + SHARED_RESERVED);
-        device.sms * fitting.clamp(1, kernel.blocks_per_sm)
+        let fitting = device.limits.shared_bytes_max / (shared_bytes + SHARED_RESERVED);
+        device.limits.sms * fitting.clamp(1, kernel.blocks_per_sm)
     };
     let launch = |kernel: &Kernel, blocks: u32, shared_bytes: u32| Launch {
         grid: [blocks, 1, 1],

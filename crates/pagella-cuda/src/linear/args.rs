@@ -82,6 +82,12 @@ pub(crate) struct NormArgs {
     pub(crate) kind: u32,
 }
 
+impl NormArgs {
+    pub(crate) fn is_none(&self) -> bool {
+        self.kind == 0
+    }
+}
+
 /// `GemvArgs`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

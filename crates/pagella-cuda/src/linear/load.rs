@@ -346,7 +346,7 @@ fn plain<'a>(
             n: plan.n as u32,
             k_in: plan.k_in as u32,
         };
-        device.launch(find_largest, Launch::linear(device.sms * 4, RELAYOUT_THREADS), &args)?;
+        device.launch(find_largest, Launch::linear(device.limits.sms * 4, RELAYOUT_THREADS), &args)?;
         let mut bits = [0u32];
         if let Some(staging) = &state.staging {
             device.read(staging, largest, &mut bits)?;

@@ -10,7 +10,7 @@ mod load;
 mod run;
 
 pub(crate) use load::Loader;
-pub(crate) use run::{DEQUANTISE_ROWS_MIN, Input, Product, Runner, SLICE_ROWS, prefill_w128, run};
+pub(crate) use run::{DEQUANTISE_ROWS_MIN, Input, Product, Runner, SLICE_ROWS, Stages, TileShape, prefill_w128, run};
 
 use std::sync::Arc;
 

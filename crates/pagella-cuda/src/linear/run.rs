@@ -3,10 +3,12 @@
 
 mod gemv;
 mod prefill;
+mod stages;
 mod tile;
 
 pub(crate) use prefill::ROWS_MIN as DEQUANTISE_ROWS_MIN;
 pub(crate) use prefill::launch_widest as prefill_w128;
+pub(crate) use stages::{Stages, TileShape};
 
 use pagella_backend::BackendError;
 
@@ -19,6 +21,8 @@ use crate::scratch::{Scratch, Use};
 pub(crate) const SLICE_ROWS: usize = 64;
 /// Threads of a block that prepares one row.
 const PREP_THREADS: u32 = 256;
+/// Shared memory that it declares for itself, at most.
+const PREP_SHARED_STATIC: u32 = 512;
 
 /// What linears are applied to.
 #[derive(Clone, Copy)]
@@ -154,8 +158,12 @@ fn prepare(
         };
         *tiles = args.out[at];
     }
-    let shared_bytes = (2 * first.k_in).next_multiple_of(16);
+    let row_bytes = (2 * first.k_in).next_multiple_of(16);
+    let is_wide = row_bytes + PREP_SHARED_STATIC > runner.device.limits.shared_bytes_max;
+    // Norms are of hidden states, which are nowhere near as wide.
+    let (kernel, shared_bytes) =
+        if is_wide && input.norm.is_none() { ("pg_prep_wide", 0) } else { ("pg_prep", row_bytes) };
     let launch = Launch { grid: [args.rows_padded, 1, 1], threads: PREP_THREADS, shared_bytes };
-    runner.device.launch("pg_prep", launch, &args)?;
+    runner.device.launch(kernel, launch, &args)?;
     Ok((tiles, rows_padded))
 }

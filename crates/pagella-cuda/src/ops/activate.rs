@@ -108,6 +108,6 @@ pub(crate) fn finish_logits(
 
 /// Enough blocks for `n` turns of a thread, and no more than the device holds at once.
 fn elementwise(device: &Device, n: u64) -> Launch {
-    let blocks = n.div_ceil(256).clamp(1, u64::from(device.sms) * 8);
+    let blocks = n.div_ceil(256).clamp(1, u64::from(device.limits.sms) * 8);
     Launch::linear(blocks as u32, 256)
 }

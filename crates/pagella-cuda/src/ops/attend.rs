@@ -271,7 +271,7 @@ pub(crate) fn attend(
         args.workspace = scratch.ensure(device, Use::Spans, work.room.slots * slot_bytes)?;
         let counters = work.room.counters * kv_heads * 4;
         args.counters = scratch.ensure(device, Use::SpanCounters, counters)?;
-        let most = device.sms * geometry.unit_blocks_per_sm();
+        let most = device.limits.sms * geometry.unit_blocks_per_sm();
         let blocks = most.min((work.room.units * kv_heads) as u32);
         let shared_bytes = geometry.unit_shared_bytes();
         let launch = Launch { grid: [blocks, 1, 1], threads: THREADS, shared_bytes };

@@ -154,7 +154,7 @@ pub(crate) fn project_heads(
         pad: 0,
     };
     let row_bytes = 2 * (steps * STEP_INPUTS + 8);
-    let is_many = tokens > FEW_ROWS && MANY_ROWS * row_bytes <= device.shared_bytes_max as usize;
+    let is_many = tokens > FEW_ROWS && MANY_ROWS * row_bytes <= device.limits.shared_bytes_max as usize;
     let (kernel, rows) =
         if is_many { ("pg_heads_64", MANY_ROWS) } else { ("pg_heads_16", FEW_ROWS) };
     let grid = [

@@ -24,7 +24,7 @@ pub(super) fn for_device(capability: (u32, u32), cuda: (u32, u32)) -> Code {
 
 /// Whether a kernel file has code that a chip could run: all have, except those with the special
 /// instructions of another chip.
-pub(crate) fn has_code(file: &str, (major, minor): (i32, i32)) -> bool {
+pub(crate) fn has_code(file: &str, (major, minor): (u32, u32)) -> bool {
     let targets = TARGETS.iter().find(|(name, _)| *name == file).map_or(&[][..], |(_, t)| *t);
     let special = format!("sm_{major}{minor}a");
     targets.iter().any(|target| chip(target).is_some() || *target == special)

@@ -5,6 +5,7 @@
 use cudarc::driver::{DriverError, result, sys};
 
 use super::{Driver, Gpu, code};
+use crate::limits::Limits;
 
 /// The driver, if it can be loaded, and its devices.
 pub(super) fn driver() -> Driver {
@@ -34,21 +35,16 @@ fn ready() -> Result<Driver, DriverError> {
 }
 
 fn gpu(index: i32, cuda: (u32, u32)) -> Result<Gpu, DriverError> {
-    use sys::CUdevice_attribute::{
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
-    };
     let device = result::device::get(index)?;
     // SAFETY: the handle was just given out by the driver; it stays valid.
-    let attribute = |which| unsafe { result::device::get_attribute(device, which) };
-    let capability = (attribute(MAJOR)?.unsigned_abs(), attribute(MINOR)?.unsigned_abs());
+    let limits = Limits::of(|which| unsafe { result::device::get_attribute(device, which) })?;
     Ok(Gpu {
         name: result::device::get_name(device)?,
-        capability,
+        limits,
         // SAFETY: as above.
         memory_bytes: unsafe { result::device::total_mem(device) }? as u64,
         free_bytes: None,
-        code: code::for_device(capability, cuda),
+        code: code::for_device(limits.capability, cuda),
     })
 }
 

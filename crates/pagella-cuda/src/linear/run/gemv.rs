@@ -8,23 +8,43 @@ use crate::linear::args::GemvArgs;
 
 /// Warps of a block, one per segment.
 const WARPS: u32 = 8;
-/// Chunks in flight per warp.
-const DEPTH: u32 = 3;
-
-/// Blocks that the kernel's registers allow on a multiprocessor.
-const BLOCKS_PER_SM: u32 = 2;
-/// More features than this go to the kernel whose threads hold more of them, one block per
-/// multiprocessor.
+/// More features than this go to the kernels whose threads hold more of them.
 const FEATURES_FEW: u32 = 4096;
 /// Shared memory that the kernel declares for itself, at most.
 const SHARED_STATIC: u32 = 2304;
 /// The same with what the system keeps for every block.
 const SHARED_RESERVED: u32 = SHARED_STATIC + 1024;
 
-fn shared_bytes(group: &Group<'_>) -> u64 {
+/// An instance of the kernel.
+struct Kernel {
+    name: &'static str,
+    /// Chunks in flight per warp.
+    depth: u32,
+    /// Blocks that its registers allow on a multiprocessor.
+    blocks_per_sm: u32,
+}
+
+const FEW: &[Kernel] = &[Kernel { name: "pg_gemv_1", depth: 3, blocks_per_sm: 2 }];
+/// Faster first.
+const WIDE: &[Kernel] = &[
+    Kernel { name: "pg_gemv_1_wide", depth: 3, blocks_per_sm: 1 },
+    Kernel { name: "pg_gemv_1_wide_2", depth: 2, blocks_per_sm: 1 },
+];
+
+/// The first instance that fits, with its shared memory.
+fn kernel(runner: &Runner<'_>, group: &Group<'_>) -> Option<(&'static Kernel, u32)> {
+    let is_wide = group.used().first().is_some_and(|matrix| matrix.k_in > FEATURES_FEW);
+    let most = runner.device.limits.shared_bytes_max.saturating_sub(SHARED_STATIC);
+    let ways = if is_wide { WIDE } else { FEW }.iter();
+    ways.map(|kernel| (kernel, shared_bytes(group, kernel.depth)))
+        .find(|(_, bytes)| *bytes <= u64::from(most))
+        .map(|(kernel, bytes)| (kernel, bytes as u32))
+}
+
+fn shared_bytes(group: &Group<'_>, depth: u32) -> u64 {
     let Some(first) = group.used().first() else { return 0 };
     let chunks: u64 = group.used().iter().map(|matrix| u64::from(matrix.n_chunks)).sum();
-    let rings = u64::from(WARPS * DEPTH) * u64::from(group.slot_bytes());
+    let rings = u64::from(WARPS * depth) * u64::from(group.slot_bytes());
     let x = 2 * u64::from(first.k) + 16;
     rings + x + u64::from(features_bytes(group)) + 16 * chunks
 }
@@ -39,11 +59,10 @@ fn features_bytes(group: &Group<'_>) -> u32 {
 /// Whether this kernel can take the input.
 pub(super) fn fits(runner: &Runner<'_>, input: &Input, group: &Group<'_>) -> bool {
     let whole_vectors = group.used().iter().all(|matrix| matrix.k_in % 4 == 0);
-    let shared = shared_bytes(group) + u64::from(SHARED_STATIC);
     input.rows == 1
         && whole_vectors
         && input.stride.is_multiple_of(4)
-        && shared <= u64::from(runner.device.shared_bytes_max)
+        && kernel(runner, group).is_some()
 }
 
 pub(super) fn run(
@@ -76,12 +95,9 @@ pub(super) fn run(
     };
     // As many blocks as run at once, two per multiprocessor where they fit; shares differ by one
     // strip at most.
-    let shared_bytes = shared_bytes(group) as u32;
-    let fitting = runner.device.shared_bytes_max / (shared_bytes + SHARED_RESERVED).max(1);
-    let is_wide = group.used().first().is_some_and(|matrix| matrix.k_in > FEATURES_FEW);
-    let (name, most) = if is_wide { ("pg_gemv_1_wide", 1) } else { ("pg_gemv_1", BLOCKS_PER_SM) };
-    let at_once = runner.device.sms * fitting.clamp(1, most);
-    let grid = [strips.min(at_once), 1, 1];
-    let launch = Launch { grid, threads: 32 * WARPS, shared_bytes };
-    runner.device.launch(name, launch, &args)
+    let Some((kernel, shared_bytes)) = kernel(runner, group) else { return Ok(()) };
+    let fitting = runner.device.limits.shared_bytes_max / (shared_bytes + SHARED_RESERVED).max(1);
+    let at_once = runner.device.limits.sms * fitting.clamp(1, kernel.blocks_per_sm);
+    let launch = Launch { grid: [strips.min(at_once), 1, 1], threads: 32 * WARPS, shared_bytes };
+    runner.device.launch(kernel.name, launch, &args)
 }

@@ -159,13 +159,13 @@ impl Width {
 /// How the widest instance is launched where there is work for every multiprocessor.
 pub(crate) fn launch_widest(device: &Device) -> Launch {
     let [widest, ..] = &WIDTHS;
-    let blocks = PAIR * (device.sms / PAIR).max(1);
+    let blocks = PAIR * (device.limits.sms / PAIR).max(1);
     Launch { grid: [blocks, 1, 1], threads: THREADS, shared_bytes: widest.shared_bytes() }
 }
 
 /// Multiplies with the width that takes the least time.
 fn multiply(runner: &Runner<'_>, args: &PrefillArgs) -> Result<(), BackendError> {
-    let clusters = (runner.device.sms / PAIR).max(1);
+    let clusters = (runner.device.limits.sms / PAIR).max(1);
     let time = |width: &Width| width.units(args).div_ceil(clusters) * width.cost;
     let Some(width) = WIDTHS.iter().min_by_key(|width| time(width)) else { return Ok(()) };
     let blocks = PAIR * clusters.min(width.units(args));

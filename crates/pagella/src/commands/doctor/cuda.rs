@@ -14,6 +14,9 @@ pub fn facts(probe: &Probe, loaded: Option<&str>) -> Vec<(String, String)> {
     ];
     for (index, gpu) in probe.gpus().iter().enumerate() {
         facts.push((format!("GPU cuda:{index}"), device(probe, index, gpu)));
+        if probe.obstacle(index).is_none() {
+            facts.push((format!("  cuda:{index} uses"), probe.ways(index)));
+        }
     }
     if probe.gpus().is_empty() {
         facts.push(("GPU".to_owned(), "none that the driver shows".to_owned()));
@@ -30,10 +33,13 @@ pub fn json(probe: &Probe) -> Value {
         .iter()
         .enumerate()
         .map(|(index, gpu)| {
-            let (major, minor) = gpu.capability;
             json!({
                 "name": gpu.name,
-                "compute_capability": format!("{major}.{minor}"),
+                "compute_capability": gpu.limits.version(),
+                "multiprocessors": gpu.limits.sms,
+                "shared_memory_bytes": gpu.limits.shared_bytes_max,
+                "warpgroup_tiles": probe.has_warpgroups(&gpu.limits),
+                "bulk_copies": gpu.limits.has_bulk_copies(),
                 "memory_bytes": gpu.memory_bytes,
                 "free_bytes": gpu.free_bytes,
                 "code": code_name(&gpu.code),
@@ -86,7 +92,6 @@ fn driver(driver: &Driver, loaded: Option<&str>) -> String {
 }
 
 fn device(probe: &Probe, index: usize, gpu: &Gpu) -> String {
-    let (major, minor) = gpu.capability;
     let memory = output::bytes(gpu.memory_bytes);
     let free =
         gpu.free_bytes.map_or_else(String::new, |free| format!(", {} free", output::bytes(free)));
@@ -97,7 +102,7 @@ fn device(probe: &Probe, index: usize, gpu: &Gpu) -> String {
         }
         (None, code) => format!("usable with {}", code_name(code).unwrap_or("nothing")),
     };
-    format!("{} ({major}.{minor}), {memory}{free}; {state}", gpu.name)
+    format!("{} ({}), {memory}{free}; {state}", gpu.name, gpu.limits.version())
 }
 
 fn auto(probe: &Probe) -> String {
@@ -124,10 +129,12 @@ fn version((major, minor): (u32, u32)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagella_cuda::limits::Limits;
 
     fn gpu(name: &str, capability: (u32, u32), gib: u64, code: Code) -> Gpu {
         let free_bytes = (code != Code::None).then_some((gib - 1) << 30);
-        Gpu { name: name.into(), capability, memory_bytes: gib << 30, free_bytes, code }
+        let limits = Limits { capability, sms: 82, shared_bytes_max: 101_376 };
+        Gpu { name: name.into(), limits, memory_bytes: gib << 30, free_bytes, code }
     }
 
     fn probe(driver: Driver) -> Probe {
@@ -178,6 +185,7 @@ mod tests {
             "GPU cuda:0: NVIDIA Old (7.5), 16.0 GiB; CANNOT BE USED: the device is too old",
             "GPU cuda:1: NVIDIA New (9.0), 140 GiB, 139 GiB free; usable with sm_90\n",
             "GPU cuda:2: NVIDIA Next (10.0), 140 GiB, 139 GiB free; usable with compute_90, which",
+            "cuda:1 uses: 82 multiprocessors, 99 KiB of shared memory; prompts by warp tiles, weights",
             "device auto: cuda:1, the usable one with the most memory\n",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
