@@ -175,7 +175,7 @@ impl Lines<'_> {
                 Part::CallOpened { id, name, .. } => {
                     let piece = Piece { calls: self.untold(false), ..Piece::default() };
                     let (id, name) = (id.clone(), name.clone());
-                    self.calls.push(ToolCall { id, name, arguments: String::new() });
+                    self.calls.push(ToolCall { id, name, arguments: String::new(), custom: false });
                     piece
                 }
                 Part::CallArguments { text, .. } => {

@@ -292,7 +292,6 @@ impl ApiError {
                 }
                 json!({ "type": "error", "error": error, "request_id": request_id })
             }
-            Dialect::Ollama => json!({ "error": self.message }),
         }
     }
 
