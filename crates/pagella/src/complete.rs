@@ -152,7 +152,7 @@ impl Complete {
         let vocab = self.engine.vocab();
         if let Some(id) = spec.sampling.logit_bias.keys().find(|id| **id as usize >= vocab) {
             let value = format!("id {id} of a vocabulary of {vocab}");
-            let allowed = "ids that the model has".to_owned();
+            let allowed = "ids that the model has".into();
             return Err(
                 EngineError::from(OptionsError { name: "logit_bias", value, allowed }).into()
             );
