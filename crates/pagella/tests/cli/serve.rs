@@ -230,7 +230,8 @@ fn a_server_in_a_terminal_ends_with_it_and_finishes_what_it_began() {
 #[test]
 fn a_log_file_that_cannot_be_written_is_said_at_once() {
     let args = ["serve", "demo", "--port", "0", "--disable-auth", "--logging.file", "/no/such/log"];
-    let said = pagella(&args).error(2);
+    let refused = pagella(&args);
+    let said = refused.error(2);
     assert!(said.contains("/no/such/log") && said.contains("logging.file"), "{said}");
 }
 
