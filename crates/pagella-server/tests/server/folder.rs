@@ -170,7 +170,10 @@ impl FolderOpener {
             };
             if fault.is_err() { ControlFlow::Break(()) } else { progress(step) }
         };
-        let load = ModelLoad { step_tokens_max: options.chunk_size.unwrap_or(128) };
+        let load = ModelLoad {
+            step_tokens_max: options.chunk_size.unwrap_or(128),
+            ignore_unused_tensors: false,
+        };
         let model = Model::load(dir, spec, backend.unwrap(), &load, &mut report);
         fault?;
         let model = model.map_err(|_| OpenError::Cancelled)?;

@@ -2,7 +2,6 @@
 
 // Bodies of real clients have more fields than `json!` takes by default.
 #![recursion_limit = "256"]
-
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 mod access;

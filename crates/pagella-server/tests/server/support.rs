@@ -39,7 +39,7 @@ fn forward() -> ModelWithCache<CpuBackend> {
     let spec = load_spec(&dir, &SpecOptions::default()).unwrap();
     let backend = CpuBackend::new(CpuOptions::default()).unwrap();
     let mut progress = |_: &LoadProgress<'_>| ControlFlow::Continue(());
-    let load = LoadOptions { step_tokens_max: 128 };
+    let load = LoadOptions { step_tokens_max: 128, ..LoadOptions::default() };
     let model = Model::load(&dir, spec, backend, &load, &mut progress).unwrap();
     ModelWithCache::new(model, KvFormat::F16, CACHE_TOKENS).unwrap()
 }
