@@ -35,13 +35,11 @@ pub async fn answer(
     later: Later,
     mut request: Request<Incoming>,
 ) -> Response<TrackedBody> {
-    let answering = busy.enter(request.version());
-    let begun = Instant::now();
+    let (answering, begun) = (busy.enter(request.version()), Instant::now());
     let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
     let id = id_of(&head.headers);
-    let path = head.uri.path();
-    let method = head.method.as_str();
+    let (path, method) = (head.uri.path(), head.method.as_str());
     let rest = path.strip_prefix(app.settings.network.base_path.as_str());
     let found = rest.map_or(Found::Nothing, |rest| router::find(method, rest));
     let mut access =
@@ -69,14 +67,13 @@ pub async fn answer(
                 let upgrade = Upgrade::new(upgrade, busy, later, caller.is_none());
                 let caller = caller.unwrap_or_else(Caller::nobody);
                 access.note(|facts| facts.key = Some(caller.key.name.clone()));
-                let query = head.uri.query().unwrap_or_default().to_owned();
                 let call = Call {
                     app: app.clone(),
                     route,
                     id: id.clone(),
                     caller,
                     segment,
-                    query,
+                    query: head.uri.query().unwrap_or_default().to_owned(),
                     headers: head.headers.clone(),
                     access: access.clone(),
                     begun,
@@ -91,20 +88,18 @@ pub async fn answer(
             }
         },
     };
-    let mut reply = result.unwrap_or_else(|error| {
+    let reply = result.unwrap_or_else(|error| {
         app.metrics.note_rejected(error.code);
         refuse(&error, dialect, &id)
     });
-    if head.method == Method::HEAD {
-        reply = reply.without_body();
-    }
-    access.set_status(reply.status.as_u16());
+    let mut reply = if head.method == Method::HEAD { reply.without_body() } else { reply };
     browser::write_headers(&app.settings.network, &head.headers, None, &mut reply.headers);
     write_common(&mut reply.headers, &id, dialect);
     respond(reply, access, answering)
 }
 
 fn respond(reply: Reply, access: Arc<Access>, answering: Answering) -> Response<TrackedBody> {
+    access.set_status(reply.status.as_u16());
     let (status, headers) = (reply.status, reply.headers.clone());
     let mut response = Response::new(TrackedBody::new(reply, access, answering));
     (*response.status_mut(), *response.headers_mut()) = (status, headers);

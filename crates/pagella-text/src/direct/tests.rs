@@ -1,3 +1,5 @@
+//! Word by word gives the ids that all words at once give.
+
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::LazyLock;
