@@ -22,6 +22,8 @@ struct State {
     file: File,
     bytes: u64,
     looked: Instant,
+    /// Whether the file is no longer at its place: writing works, and nobody will read it.
+    astray: bool,
     /// Since when lines are lost, and why.
     trouble: Option<(SystemTime, String)>,
 }
@@ -47,7 +49,7 @@ impl LogFile {
     /// Opens a file, or says why nothing can be written there.
     pub fn open(path: PathBuf) -> io::Result<Self> {
         let (file, bytes) = append_to(&path)?;
-        let state = State { file, bytes, looked: Instant::now(), trouble: None };
+        let state = State { file, bytes, looked: Instant::now(), astray: false, trouble: None };
         Ok(LogFile { path, state: Mutex::new(state) })
     }
 
@@ -79,6 +81,7 @@ impl LogFile {
         };
         if !stays {
             let begun = self.begin_anew(state);
+            state.astray = begun.is_err();
             state.note("opened", begun);
         }
     }
@@ -104,7 +107,9 @@ impl LogFile {
         if written.is_ok() {
             state.bytes += line.len() as u64;
         }
-        state.note("written", written);
+        if !state.astray {
+            state.note("written", written);
+        }
     }
 }
 

@@ -64,7 +64,7 @@ mod tests {
         let base = SampleOptions::default();
         for (given, part) in [
             (json!({"temprature": 1}), "temprature"),
-            (json!({"temperature": "hot"}), "string"),
+            (json!({"temperature": "hot"}), "number"),
             (json!({"top_p": 2}), "top_p"),
             (json!({"typical": 0.1, "typical_p": 0.2}), ""),
         ] {

@@ -49,7 +49,7 @@ fn every_place_is_heard_and_named() {
         "port = 2  # PAGELLA_NETWORK_PORT",
         "host = \"::1\"  # config.toml",
         "max_n = 4  # --limits.max_n",
-        "max_queue = 256  # default",
+        "max_queue = 2048  # default",
         "log_prompt = true  # TABBY_LOGGING_LOG_PROMPT",
     ] {
         assert!(shown.out.lines().any(|shown| shown == line), "{line}\n{}", shown.out);

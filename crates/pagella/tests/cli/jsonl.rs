@@ -88,7 +88,7 @@ fn flags_hold_where_a_line_says_nothing() {
 fn a_wrong_line_is_named_before_anything_is_answered() {
     for (line, part) in [
         ("{\"prompt\": ", "line 2: not JSON"),
-        (r#"{"prompt": "a", "temprature": 1}"#, "line 2: unknown field `temprature`"),
+        (r#"{"prompt": "a", "temprature": 1}"#, "line 2: \"temprature\" is no setting"),
         (r#"{"prompt": "a", "top_p": 7}"#, "line 2"),
         (r#"{"prompt": "a", "stop_tokens": [4096000]}"#, "line 2"),
         (r#"{"id": "x"}"#, "line 2: there is no prompt"),

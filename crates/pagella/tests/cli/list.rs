@@ -22,7 +22,8 @@ fn find<'a>(models: &'a Value, name: &str) -> &'a Value {
 /// Puts the demo model's files into a folder.
 fn put_demo(dir: &Path) {
     std::fs::create_dir_all(dir).unwrap();
-    for file in std::fs::read_dir(demo_dir()).unwrap().flatten() {
+    let files = std::fs::read_dir(demo_dir()).unwrap().flatten();
+    for file in files.filter(|file| file.path().is_file()) {
         std::fs::copy(file.path(), dir.join(file.file_name())).unwrap();
     }
 }

@@ -204,7 +204,9 @@ fn a_server_in_a_terminal_ends_with_it_and_finishes_what_it_began() {
     unlockpt(&terminal).unwrap();
     let name = ptsname(&terminal, Vec::new()).unwrap();
     let inside = std::fs::File::options().read(true).write(true).open(name.to_str().unwrap());
-    let mut serving = serve_in("setsid", &["--ctty"], Stdio::from(inside.unwrap()), &keys);
+    // Whoever runs the tests may ignore the signal, as `nohup` does; the server must not inherit that.
+    let args = ["--default-signal=HUP", "setsid", "--ctty"];
+    let mut serving = serve_in("env", &args, Stdio::from(inside.unwrap()), &keys);
     let body = r#"{"prompt": "CSS is", "max_tokens": 200, "ban_eos_token": true, "stream": true}"#;
     let mut socket = TcpStream::connect(&serving.address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

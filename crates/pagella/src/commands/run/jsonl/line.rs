@@ -273,7 +273,7 @@ mod tests {
             (r#"{"prompt": "a", "messages": []}"#, "exclude"),
             (r#"{"messages": []}"#, "empty"),
             (r#"{"messages": [{"role": "<|x|>", "content": "a"}]}"#, "role"),
-            (r#"{"prompt": "a", "temprature": 1}"#, "`temprature`"),
+            (r#"{"prompt": "a", "temprature": 1}"#, "temprature"),
             (r#"{"prompt": "a", "temperature": 1000}"#, "temperature"),
             (r#"{"prompt": "a", "n": 0}"#, "at least 1"),
             (r#"{"prompt": "a", "max_tokens": 0}"#, "at least 1"),
