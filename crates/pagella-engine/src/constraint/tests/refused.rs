@@ -132,6 +132,10 @@ fn what_only_describes_constrains_nothing() {
     });
     let mut noted = notes.clone();
     noted["properties"] = json!({"a": notes});
+    // Further down these two would change what references mean.
+    for root_only in ["$schema", "$id"] {
+        noted["properties"]["a"].as_object_mut().unwrap().remove(root_only);
+    }
     noted["properties"]["a"]["const"] = 7.into();
     noted["required"] = json!(["a"]);
     noted["additionalProperties"] = json!(false);
@@ -213,7 +217,8 @@ fn as_much_as_can_be_enforced_is_kept() {
         ]
     );
     let mut constraint = compile(byte_factory(), schema(kept));
-    assert_eq!(constraint.viable(b"{\"a\": [1, 2], \"e\": 1}").unwrap(), 22);
+    let text = b"{\"a\": [1, 2], \"e\": 1}";
+    assert_eq!(constraint.viable(text).unwrap(), text.len());
     assert_eq!(constraint.viable(b"{\"a\": [3").unwrap(), 7);
     assert_eq!(enforceable(&json!(7), &ConstraintLimits::default()).0, json!(true));
 }

@@ -17,7 +17,7 @@ fn counts(options: &SampleOptions, logits: &[f32], history: &[u32], draws: u32) 
     let mut changed = logits.to_vec();
     for attempt in 0..draws {
         changed.copy_from_slice(logits);
-        state.mirostat_mu = None;
+        state.rewind_to(&SamplerState::default());
         let row = Row { attempt, ..row(&mut changed, history) };
         counts[sampler.pick(&mut state, &mut scratch, row).unwrap().id as usize] += 1.0;
     }
