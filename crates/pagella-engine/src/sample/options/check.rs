@@ -34,7 +34,8 @@ impl SampleOptions {
             let (min, max) = param.range().unwrap_or((0.0, 1.0));
             // A bound such as 0.01 is not an f32.
             let inside = (min as f32..=max as f32).contains(&(number as f32));
-            if !inside && !(param.negative_is_off && number < 0.0) {
+            let is_off = param.negative_is_off && number < 0.0;
+            if !inside && !is_off {
                 let value = match param.kind {
                     ParamKind::Number(..) => (number as f32).to_string(),
                     _ => number.to_string(),
