@@ -1,5 +1,7 @@
 //! A key that is missing means what it means in transformers, or is refused: every key of every case.
 
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
 #[allow(dead_code, reason = "each test file uses its part of the support")]
 mod support;
 

@@ -390,6 +390,7 @@ mod tests {
         let public = ROUTES.iter().filter(|route| route.access == Access::Public);
         let paths: Vec<&str> = public.map(|route| route.path).collect();
         let expected = [
+            "/v1/sampling/parameters",
             "/api/v1/config/soft_prompt",
             "/api/v1/config/soft_prompts_list",
             "/api/v1/info/version",

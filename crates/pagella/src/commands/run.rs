@@ -79,6 +79,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     if several && args.sequence.save.is_some() {
         return Err(Usage::error("--save-sequence keeps one sequence: give one prompt and no -n"));
     }
+    args.jsonl.check()?;
     let jsonl = jsonl::read(args)?;
     let mut bar = LoadBar::new(args.output.json);
     let builder = args.batch.apply(args.model_flags.builder(&args.model, Math::Wide));

@@ -48,6 +48,17 @@ pub struct JsonlFlags {
     resume: bool,
 }
 
+impl JsonlFlags {
+    /// Flags that need `--batch`. clap does not ask for what a prompt on the command line excludes.
+    pub fn check(&self) -> Result<()> {
+        let asks = self.output.is_some() || self.in_order || self.resume;
+        if asks && self.file.is_none() {
+            return Err(Usage::error("--output, --in-order and --resume belong to --batch FILE"));
+        }
+        Ok(())
+    }
+}
+
 /// A batch that was read and checked.
 pub struct Jsonl {
     lines: Vec<Line>,

@@ -25,7 +25,7 @@ fn raise() -> Option<u64> {
             (None, Some(_)) => true,
             (Some(wanted), Some(now)) => wanted > now,
         };
-        if is_more && setrlimit(Resource::Nofile, Rlimit { current, ..before.clone() }).is_ok() {
+        if is_more && setrlimit(Resource::Nofile, Rlimit { current, ..before }).is_ok() {
             break;
         }
     }
