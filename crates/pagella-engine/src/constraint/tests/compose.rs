@@ -248,7 +248,7 @@ fn an_output_that_begins_like_a_call_is_held_to_it() {
     accept(&mut *fork, "cab");
     // Anything goes now, the text of a call too.
     assert!(suits(&mut *fork, "abc") && allowed(&mut *fork).1.free);
-    let call = id_of(byte_tokenizer(), "<|call|>");
+    let call = byte_tokenizer().id_of("<|call|>").unwrap();
     fork.accept(call).unwrap();
     assert!(fork.rewind(5) && !fork.rewind(1));
     assert!(!suits(&mut *fork, "abc"));
