@@ -13,11 +13,12 @@ from server import API_KEY
 @pytest.fixture(scope="module")
 def llm(server, tmp_path_factory):
     home = tmp_path_factory.mktemp("llm")
-    model = {"model_id": "pagella", "model_name": "demo", "api_base": server.base + "/v1", "supports_schema": True, "supports_tools": True}
+    model = {"model_id": "pagella", "model_name": "demo", "api_base": server.base + "/v1", "supports_schema": True, "supports_tools": True, "api_key_name": "pagella"}
+    (home / "keys.json").write_text(json.dumps({"pagella": API_KEY}))
     (home / "extra-openai-models.yaml").write_text(json.dumps([model]))
 
     def run(*arguments):
-        environment = os.environ | {"LLM_USER_PATH": str(home), "OPENAI_API_KEY": API_KEY}
+        environment = os.environ | {"LLM_USER_PATH": str(home)}
         command = [sys.executable, "-m", "llm", *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stderr
