@@ -151,7 +151,9 @@ mod tests {
             let expected = match reason.name() {
                 "max_new_tokens" | "length_limit" => Ok("length"),
                 "deadline" => Err(504),
-                "filter_dead_end" | "no_candidates" | "error" => Err(500),
+                // What the request asked for leaves nothing to write.
+                "filter_dead_end" | "no_candidates" => Err(400),
+                "error" => Err(500),
                 _ => Ok("stop"),
             };
             assert_eq!(told, expected, "{}", reason.name());

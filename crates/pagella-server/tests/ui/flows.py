@@ -25,7 +25,7 @@ def chat(page):
 
 def stop(page):
     """Stop keeps what was written and says who stopped."""
-    page.page.keyboard.press("Control+Shift+o")
+    new_chat(page)
     set_sampler(page, "min_tokens", LONG_TOKENS)
     page.send("Write a very long story about a lighthouse.")
     page.page.wait_for_function("() => document.querySelector('.message.running .markdown')?.textContent.length > 20")
@@ -102,7 +102,7 @@ def branch(page):
 
 def queued_send(page):
     """A message sent while an answer runs waits its turn."""
-    page.page.keyboard.press("Control+Shift+o")
+    new_chat(page)
     set_sampler(page, "min_tokens", LONG_TOKENS)
     page.send("Count to one hundred in words.")
     page.page.wait_for_selector(".message.running")
@@ -128,7 +128,7 @@ def draft_survives(page):
 
 def samplers(page):
     """Only changed values are sent, and the panel shows them."""
-    page.page.keyboard.press("Control+Shift+o")
+    new_chat(page)
     page.page.keyboard.press("Control+.")
     field = page.page.locator(".sampler[data-name=temperature] .sampler-number")
     field.fill("0.7")
@@ -148,7 +148,7 @@ def samplers(page):
 def model_output_cannot_run(page, corpus):
     """Model text, own text, titles, imported files: nothing runs, nothing leaves, nothing is made but text."""
     for text in corpus:
-        page.page.keyboard.press("Control+Shift+o")
+        new_chat(page)
         page.send(text)
         page.page.wait_for_selector(".message.user")
         page.page.wait_for_selector(".message.running", state="detached", timeout=120000)
@@ -410,7 +410,7 @@ def set_sampler(page, name, value):
 
 def follow_rule(page):
     """Once the reader scrolls, nothing moves the view until the button does; the end makes no jump."""
-    page.page.keyboard.press("Control+Shift+o")
+    new_chat(page)
     set_sampler(page, "min_tokens", 900)
     page.send("Write a long text, fast.")
     top = "() => document.querySelector('.transcript').scrollTop"
@@ -432,7 +432,7 @@ def follow_rule(page):
 
 def resume(page):
     """A reload during an answer loses nothing: the answer goes on where it was."""
-    page.page.keyboard.press("Control+Shift+o")
+    new_chat(page)
     set_sampler(page, "min_tokens", 1500)
     page.send("A slow story about a clock.")
     page.page.wait_for_function("() => document.querySelector('.message.assistant:last-child .markdown')?.textContent.length > 60", timeout=60000)
