@@ -118,7 +118,7 @@ codes! {
     TokensPerMinute = 429, "rate_limit_error", "tokens_per_minute", Later;
     InternalError = 500, "server_error", "internal_error", Never;
     NumericError = 500, "server_error", "numeric_error", Never;
-    ConstraintDeadEnd = 400, "invalid_request_error", "constraint_dead_end", Never;
+    ConstraintDeadEnd = 400, "invalid_request_error", "constraint_dead_end", Unsaid;
     FeatureDisabled = 501, "not_supported_error", "feature_disabled", Never;
     NoModelLoaded = 503, "unavailable_error", "no_model_loaded", Never;
     ModelLoading = 503, "unavailable_error", "model_loading", Later;
