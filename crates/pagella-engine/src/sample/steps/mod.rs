@@ -2,7 +2,7 @@
 //!
 //! On logits: [`penalty`], [`bias`], [`dry`], and the masks of [`mask`], which come after everything
 //! additive. On probabilities, after the softmax: [`temperature`] and all others. Truncations give a
-//! renormalised subset that is never empty. A step on probabilities is one item, a [`ProbabilityStep`]:
+//! renormalised subset that is never empty. A step on probabilities is one item, a `ProbabilityStep`:
 //! adding one takes its file, its line in the list and the rows of its parameters in [`crate::params`].
 
 pub mod adaptive_p;
