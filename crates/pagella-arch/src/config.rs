@@ -3,7 +3,7 @@
 //! Rules, for every question: names are tried in order; `a.b` descends into an object; null counts
 //! as absent; an integer serves as a float and an integral float as an integer; anything else of
 //! the wrong type is an error; numbers must lie in the given range. After all names failed at the
-//! top level the same names are tried under `text_config` (A32), so the top level wins.
+//! top level the same names are tried under `text_config`, so the top level wins.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;

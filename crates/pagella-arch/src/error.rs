@@ -133,7 +133,7 @@ pub enum ArchError {
         /// Key and value of the feature.
         feature: String,
     },
-    /// The rotary scaling kind is not one we know (A7).
+    /// The rotary scaling kind is not one we know.
     #[error(
         "{file}: `{key}` asks for rotary scaling {kind}, known are {known}: \
          update the engine or remove the scaling"

@@ -73,7 +73,7 @@ fn ignored_window(family: &FamilyInfo, layers: &[LayerSpec]) -> Option<&'static 
         WindowRule::Every | WindowRule::FromLayer | WindowRule::EveryIfUsed
     );
     let windowed = layers.iter().any(|layer| layer.attn.window.is_some());
-    (ignored && windowed).then_some("without the sliding window of its layers (A2)")
+    (ignored && windowed).then_some("without the sliding window of its layers")
 }
 
 /// ExLlamaV2 placed the ramp of YaRN by the context in use.
@@ -81,5 +81,5 @@ fn misplaced_ramp(config: &Config) -> Option<&'static str> {
     let kind =
         config.find(&["rope_scaling.rope_type", "rope_scaling.type", "rope_parameters.rope_type"]);
     (kind?.1.as_str() == Some("yarn"))
-        .then_some("with the YaRN ramp placed by its context instead of the original length (A15)")
+        .then_some("with the YaRN ramp placed by its context instead of the original length")
 }

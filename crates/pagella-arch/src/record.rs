@@ -39,7 +39,7 @@ pub(crate) struct Record {
     pub qkv_bias: BiasKey,
     /// Bias of the output projection.
     pub o_bias: BiasKey,
-    /// Key of a clamp of queries, keys and values (A5).
+    /// Key of a clamp of queries, keys and values.
     pub clip_qkv: Option<&'static str>,
     /// Name of learned logits that join every softmax.
     pub sinks: Option<&'static str>,
@@ -264,7 +264,7 @@ pub(crate) enum Renormalize {
     Always,
     /// Never.
     Never,
-    /// As `norm_topk_prob` says, or the default (A18).
+    /// As `norm_topk_prob` says, or the default.
     Config(bool),
     /// Unless the key, whose value is a power, is written as null.
     UnlessNull(&'static str),
@@ -311,7 +311,7 @@ pub(crate) enum RopeLayers {
     All,
     /// None.
     None,
-    /// Those with a window (A4).
+    /// Those with a window.
     Sliding,
     /// Those with a window, or all where no window is in force.
     SlidingIfAny,
@@ -335,7 +335,7 @@ pub(crate) enum LocalRope {
 /// What an absent key stands for. A key that is written as null means "off" instead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defaults {
-    /// `max_position_embeddings` (A17).
+    /// `max_position_embeddings`.
     pub context: usize,
     /// `vocab_size`; `None`: required.
     pub vocab: Option<usize>,

@@ -7,7 +7,7 @@ use crate::error::ArchError;
 use crate::limits;
 use crate::spec::{QuantFacts, TokenIds};
 
-/// Control ids. All end-of-sequence ids are kept, those for generation first (A37).
+/// Control ids. All end-of-sequence ids are kept, those for generation first.
 pub(crate) fn token_ids(
     config: &Config,
     generation: Option<&Config>,

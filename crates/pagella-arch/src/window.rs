@@ -1,7 +1,7 @@
 //! How far back each layer looks.
 //!
 //! Windows count the keys a query sees, itself included: transformers masks with
-//! `key > query − window`. ExLlamaV2 showed one key more (A9).
+//! `key > query − window`. ExLlamaV2 showed one key more.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(crate) enum LayerKind {
     Chunked(usize),
 }
 
-/// Kind of every layer: from `layer_types` if stated (A35), else by the family's rule.
+/// Kind of every layer: from `layer_types` if stated, else by the family's rule.
 pub(crate) fn layer_kinds(
     config: &Config,
     record: &Record,

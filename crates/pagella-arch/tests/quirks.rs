@@ -295,12 +295,12 @@ fn a33_either_name_of_starcoder2s_epsilon_is_read() {
 fn exl2_files_that_were_calibrated_with_a_wrong_pass_get_a_note() {
     let quant = json!({ "quant_method": "exl2", "bits": 4 });
     for (architecture, changes, words) in [
-        ("MistralForCausalLM", json!({}), "(A2)"),
-        ("Qwen3MoeForCausalLM", json!({}), "(A3)"),
-        ("Cohere2ForCausalLM", json!({ "layer_norm_eps": 1e-5 }), "(A4)"),
-        ("DbrxForCausalLM", json!({}), "(A5)"),
-        ("Qwen2VLForConditionalGeneration", json!({}), "(A13)"),
-        ("LlamaForCausalLM", json!({ "rope_scaling": { "type": "yarn", "factor": 4.0 } }), "(A15)"),
+        ("MistralForCausalLM", json!({}), "sliding window"),
+        ("Qwen3MoeForCausalLM", json!({}), "instead of the RMS norm"),
+        ("Cohere2ForCausalLM", json!({ "layer_norm_eps": 1e-5 }), "global layers"),
+        ("DbrxForCausalLM", json!({}), "the clamp"),
+        ("Qwen2VLForConditionalGeneration", json!({}), "rounded to 16 bits"),
+        ("LlamaForCausalLM", json!({ "rope_scaling": { "type": "yarn", "factor": 4.0 } }), "YaRN"),
     ] {
         let plain = parse(architecture, changes.clone()).unwrap();
         assert!(plain.notes.is_empty(), "{:?}", plain.notes);

@@ -54,7 +54,7 @@ impl Checkpoint {
     /// Maps every `*.safetensors` of `dir`, in the order of their names, and checks every header.
     ///
     /// `renames` are applied to each name in turn. A tensor in two files is an error unless an
-    /// index file that agrees with the files present says which one is meant (L1).
+    /// index file that agrees with the files present says which one is meant.
     pub fn open(dir: &Path, renames: &[Rename]) -> Result<Self> {
         Self::map_files(dir, shard_paths(dir)?, renames)
     }

@@ -3,7 +3,7 @@
 //! Must hold: the released text and the match depend on the text alone, never on how it was cut into
 //! pieces; released text never contains a byte of a stop string that later completes; the machine
 //! stops at the first character that completes any stop string, and among those completed there the
-//! one that starts first wins, then the first in the list (quirk G20).
+//! one that starts first wins, then the first in the list.
 
 use crate::error::TextError;
 

@@ -39,10 +39,22 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let code = if error.is::<Usage>() { 2 } else { 1 };
-            output::note(&format!("error: {}", printable::error(&error.to_string())));
+            output::note(&format!("error: {}", printable::error(&sentence(&error))));
             ExitCode::from(code)
         }
     }
+}
+
+/// An error with its causes, as far as it does not repeat them itself.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 /// Shows what clap has to say: help (0), or what is wrong with the command line (2), which it repeats.

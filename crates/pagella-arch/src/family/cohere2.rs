@@ -1,4 +1,4 @@
-//! Command R7B and A: Cohere with windows; layers without one do not rotate (A4).
+//! Command R7B and A: Cohere with windows; layers without one do not rotate.
 
 use super::{FamilyInfo, accept, cohere};
 use crate::record::{Defaults, Record, RopeLayers, WindowRule};
@@ -14,5 +14,5 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
         ..cohere::RECORD
     },
     check: accept,
-    exl2_caution: Some("with rotated queries and keys in its global layers (A4)"),
+    exl2_caution: Some("with rotated queries and keys in its global layers"),
 };

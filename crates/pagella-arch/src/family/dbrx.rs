@@ -1,4 +1,4 @@
-//! DBRX: clamped queries, keys and values (A5), experts stacked in one tensor.
+//! DBRX: clamped queries, keys and values, experts stacked in one tensor.
 
 use super::FamilyInfo;
 use super::rename::DBRX;
@@ -25,7 +25,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
                 ".block_sparse_moe.experts.{e}.v1",
                 ".block_sparse_moe.experts.{e}.w2",
             ],
-            // Which way down lies is the family's, whatever its shape (A1).
+            // Which way down lies is the family's, whatever its shape.
             stacked: Some(StackedExperts::Rows([
                 ".block_sparse_moe.experts.w1",
                 ".block_sparse_moe.experts.v1",
@@ -42,7 +42,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
         ..Record::LLAMA
     },
     check,
-    exl2_caution: Some("without the clamp of queries, keys and values (A5)"),
+    exl2_caution: Some("without the clamp of queries, keys and values"),
 };
 
 /// The power of the norm by which weights are divided; null for none.

@@ -1,4 +1,4 @@
-//! Gemma 3, text only or the text side of the vision model (A29): five local layers to a global one.
+//! Gemma 3, text only or the text side of the vision model: five local layers to a global one.
 
 use super::rename::LANGUAGE_MODEL;
 use super::{FamilyInfo, gemma};
@@ -15,7 +15,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
         local_rope: LocalRope::Theta(10_000.0),
         renames: LANGUAGE_MODEL,
         defaults: Defaults {
-            // Small ones state no maximum (A17).
+            // Small ones state no maximum.
             context: 131_072,
             vocab: Some(262_208),
             heads: Some(8),
@@ -29,6 +29,6 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     },
     check: gemma::check,
     exl2_caution: Some(
-        "with images that are read causally, and with norm weights rounded to 16 bits (A26, A34)",
+        "with images that are read causally, and with norm weights rounded to 16 bits",
     ),
 };

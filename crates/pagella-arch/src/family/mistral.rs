@@ -1,4 +1,4 @@
-//! Mistral: Llama with an optional sliding window on every layer (A2).
+//! Mistral: Llama with an optional sliding window on every layer.
 
 use super::{FamilyInfo, accept};
 use crate::record::{Defaults, Record, WindowRule};

@@ -1,4 +1,4 @@
-//! Qwen 1.5, 2 and 2.5: biases on q, k and v; a window on the upper layers if asked for (A2).
+//! Qwen 1.5, 2 and 2.5: biases on q, k and v; a window on the upper layers if asked for.
 
 use super::{FamilyInfo, accept};
 use crate::record::{BiasKey, Defaults, Record, WindowRule};

@@ -14,5 +14,5 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
         ..qwen2::RECORD
     },
     check: accept,
-    exl2_caution: Some("with rotary frequencies rounded to 16 bits (A13)"),
+    exl2_caution: Some("with rotary frequencies rounded to 16 bits"),
 };

@@ -24,4 +24,4 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
 
 /// ExLlamaV2 measured these models with a layer norm where the model has an RMS norm.
 pub(super) const EXL2_CAUTION: Option<&str> =
-    Some("with a layer norm on query and key heads instead of the RMS norm (A3)");
+    Some("with a layer norm on query and key heads instead of the RMS norm");

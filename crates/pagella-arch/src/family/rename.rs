@@ -12,7 +12,7 @@ const fn at_start(from: &'static str, to: &'static str) -> RenameRule {
     RenameRule { from, to, anchored: true }
 }
 
-/// A text model inside another model, under its old and its new prefix (A30).
+/// A text model inside another model, under its old and its new prefix.
 pub(super) const LANGUAGE_MODEL: &[RenameRule] =
     &[at_start("language_model.", ""), at_start("model.language_model.", "model.")];
 
@@ -38,7 +38,7 @@ pub(super) const GPT_BIGCODE: &[RenameRule] = &[
     anywhere(".wte.", ".embed_tokens."),
 ];
 
-/// With and without the prefix (A31).
+/// With and without the prefix.
 pub(super) const GPT2: &[RenameRule] = &[
     at_start("transformer.", ""),
     at_start("ln_f.", "model.norm."),

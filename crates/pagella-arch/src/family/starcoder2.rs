@@ -1,4 +1,4 @@
-//! StarCoder 2: layer norms, biases everywhere, an MLP without a gate, optional window (A2).
+//! StarCoder 2: layer norms, biases everywhere, an MLP without a gate, optional window.
 
 use super::{FamilyInfo, accept};
 use crate::record::{BiasKey, Defaults, MlpRecord, Record, WindowRule};
@@ -10,7 +10,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     notes: "StarCoder 2 (3B, 7B, 15B): layer norms, biases, plain MLP",
     record: Record {
         norm_kind: NormKind::Layer,
-        // The second name is that of configs written by transformers (A33).
+        // The second name is that of configs written by transformers.
         norm_eps: &["layer_norm_epsilon", "norm_epsilon"],
         qkv_bias: BiasKey::unless("use_bias"),
         o_bias: BiasKey::unless("use_bias"),

@@ -1,4 +1,4 @@
-//! Yi as it was first published: Llama with other norm names. Both spellings are read (A28).
+//! Yi as it was first published: Llama with other norm names. Both spellings are read.
 
 use super::{FamilyInfo, accept};
 use crate::record::{Defaults, LayerNorms, Record};

@@ -1,7 +1,7 @@
 //! LongRoPE (once called su): a divisor per frequency, one set for short and one for long contexts.
 //!
 //! The set follows the configured context and stays; the factor on sin and cos follows the
-//! config's own lengths, whatever context the user chose (A14).
+//! config's own lengths, whatever context the user chose.
 
 use super::{Frequencies, Rotation, wavelengths};
 use crate::error::ArchError;

@@ -20,7 +20,7 @@ pub(crate) use scaling::{RopeRequest, RopeTables, scaling_object, tables};
 use crate::config::Config;
 use crate::error::ArchError;
 
-/// Every method by its name in `rope_type`. Unknown names are errors (A7).
+/// Every method by its name in `rope_type`. Unknown names are errors.
 const METHODS: &[(&str, Method)] = &[
     ("default", default::frequencies),
     // Three positions per token, which are one in text.
@@ -80,7 +80,7 @@ fn wavelengths(base: f64, dim: usize) -> impl Iterator<Item = f32> {
 }
 
 /// The base changed so that the lowest frequency slows down by `stretch` and the highest stays.
-/// The exponent uses the rotated width, also for partial rotation (A12).
+/// The exponent uses the rotated width, also for partial rotation.
 fn stretched_base(base: f64, stretch: f64, dim: usize) -> f64 {
     base * stretch.powf(dim as f64 / (dim as f64 - 2.0))
 }

@@ -218,7 +218,7 @@ pub(crate) fn scaling_object(config: &Config, record: &Record) -> Result<Config,
 }
 
 /// The method's name. `type` and `rope_type` may both be there if they agree or one of them is
-/// `default` (A6).
+/// `default`.
 fn kind<'a>(params: &'a Config, record: &Record) -> Result<&'a str, ArchError> {
     let kind = match (params.text(&["rope_type"])?, params.text(&["type"])?) {
         (None, None) if params.find(&["factor"]).is_some() => {

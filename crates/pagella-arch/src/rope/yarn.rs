@@ -1,6 +1,6 @@
 //! YaRN: low frequencies interpolated, high ones kept, a ramp between, and a factor on sin and cos.
 //!
-//! The ramp is placed by the original length, not by the configured context (A15), and the method
+//! The ramp is placed by the original length, not by the configured context, and the method
 //! is active whenever the config asks for it.
 
 use std::f64::consts::TAU;

@@ -2,7 +2,7 @@
 //! ids, and another constraint may govern everything after them.
 //!
 //! The wrapped constraint never sees the removed bytes. Where a token reaches beyond them, the part
-//! beyond is what it must agree to (quirk G23).
+//! beyond is what it must agree to.
 
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ pub enum ConstraintSpec {
     /// A context-free grammar in the GBNF syntax of llama.cpp; rule `root`.
     Gbnf(String),
     /// The output is exactly one of the options. Where one option begins another, ending and
-    /// continuing compete (quirk G26).
+    /// continuing compete.
     Choice {
         /// What may be written.
         options: Vec<String>,

@@ -85,7 +85,7 @@ impl PageTable {
         let is_keyed = record.key.is_some();
         ensure!(record.former.is_none(), "page {page}: a reservation without a user (I8)");
         ensure!(is_keyed == record.is_full(), "page {page}: cached with a promise or unsealed");
-        ensure!(is_known != record.ids.is_empty(), "page {page}: detached, but not empty (G6)");
+        ensure!(is_known != record.ids.is_empty(), "page {page}: detached, but not empty");
         Ok(())
     }
 

@@ -26,7 +26,7 @@ impl PageTable {
         if self.need(sequences) > self.n_unreferenced() {
             return None;
         }
-        // First all hits, then the claims: a claim must not evict what a later page finds (G15).
+        // First all hits, then the claims: a claim must not evict what a later page finds.
         let hits: Vec<Vec<Option<PageIdx>>> = sequences
             .iter()
             .map(|sequence| sequence.keys.iter().map(|&key| self.pin(key)).collect())

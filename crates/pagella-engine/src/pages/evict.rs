@@ -1,6 +1,6 @@
 //! Which page is given up next.
 //!
-//! Leaf first: the head of a prefix is what other prompts share, so it outlives its tail (G8). All
+//! Leaf first: the head of a prefix is what other prompts share, so it outlives its tail. All
 //! unreferenced pages stand in one ordered set, so that finding a victim does not search.
 
 use super::event::PageEvent;

@@ -111,7 +111,7 @@ impl Namespace {
 /// What comes right before a page.
 ///
 /// "Nothing comes before it" and "not known" are different things: a page of unknown origin that
-/// passes for a first page hands foreign keys and values to whoever starts with its ids (G7).
+/// passes for a first page hands foreign keys and values to whoever starts with its ids.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Parent {
     /// The page is the first of a sequence in this namespace.

@@ -51,7 +51,7 @@ impl PageTable {
         if record.is_sealed() {
             return Rest::Sealed;
         }
-        // A page of unknown origin must not look like one that can be reused (G6).
+        // A page of unknown origin must not look like one that can be reused.
         if record.ids.is_empty() || record.parent == Parent::Detached {
             return Rest::Empty;
         }

@@ -1,7 +1,7 @@
 //! Guidance: several rows become one, as a weighted sum of their log-probabilities.
 //!
 //! The first row is the prompt that is followed: an id masked there is masked in the mix. An id
-//! masked only in another row counts there with the lowest log-probability that row has (S4).
+//! masked only in another row counts there with the lowest log-probability that row has.
 //! Entries that are not numbers stay so, for the sampler to report.
 
 use super::Scratch;

@@ -106,6 +106,11 @@ impl Drop for Answering {
 }
 
 impl Answering {
+    /// The connection that it is answered on.
+    pub fn busy(&self) -> &Busy {
+        &self.busy
+    }
+
     /// The whole answer was sent.
     pub fn complete(&mut self) {
         self.complete = true;

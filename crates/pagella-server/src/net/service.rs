@@ -26,16 +26,30 @@ use crate::settings::ApiServer;
 use crate::wire::error::{ApiError, Code, Dialect};
 use crate::wire::id::request_id;
 
-/// Answers one request.
-pub async fn answer(
+/// Answers one request. Its connection knows of it from here on, before anything is awaited: a client
+/// that ended its side together with its request must not be taken for one that has gone.
+pub fn answer(
     app: Arc<App>,
     peer: SocketAddr,
     door: Door,
     busy: Busy,
     later: Later,
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Response<TrackedBody>> + Send {
+    let answering = busy.enter(request.version());
+    let request = request.map(|body| RequestBody::new(body, &busy));
+    answer_entered(app, peer, door, answering, later, request)
+}
+
+async fn answer_entered(
+    app: Arc<App>,
+    peer: SocketAddr,
+    door: Door,
+    answering: Answering,
+    later: Later,
+    mut request: Request<RequestBody>,
 ) -> Response<TrackedBody> {
-    let (answering, begun) = (busy.enter(request.version()), Instant::now());
+    let begun = Instant::now();
     let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
     let id = id_of(&head.headers);
@@ -63,8 +77,8 @@ pub async fn answer(
         Ok(()) => match admit(&app, peer, door, &head, found) {
             Err(error) => Err(error),
             Ok((route, segment, caller)) => {
-                let body = RequestBody::new(body, &busy);
-                let upgrade = Upgrade::new(upgrade, busy, later, caller.is_none());
+                let upgrade =
+                    Upgrade::new(upgrade, answering.busy().clone(), later, caller.is_none());
                 let caller = caller.unwrap_or_else(Caller::nobody);
                 access.note(|facts| facts.key = Some(caller.key.name.clone()));
                 let call = Call {

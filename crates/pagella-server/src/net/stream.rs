@@ -26,7 +26,7 @@ const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// How often it is looked whether a client that was asked has gone.
 const GONE_INTERVAL: Duration = Duration::from_millis(20);
 /// How long what a client sent before it ended its side may take to be read.
-const READ_TIME: Duration = Duration::from_millis(500);
+const READ_TIME: Duration = Duration::from_secs(5);
 
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]

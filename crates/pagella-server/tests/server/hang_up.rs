@@ -59,6 +59,32 @@ fn a_half_closed_client_is_answered() {
     server.wait_idle();
 }
 
+/// What a client sent and the end of its side are there at once when it is accepted late.
+#[test]
+fn a_client_that_half_closed_before_it_was_accepted_is_answered() {
+    let mut narrow = settings();
+    narrow.limits.connections = 1;
+    narrow.limits.half_close_time = PATIENCE;
+    let server = TestServer::start(narrow, keys(), Some(demo(8)));
+    let client = server.client(API);
+    let body = json!({"prompt": "CSS is", "max_tokens": 4}).to_string();
+    for body in [Some(body.as_bytes()), None] {
+        let path = if body.is_some() { COMPLETIONS } else { "/health" };
+        let method = if body.is_some() { "POST" } else { "GET" };
+        // The one place is taken until it has answered.
+        let mut first = client.open("GET", "/health", None);
+        let mut start = [0; 12];
+        first.read_exact(&mut start).unwrap();
+        let mut second = client.open(method, path, body);
+        second.shutdown(Shutdown::Write).unwrap();
+        drop(first);
+        let mut bytes = Vec::new();
+        second.read_to_end(&mut bytes).unwrap();
+        assert_eq!(parse(&bytes).status, 200, "{method} {path}");
+    }
+    server.wait_idle();
+}
+
 #[test]
 fn a_half_closed_client_that_waits_long_is_asked_whether_it_reads() {
     let gate = Arc::new(Gate::default());

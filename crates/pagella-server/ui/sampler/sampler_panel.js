@@ -21,9 +21,10 @@ import { checkSampler, cleanSamplers, curlLine, escapeLine, isNeutral, samplerCo
 /** What server preset and model say, for "where does this value come from". */
 const samplerSources = new Cell({ preset: {}, presetName: null, presetNames: [], model: {} });
 
-/** Asks the server which parameters there are; before any panel is made. */
+/** Asks the server which parameters there are; before any panel is made. A server that does not answer is told of by the dot; the page starts all the same. */
 export async function loadSamplerTable() {
-  setSamplerTable(await getJson('v1/sampling/parameters'));
+  const table = await getJson('v1/sampling/parameters').catch(() => null);
+  if (table) setSamplerTable(table);
 }
 
 export async function refreshSamplerSources() {

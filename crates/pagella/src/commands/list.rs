@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::inspect::{kind_name, weight_file_bytes};
 use crate::flags::OutputFlags;
 use crate::output::{self, Table};
+use crate::printable;
 
 /// Folders within folders.
 const DEPTH_MAX: usize = 8;
@@ -177,7 +178,10 @@ fn text(models: &[Listed]) -> String {
                 facts.context.to_string(),
                 size,
             ]),
-            Err(problem) => problems.push_str(&format!("  {}: {problem}\n", model.name)),
+            Err(problem) => {
+                let (name, problem) = (printable::word(&model.name), printable::word(problem));
+                problems.push_str(&format!("  {name}: {problem}\n"));
+            }
         }
     }
     match problems.as_str() {

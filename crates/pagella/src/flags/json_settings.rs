@@ -9,29 +9,10 @@ pub fn with_json_settings(
     base: &SampleOptions,
     given: &Map<String, Value>,
 ) -> Result<SampleOptions, String> {
-    let read = |map: Map<String, Value>| {
-        serde_json::from_value::<SampleOptions>(Value::Object(map))
-            .map_err(|error| error.to_string())
-    };
-    let Ok(Value::Object(mut merged)) = serde_json::to_value(base) else {
-        return Err("the settings cannot be written as JSON: please report it".to_owned());
-    };
-    for (key, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-        let alone = || Map::from_iter([(key.clone(), value.clone())]);
-        read(alone())?;
-        // Another program's name for a setting is told by that it cannot stand beside ours.
-        let is_same = |own: &str| {
-            let mut both = alone();
-            both.insert(own.to_owned(), merged[own].clone());
-            both.len() == 2 && read(both).is_err()
-        };
-        let own = match merged.contains_key(key) {
-            true => None,
-            false => merged.keys().find(|own| is_same(own)).cloned(),
-        };
-        merged.insert(own.unwrap_or_else(|| key.clone()), value.clone());
+    let mut options = base.clone();
+    for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+        options.set(name, value.clone())?;
     }
-    let options = read(merged)?;
     options.validate().map_err(|error| error.to_string())?;
     Ok(options)
 }

@@ -11,15 +11,15 @@ impl<'de> Deserialize<'de> for SampleOptions {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut options = SampleOptions::default();
         for (name, value) in Map::deserialize(from)? {
-            options.read(&name, value).map_err(D::Error::custom)?;
+            options.set(&name, value).map_err(D::Error::custom)?;
         }
         Ok(options)
     }
 }
 
 impl SampleOptions {
-    /// Takes a field of a file.
-    fn read(&mut self, name: &str, value: Value) -> Result<(), String> {
+    /// Takes a setting under any spelling; null is its default. An error names it.
+    pub fn set(&mut self, name: &str, value: Value) -> Result<(), String> {
         let Some(param) = params::sampling(name) else {
             return Err(format!("{name:?} is no setting of sampling"));
         };

@@ -4,7 +4,7 @@
 //! An id that would extend a repetition of the end of the context by one is lowered, the more the
 //! longer that repetition is already. Matching is a Z-function over the newest ids in reverse: for
 //! every earlier place, how many ids before it equal the end of the context. One pass, no memory
-//! from token to token, so nothing has to be rolled back (S8).
+//! from token to token, so nothing has to be rolled back.
 
 use crate::sample::{Bitmask, SampleOptions, Scratch};
 
@@ -25,7 +25,7 @@ pub struct Dry {
     pub base: f32,
     /// Shorter repetitions are free.
     pub allowed_length: usize,
-    /// Longer repetitions count as this long (S6: they are not free).
+    /// Longer repetitions count as this long (they are not free).
     pub max_ngram: usize,
     /// How many of the newest ids are looked at; 0 means all.
     pub range: usize,

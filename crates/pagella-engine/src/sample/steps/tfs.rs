@@ -1,6 +1,6 @@
 //! Tail-free sampling: cuts where the curve of probabilities has lost its curvature.
 //!
-//! With fewer than three candidates above 1e-8, or no curvature at all, nothing is cut (S13).
+//! With fewer than three candidates above 1e-8, or no curvature at all, nothing is cut.
 
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;

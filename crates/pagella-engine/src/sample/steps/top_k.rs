@@ -1,4 +1,4 @@
-//! Top-k: keeps the k most likely candidates; ties at the cut go to the lowest ids (S11).
+//! Top-k: keeps the k most likely candidates; ties at the cut go to the lowest ids.
 
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;

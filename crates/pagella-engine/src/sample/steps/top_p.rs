@@ -1,6 +1,6 @@
 //! Top-p: keeps the shortest prefix, most likely first, whose probabilities sum to at least p.
 //!
-//! The candidate that crosses the threshold is kept (S12: the reference drops it).
+//! The candidate that crosses the threshold is kept (the reference drops it).
 
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;

@@ -1,6 +1,6 @@
 //! Locally typical sampling: keeps candidates whose surprise is closest to the entropy.
 //!
-//! The candidate that crosses the mass is kept, and surprise is `−ln p` (S14). The most likely
+//! The candidate that crosses the mass is kept, and surprise is `−ln p`. The most likely
 //! candidate need not survive.
 
 use super::ProbabilityStep;

@@ -32,5 +32,5 @@ def test_a_prompt_is_answered(llm):
 
 
 def test_an_answer_follows_a_schema(llm):
-    answer = llm("-m", "pagella", "-o", "max_tokens", "100", "--schema", "age int, clever bool", "A dog")
+    answer = llm("-m", "pagella", "-o", "max_tokens", "100", "-o", "temperature", "0", "--schema", "age int, clever bool", "A dog")
     assert set(json.loads(answer)) == {"age", "clever"}
