@@ -3,7 +3,6 @@
 //! The `smoke` program of the fuzz crate mutates seed inputs for a number of seconds per target. It
 //! has no coverage feedback; for long hunts use cargo-fuzz (see `fuzz/README.md`).
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -20,24 +19,12 @@ pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
     Ok(if status.success() { Verdict::Good } else { Verdict::Bad })
 }
 
-/// The manifest of the fuzz crate, which stands outside the workspace.
-pub fn manifest(workspace: &Workspace) -> PathBuf {
-    workspace.root.join("fuzz").join("Cargo.toml")
-}
-
-/// A cargo subcommand on the fuzz crate, for the stable compiler. libFuzzer is a default feature,
-/// because cargo-fuzz expects it; everything else does without.
-pub fn cargo(workspace: &Workspace, subcommand: &str) -> Command {
-    let mut cargo = workspace.cargo();
-    cargo.args([subcommand, "--no-default-features", "--manifest-path"]).arg(manifest(workspace));
-    cargo.arg("--target-dir").arg(workspace.target_dir());
-    cargo
-}
-
 /// The command that mutates inputs for `seconds` per target; no targets means all.
 pub fn smoke(workspace: &Workspace, seconds: u64, targets: &[String]) -> Command {
-    let mut command = cargo(workspace, "run");
-    command.args(["--quiet", "--bin", "smoke", "--", "--seconds", &seconds.to_string()]);
+    let mut command = workspace.cargo();
+    // The whole workspace, so that crates have the features that tests built them with.
+    command.args(["run", "--quiet", "--workspace", "--bin", "smoke", "--"]);
+    command.args(["--seconds", &seconds.to_string()]);
     command.args(targets);
     command
 }

@@ -75,6 +75,7 @@ fn install(workspace: &Workspace, name: &str, version: &str, tools_dir: &Path) -
         .arg(tools_dir)
         // Its own build folder, kept: an interrupted installation resumes.
         .env("CARGO_TARGET_DIR", tools_dir.join("build"))
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .status()
         .with_context(|| format!("cannot start `cargo install {name}`"))?;
     if !status.success() {

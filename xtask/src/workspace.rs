@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::tools::on_build_machine;
+
 /// Names the directory of interop data; see [`Workspace::interop_data`].
 pub const SHARED_ENV: &str = "PAGELLA_SHARED";
 
@@ -46,6 +48,10 @@ impl Workspace {
         let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(program);
         command.current_dir(&self.root);
+        if on_build_machine() {
+            // What is built once gains nothing from state for building it again.
+            command.env("CARGO_INCREMENTAL", "0");
+        }
         command
     }
 }

@@ -37,14 +37,19 @@ fn with<T>(found: Result<T, Outcome>, run: impl FnOnce(T) -> Result<Outcome>) ->
     }
 }
 
-/// The command, built as the stage `tests` builds it.
-fn program(workspace: &Workspace) -> Result<Result<PathBuf, Outcome>> {
-    let built = check(workspace.cargo().args(["build", "-p", "pagella"]))?;
-    let name = format!("pagella{}", std::env::consts::EXE_SUFFIX);
-    Ok(match built {
-        Outcome::Passed(_) => Ok(workspace.target_dir().join("debug").join(name)),
+/// The command and the examples, with the features that the stage `tests` builds them with: after it,
+/// there is nothing left to build.
+fn built(workspace: &Workspace, name: &str) -> Result<Result<PathBuf, Outcome>> {
+    let outcome = check(workspace.cargo().args(["build", "--workspace", "--bins", "--examples"]))?;
+    let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+    Ok(match outcome {
+        Outcome::Passed(_) => Ok(workspace.target_dir().join("debug").join(file)),
         other => Err(other),
     })
+}
+
+fn program(workspace: &Workspace) -> Result<Result<PathBuf, Outcome>> {
+    built(workspace, "pagella")
 }
 
 /// Python with the suites as its working directory, told where the command is.
@@ -115,9 +120,14 @@ pub fn soak(workspace: &Workspace) -> Result<Outcome> {
         return Ok(Outcome::Skipped(reason.to_owned()));
     }
     with(program(workspace)?, |program| {
-        let mut cargo = workspace.cargo();
-        cargo.args(["run", "-p", "pagella-server", "--example", "soak", "--", "--server"]);
-        // Time per token says little of a debug build.
-        check(cargo.arg(program).args(["--seconds", SOAK_SECONDS, "--no-overhead"]))
+        with(built(workspace, "examples/soak")?, |soak| {
+            let mut soak = Command::new(soak);
+            // Time per token says little of a debug build.
+            check(soak.arg("--server").arg(program).args([
+                "--seconds",
+                SOAK_SECONDS,
+                "--no-overhead",
+            ]))
+        })
     })
 }

@@ -34,23 +34,22 @@ pub const STAGES: &[Stage] = &[
     Stage { name: "tidy", about: "style rules that a program can check", run: tidy_rules },
     Stage { name: "kernels", about: "CUDA kernels compile; none spills registers", run: kernels },
     Stage { name: "clippy", about: "no warnings in any target", run: clippy },
-    Stage { name: "tests", about: "unit, property, golden and command-line tests", run: tests },
+    Stage {
+        name: "tests",
+        about: "unit, property, golden, command-line and doc tests",
+        run: tests,
+    },
     Stage { name: "page", about: "the built-in page, alone and in a browser", run: server::page },
     Stage { name: "clients", about: "clients of others against a server", run: server::clients },
     Stage { name: "interface", about: "answers are as described", run: server::interface },
     Stage { name: "soak", about: "200 clients at once, some hang up", run: server::soak },
-    Stage { name: "doctests", about: "examples in the documentation run", run: doctests },
     Stage { name: "docs", about: "documentation builds without warnings", run: docs },
     Stage { name: "deny", about: "licences, duplicates, sources of dependencies", run: deny },
     Stage { name: "fuzz", about: "every fuzz target, a few seconds each", run: fuzz_targets },
 ];
 
 fn fmt(workspace: &Workspace) -> Result<Outcome> {
-    let mut main = workspace.cargo();
-    main.args(["fmt", "--all", "--check"]);
-    let mut fuzz = workspace.cargo();
-    fuzz.args(["fmt", "--check", "--manifest-path"]).arg(fuzz::manifest(workspace));
-    check_both(main, fuzz)
+    check(workspace.cargo().args(["fmt", "--all", "--check"]))
 }
 
 fn tidy_rules(workspace: &Workspace) -> Result<Outcome> {
@@ -85,28 +84,13 @@ fn kernels(workspace: &Workspace) -> Result<Outcome> {
 }
 
 fn clippy(workspace: &Workspace) -> Result<Outcome> {
-    let deny_warnings = ["--", "-D", "warnings"];
-    let mut main = workspace.cargo();
-    main.args(["clippy", "--workspace", "--all-targets"]).args(deny_warnings);
-    let mut fuzz = fuzz::cargo(workspace, "clippy");
-    fuzz.arg("--all-targets").args(deny_warnings);
-    check_both(main, fuzz)
+    let all = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    check(workspace.cargo().args(all))
 }
 
+/// Every target and the examples in the documentation, from one build.
 fn tests(workspace: &Workspace) -> Result<Outcome> {
-    check(workspace.cargo().args([
-        "test",
-        "--workspace",
-        "--lib",
-        "--bins",
-        "--tests",
-        "--examples",
-        "--no-fail-fast",
-    ]))
-}
-
-fn doctests(workspace: &Workspace) -> Result<Outcome> {
-    check(workspace.cargo().args(["test", "--workspace", "--doc", "--no-fail-fast"]))
+    check(workspace.cargo().args(["test", "--workspace", "--no-fail-fast"]))
 }
 
 fn docs(workspace: &Workspace) -> Result<Outcome> {
@@ -137,14 +121,6 @@ fn deny(workspace: &Workspace) -> Result<Outcome> {
 
 fn fuzz_targets(workspace: &Workspace) -> Result<Outcome> {
     check(&mut fuzz::smoke(workspace, FUZZ_SECONDS, &[]))
-}
-
-/// Runs the command for the workspace and the one for the fuzz crate, which is not a member of it;
-/// the second also when the first fails.
-fn check_both(mut main: Command, mut fuzz: Command) -> Result<Outcome> {
-    let outcomes = [check(&mut main)?, check(&mut fuzz)?];
-    let failed = outcomes.into_iter().find(|outcome| matches!(outcome, Outcome::Failed(_)));
-    Ok(failed.unwrap_or(Outcome::Passed(String::new())))
 }
 
 /// Runs a command with its output shown; fails when its status says so.

@@ -38,7 +38,7 @@ const REACHED_BY_CLIENTS: &[Line] = &[
         &[
             at("pagella-server/tests/server/chat.rs", &["control_text_in_messages_is_inert"]),
             at(
-                "pagella-text/tests/templates.rs",
+                "pagella-text/tests/text/templates.rs",
                 &["c03_hostile_content_is_inert_in_every_template"],
             ),
         ],

@@ -1,7 +1,5 @@
 //! Templates that try to run for ever, fill memory, overflow the stack or reach outside end with an
 //! error, soon.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::time::{Duration, Instant};
 
 use pagella_text::{

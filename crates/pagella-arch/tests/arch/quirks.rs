@@ -1,15 +1,12 @@
-//! One test per quirk of ExLlamaV2 that concerns configs, named after it. Those of rotary scaling (A6,
-//! A7, A12, A14, A15) are in `rope.rs`, those that need weights in the tests of the model crate.
+//! One test per quirk of ExLlamaV2 that concerns configs. Those of rotary scaling are in `rope.rs`,
+//! those that need weights in the tests of the model crate.
 
-#[path = "support/config.rs"]
-mod config;
-
-use config::{config, parse, windows};
+use crate::support::config::{config, parse, windows};
 use pagella_arch::*;
 use serde_json::json;
 
 #[test]
-fn a02_mistral_and_phi3_use_their_window_unless_it_is_null() {
+fn mistral_and_phi3_use_their_window_unless_it_is_null() {
     for architecture in ["MistralForCausalLM", "Phi3ForCausalLM"] {
         let windows_of =
             |window| windows(&parse(architecture, json!({ "sliding_window": window })).unwrap());
@@ -25,7 +22,7 @@ fn a02_mistral_and_phi3_use_their_window_unless_it_is_null() {
 }
 
 #[test]
-fn a02_qwen_uses_its_window_only_when_told_to_and_above_max_window_layers() {
+fn qwen_uses_its_window_only_when_told_to_and_above_max_window_layers() {
     for architecture in ["Qwen2ForCausalLM", "Qwen3ForCausalLM"] {
         let windows_of = |on: bool, first: usize| {
             let changes = json!({ "use_sliding_window": on, "sliding_window": 100, "max_window_layers": first });
@@ -38,7 +35,7 @@ fn a02_qwen_uses_its_window_only_when_told_to_and_above_max_window_layers() {
 }
 
 #[test]
-fn a03_qwen3_norms_heads_by_rms_and_exl2_files_get_a_note() {
+fn qwen3_norms_heads_by_rms_and_exl2_files_get_a_note() {
     let spec = parse("Qwen3ForCausalLM", json!({})).unwrap();
     let norm = spec.layers[0].attn.qk_norm.as_ref().unwrap();
     assert_eq!((norm.q.kind, norm.k.kind), (NormKind::Rms, NormKind::Rms));
@@ -54,7 +51,7 @@ fn a03_qwen3_norms_heads_by_rms_and_exl2_files_get_a_note() {
 }
 
 #[test]
-fn a03_use_qk_norm_switches_the_norm_off_but_never_guesses_one() {
+fn use_qk_norm_switches_the_norm_off_but_never_guesses_one() {
     let spec = parse("Qwen3ForCausalLM", json!({ "use_qk_norm": false })).unwrap();
     assert!(spec.layers[0].attn.qk_norm.is_none());
     let error = parse("LlamaForCausalLM", json!({ "use_qk_norm": true })).unwrap_err();
@@ -63,14 +60,14 @@ fn a03_use_qk_norm_switches_the_norm_off_but_never_guesses_one() {
 }
 
 #[test]
-fn a09_a_window_counts_the_query_itself() {
+fn a_window_counts_the_query_itself() {
     // Not w + 1: `reference.rs` checks against transformers that this is what its masks do.
     let spec = parse("Gemma2ForCausalLM", json!({ "sliding_window": 8 })).unwrap();
     assert_eq!(spec.layers[0].attn.window, Some(8));
 }
 
 #[test]
-fn a17_a_config_without_a_length_gets_the_familys_own() {
+fn a_config_without_a_length_gets_the_familys_own() {
     let context = |architecture| parse(architecture, json!({})).unwrap().context;
     assert_eq!(context("LlamaForCausalLM"), 2048);
     assert_eq!(context("MistralForCausalLM"), 131_072);
@@ -81,7 +78,7 @@ fn a17_a_config_without_a_length_gets_the_familys_own() {
 }
 
 #[test]
-fn a17_an_extended_length_wins_over_max_position_embeddings() {
+fn an_extended_length_wins_over_max_position_embeddings() {
     let changes = json!({
         "max_sequence_length": 16384, "max_position_embeddings": 4096,
         "rope_scaling": { "type": "linear", "factor": 4.0 }
@@ -90,7 +87,7 @@ fn a17_an_extended_length_wins_over_max_position_embeddings() {
 }
 
 #[test]
-fn a32_every_key_may_sit_in_text_config_and_the_top_level_wins() {
+fn every_key_may_sit_in_text_config_and_the_top_level_wins() {
     let mut outer = config(
         "Gemma2ForCausalLM",
         json!({
@@ -115,7 +112,7 @@ fn a32_every_key_may_sit_in_text_config_and_the_top_level_wins() {
 }
 
 #[test]
-fn a35_layer_types_win_over_the_familys_pattern() {
+fn layer_types_win_over_the_familys_pattern() {
     let kinds = ["full_attention", "full_attention", "sliding_attention", "full_attention"];
     for architecture in ["Gemma2ForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"] {
         let changes =
@@ -125,7 +122,7 @@ fn a35_layer_types_win_over_the_familys_pattern() {
 }
 
 #[test]
-fn a35_layer_types_that_cannot_be_followed_are_refused() {
+fn layer_types_that_cannot_be_followed_are_refused() {
     let refused = |changes| parse("Qwen2ForCausalLM", changes).unwrap_err().to_string();
     let message = refused(json!({ "layer_types": ["full_attention"] }));
     assert!(message.contains("1 entries for 4 layers"), "{message}");
@@ -136,7 +133,7 @@ fn a35_layer_types_that_cannot_be_followed_are_refused() {
 }
 
 #[test]
-fn a35_layer_kinds_may_have_their_own_rotary_tables() {
+fn layer_kinds_may_have_their_own_rotary_tables() {
     let parameters = json!({
         "full_attention": { "rope_type": "linear", "factor": 2.0, "rope_theta": 1e6 },
         "sliding_attention": { "rope_type": "default", "rope_theta": 1e4 }
@@ -148,7 +145,7 @@ fn a35_layer_kinds_may_have_their_own_rotary_tables() {
 }
 
 #[test]
-fn a37_all_eos_ids_are_kept_generation_first_without_repeats() {
+fn all_eos_ids_are_kept_generation_first_without_repeats() {
     let with = |config_ids, generation: Option<serde_json::Value>| {
         let config = config("LlamaForCausalLM", json!({ "eos_token_id": config_ids })).to_string();
         let generation = generation.map(|ids| json!({ "eos_token_id": ids }).to_string());
@@ -247,7 +244,7 @@ fn a_longer_context_than_the_models_own_is_noted() {
 }
 
 #[test]
-fn a04_global_layers_of_cohere2_have_no_rotary_table() {
+fn global_layers_of_cohere2_have_no_rotary_table() {
     let changes = json!({ "layer_norm_eps": 1e-5, "sliding_window": 8 });
     let spec = parse("Cohere2ForCausalLM", changes).unwrap();
     let ropes: Vec<_> = spec.layers.iter().map(|layer| layer.attn.rope).collect();
@@ -256,14 +253,14 @@ fn a04_global_layers_of_cohere2_have_no_rotary_table() {
 }
 
 #[test]
-fn a05_the_clamp_of_dbrx_is_read() {
+fn the_clamp_of_dbrx_is_read() {
     let changes = json!({ "attn_config": { "clip_qkv": 8, "kv_n_heads": 2 } });
     let spec = parse("DbrxForCausalLM", changes).unwrap();
     assert_eq!((spec.layers[0].attn.clip_qkv, spec.layers[0].attn.kv_heads), (Some(8.0), 2));
 }
 
 #[test]
-fn a17_small_gemma_3_configs_get_their_sizes_and_length() {
+fn small_gemma_3_configs_get_their_sizes_and_length() {
     let config = json!({
         "architectures": ["Gemma3ForConditionalGeneration"],
         "text_config": { "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34,
@@ -284,7 +281,7 @@ fn a17_small_gemma_3_configs_get_their_sizes_and_length() {
 }
 
 #[test]
-fn a33_either_name_of_starcoder2s_epsilon_is_read() {
+fn either_name_of_starcoder2s_epsilon_is_read() {
     for key in ["layer_norm_epsilon", "norm_epsilon"] {
         let spec = parse("Starcoder2ForCausalLM", json!({ key: 0.25 })).unwrap();
         assert_eq!(spec.final_norm.eps, 0.25, "{key}");

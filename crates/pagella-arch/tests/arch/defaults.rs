@@ -1,13 +1,8 @@
 //! A key that is missing means what it means in transformers, or is refused: every key of every case.
 
-#![allow(clippy::unwrap_used, reason = "this is a test")]
-
-#[allow(dead_code, reason = "each test file uses its part of the support")]
-mod support;
-
+use crate::support::{cases, testdata};
 use pagella_arch::{ModelSpec, QuantFacts, SpecOptions, TokenIds, spec_from_json};
 use serde_json::{Map, Value};
-use support::{cases, testdata};
 
 /// Keys that say nothing about the shape of a model, as in `defaults.py`.
 const IGNORED: &[&str] = &[

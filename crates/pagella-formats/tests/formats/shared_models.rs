@@ -1,9 +1,5 @@
 //! Every linear of the shared quantised models loads and decodes.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
-
-mod support;
-
 use std::path::Path;
 
 use pagella_formats::{Checkpoint, Linear, LinearKind, find_linear, load_linear};
@@ -43,7 +39,7 @@ fn check_model(model: &Path, original: &Checkpoint, kind: LinearKind) -> (f64, f
     let (mut error, mut power, mut bits, mut count) = (0.0, 0.0, 0.0, 0.0);
     for (name, inputs, outputs) in linears() {
         let bases = [name];
-        let request = support::request(&bases, inputs, outputs);
+        let request = crate::support::request(&bases, inputs, outputs);
         let exact = weights(&load_linear(original, &request).unwrap());
         let (found, _) = find_linear(&checkpoint, &request).unwrap();
         let linear = load_linear(&checkpoint, &request).unwrap();
@@ -61,7 +57,7 @@ fn check_model(model: &Path, original: &Checkpoint, kind: LinearKind) -> (f64, f
 
 #[test]
 fn quantised_models_stay_close_to_their_original() {
-    let Some(models) = support::shared("models") else { return };
+    let Some(models) = crate::support::shared("models") else { return };
     let original = Checkpoint::open(&models.join("target-fp16"), &[]).unwrap();
     assert_eq!(original.files().count(), 3);
     // A wrong bit order, row order, group or scale gives an error near or above 1.
@@ -81,7 +77,7 @@ fn quantised_models_stay_close_to_their_original() {
 
 #[test]
 fn files_of_numbers_open_alone() {
-    let Some(path) = support::shared("golden/transformers_fp32.safetensors") else { return };
+    let Some(path) = crate::support::shared("golden/transformers_fp32.safetensors") else { return };
     let golden = Checkpoint::open_file(&path).unwrap();
     let ids = golden.require("input_ids").unwrap().to_i64_vec().unwrap();
     assert_eq!(ids.len(), 1536);

@@ -1,12 +1,8 @@
 //! Damaged and hostile tokenizer files end in one clear error and never in a panic.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod support;
-
+use crate::support::testdata;
 use pagella_text::{TextError, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use support::testdata;
 
 fn fixture() -> Value {
     let path = testdata("tokenizer/byte-level/tokenizer.json");

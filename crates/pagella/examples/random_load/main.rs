@@ -1,4 +1,4 @@
-//! Random load on the demo model for a while: `cargo run --release --example soak -- --minutes 10`.
+//! Random load on the demo model for a while: `cargo run --release --example random_load -- --minutes 10`.
 //!
 //! Several threads ask, read slowly, give up, run out of time and look at statistics, over a cache
 //! that is too small for all of them. Fails if memory keeps growing, if pages stay in use, if a job

@@ -1,12 +1,8 @@
 //! Control tokens from every combination of files: what is declared is found, nothing is invented.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod support;
-
 use std::path::Path;
 
+use crate::support::{load, testdata};
 use pagella_text::{AddBos, PadSource, Span, TextError, Tokenizer};
-use support::{load, testdata};
 
 /// A directory with the byte-level fixture and the given files.
 fn dir(fixture: &str, files: &[(&str, &str)]) -> tempfile::TempDir {

@@ -1,11 +1,8 @@
 //! What each family's record makes of a minimal config, and of the configs of real models.
 
-#[path = "support/config.rs"]
-mod config;
-
 use std::path::Path;
 
-use config::{parse, windows};
+use crate::support::config::{parse, windows};
 use pagella_arch::*;
 use serde_json::{Value, json};
 

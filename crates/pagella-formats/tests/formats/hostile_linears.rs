@@ -1,14 +1,10 @@
 //! Linears whose tensors contradict each other: one clear error each, never a panic.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
-
-mod support;
-
+use crate::support::{Tensor, check_refused, load, open, request, tensors_of};
 use half::f16;
 use pagella_formats::synthetic::{self, RowOrder};
 use pagella_formats::{Dtype, FusedPart, Linear, LinearRequest, OtherDtype, load_linear};
 use proptest::prelude::*;
-use support::{Tensor, check_refused, load, open, request, tensors_of};
 
 /// Size of the linears below.
 const SIZE: (usize, usize) = (160, 64);

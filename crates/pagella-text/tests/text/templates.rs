@@ -1,17 +1,13 @@
 //! Rendered chat templates equal what the Jinja of Hugging Face transformers writes.
 //! The golden file comes from `testdata/templates/generate.py`.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod support;
-
 use std::time::{Duration, UNIX_EPOCH};
 
+use crate::support::testdata;
 use pagella_text::{
     ChatTemplate, ContentTracking, Message, RenderOptions, Span, TemplateTokens, TextError,
     spans_to_string,
 };
 use serde_json::{Map, Value};
-use support::testdata;
 
 fn golden() -> Value {
     serde_json::from_slice(&std::fs::read(testdata("templates/golden.json")).unwrap()).unwrap()

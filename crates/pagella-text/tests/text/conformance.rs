@@ -1,12 +1,8 @@
 //! Ids and text equal those of Hugging Face Tokenizers and SentencePiece on the stored fixtures.
 //! The golden files come from `testdata/tokenizer/generate.py`.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod support;
-
+use crate::support::{load, testdata};
 use pagella_text::SpecialTokens;
 use serde_json::Value;
-use support::{load, testdata};
 
 fn cases(name: &str) -> Vec<Value> {
     let path = testdata("tokenizer").join(name).join("golden.json");

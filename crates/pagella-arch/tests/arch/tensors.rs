@@ -1,13 +1,10 @@
 //! A spec names exactly the tensors that a checkpoint of the same config has.
 
-#[allow(dead_code, reason = "each test file uses its part of the support")]
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::{Case, cases};
 use pagella_arch::{BiasRule, NormKind, RenameRule};
 use serde_json::Value;
-use support::{Case, cases};
 
 #[test]
 fn names_cover_the_state_dict_exactly() {

@@ -1,13 +1,9 @@
 //! Properties over random text and ids, on every fixture: round trip, injection, streaming, tables.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod support;
-
 use std::sync::LazyLock;
 
+use crate::support::{FIXTURES, load_all};
 use pagella_text::{AddBos, Span, SpecialTokens, StreamStart, Tokenizer};
 use proptest::prelude::*;
-use support::{FIXTURES, load_all};
 
 static ALL: LazyLock<Vec<(&str, Tokenizer)>> = LazyLock::new(load_all);
 
@@ -177,7 +173,7 @@ fn unknown_ids_are_shown_and_counted() {
 
 #[test]
 fn a_prompt_that_ends_inside_a_word_is_healed() {
-    let tokenizer = support::load("spm-bpe");
+    let tokenizer = crate::support::load("spm-bpe");
     let ids = tokenizer.encode_text("The little p").unwrap();
     let point = tokenizer.healing_point(&ids);
     assert!(point.keep < ids.len(), "{point:?}");

@@ -25,5 +25,5 @@ fn the_documented_families_are_those_of_the_registry() {
         std::fs::write(PATH, text).unwrap();
         return;
     }
-    assert_eq!(found, table(), "run `PAGELLA_BLESS=1 cargo test -p pagella-arch --test docs`");
+    assert_eq!(found, table(), "run `PAGELLA_BLESS=1 cargo test -p pagella-arch --test arch docs`");
 }

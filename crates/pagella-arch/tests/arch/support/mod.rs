@@ -1,5 +1,7 @@
 //! The reference cases of `testdata/families`, read for tests.
 
+pub mod config;
+
 use std::path::{Path, PathBuf};
 
 use pagella_arch::{ModelSpec, SpecOptions, load_spec};

@@ -1,15 +1,12 @@
 //! The recipe of weights gives the same values here as in Python.
 
 #[allow(dead_code, reason = "shared with other crates' tests")]
-mod support;
-
-#[allow(dead_code, reason = "shared with other crates' tests")]
-#[path = "../../../testdata/families/recipe.rs"]
+#[path = "../../../../testdata/families/recipe.rs"]
 mod recipe;
 
 #[test]
 fn the_recipe_gives_the_pinned_values() {
-    let path = support::testdata().join("families/recipe.json");
+    let path = crate::support::testdata().join("families/recipe.json");
     let text = std::fs::read_to_string(path).expect("recipe.json exists");
     let pins: Vec<serde_json::Value> = serde_json::from_str(&text).expect("valid JSON");
     assert!(!pins.is_empty());

@@ -1,11 +1,7 @@
 //! Configs nobody should write: every one ends in an error that names the file and the key, none in
 //! a panic or in memory beyond reason.
 
-#[allow(dead_code, reason = "each test file uses its part of the support")]
-#[path = "support/config.rs"]
-mod config;
-
-use config::parse;
+use crate::support::config::parse;
 use pagella_arch::{
     ArchError, ModelSpec, RopeOverride, SpecOptions, families, load_spec, spec_from_json,
 };

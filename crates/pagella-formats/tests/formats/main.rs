@@ -1,0 +1,7 @@
+//! Files that other programs wrote, and files that nobody should write.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
+
+mod hostile_linears;
+mod shared_models;
+mod support;
