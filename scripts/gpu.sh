@@ -287,10 +287,6 @@ run_bench() {
     measure "llama-3.1-8b after 8192" --synthetic llama-3.1-8b "${common[@]}" --context 8192 --batch 1,8
     measure "llama-3.1-8b after 8192 q4" --synthetic llama-3.1-8b "${common[@]}" --context 8192 --batch 1,8 --cache q4
     measure_loading
-    local program
-    while read -r program; do
-        attempt "$(basename "$program")" "$program" --bench && cat "$logs/$(basename "$program").log"
-    done < <(programs benches)
 }
 
 # Everything that depends on the chip, as if it were another one: its limits, and portable code for 8.0.

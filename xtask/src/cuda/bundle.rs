@@ -1,6 +1,6 @@
 //! `cargo xtask gpu-bundle DIR [PROGRAM]`: everything that a machine with a GPU and no Rust needs to
-//! test and measure: the program, the test and bench programs, their data, and `gpu.sh`, which runs
-//! them. With PROGRAM, that one is taken instead of a build.
+//! test and measure: the program, the test programs, their data, and `gpu.sh`, which runs them.
+//! With PROGRAM, that one is taken instead of a build.
 //!
 //! ```text
 //! DIR.tar.gz        all of the following
@@ -8,7 +8,6 @@
 //! DIR/bundle.env    which commit this is, and where it was built
 //! DIR/bin/pagella   built with the profile `dist`
 //! DIR/tests/*       one program per suite, named package--target
-//! DIR/benches/*     likewise, release builds
 //! DIR/checkout/     models and testdata, unless DIR lies inside a checkout, which has them
 //! ```
 
@@ -23,16 +22,15 @@ use super::toolchain::{self, Readiness};
 use crate::Verdict;
 use crate::workspace::Workspace;
 
-/// Packages and the test targets of them that use a GPU; no target means all of the package.
-const SUITES: &[(&str, Option<&str>)] = &[
-    ("pagella-cuda", None),
-    ("pagella-model", Some("model")),
-    ("pagella-engine", Some("demo")),
-    ("pagella", Some("device")),
+/// Packages and the test targets of them that use a GPU; `unit` are those beside the code.
+const SUITES: &[(&str, &str)] = &[
+    ("pagella-cuda", "unit"),
+    ("pagella-cuda", "conformance"),
+    ("pagella-cuda", "kernel_resources"),
+    ("pagella-model", "model"),
+    ("pagella-engine", "demo"),
+    ("pagella", "device"),
 ];
-
-/// Packages and the bench targets of them that use a GPU.
-const BENCHES: &[(&str, &str)] = &[];
 
 /// Data that tests and the program read, below the root of the checkout.
 const DATA: &[&str] = &["models", "testdata"];
@@ -40,6 +38,7 @@ const DATA: &[&str] = &["models", "testdata"];
 /// A program that Cargo built for one target of a package.
 #[derive(Debug, PartialEq, Eq)]
 struct Built {
+    package: String,
     target: String,
     program: PathBuf,
 }
@@ -58,22 +57,14 @@ pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
             bail!("a bundle without kernels is of no use: {reason}");
         }
     }
-    for part in ["bin", "tests", "benches", "checkout"] {
+    for part in ["bin", "tests", "checkout"] {
         super::remove(&dir.join(part))?;
     }
     match program {
         Some(program) => keep(program, &dir.join("bin/pagella"))?,
         None => keep(&build_program(workspace)?, &dir.join("bin/pagella"))?,
     }
-    for (package, target) in SUITES {
-        let mut args = vec!["test", "--no-run", "--package", package];
-        args.extend(target.map_or(vec!["--lib", "--tests"], |target| vec!["--test", target]));
-        keep_all(&build(workspace, &args)?, package, &dir.join("tests"))?;
-    }
-    for (package, target) in BENCHES {
-        let args = ["bench", "--no-run", "--package", package, "--bench", target];
-        keep_all(&build(workspace, &args)?, package, &dir.join("benches"))?;
-    }
+    keep_suites(&build(workspace, &["test", "--no-run", "--workspace"])?, &dir.join("tests"))?;
     if !dir.starts_with(&workspace.root) {
         for data in DATA {
             copy_tree(&workspace.root.join(data), &dir.join("checkout").join(data))?;
@@ -139,17 +130,26 @@ fn programs(messages: &str) -> Vec<Built> {
     built
         .filter_map(|object| {
             let program = PathBuf::from(object["executable"].as_str()?);
-            Some(Built { target: object["target"]["name"].as_str()?.to_owned(), program })
+            let target = object["target"]["name"].as_str()?;
+            // `path+file:///…/crates/pagella-cuda#0.1.0`, or with `#name@version`.
+            let id = object["package_id"].as_str()?;
+            let package = match id.rsplit_once('#')? {
+                (_, named) if named.contains('@') => named.split('@').next()?,
+                (path, _) => path.rsplit('/').next()?,
+            };
+            let is_library = object["target"]["kind"][0] == "lib";
+            let target = if is_library { "unit" } else { target }.to_owned();
+            Some(Built { package: package.to_owned(), target, program })
         })
         .collect()
 }
 
-/// Keeps programs as `package--target`; the package's own unit tests as `package--unit`.
-fn keep_all(built: &[Built], package: &str, folder: &Path) -> Result<()> {
-    for Built { target, program } in built {
-        let is_library = *target == package.replace('-', "_");
-        let target = if is_library { "unit" } else { target };
-        keep(program, &folder.join(format!("{package}--{target}")))?;
+/// Keeps the programs of the suites as `package--target`.
+fn keep_suites(built: &[Built], folder: &Path) -> Result<()> {
+    for (package, target) in SUITES {
+        let found = built.iter().find(|built| built.package == *package && built.target == *target);
+        let found = found.with_context(|| format!("cargo made no `{target}` of {package}"))?;
+        keep(&found.program, &folder.join(format!("{package}--{target}")))?;
     }
     Ok(())
 }
@@ -212,17 +212,24 @@ mod tests {
     #[test]
     fn programs_are_found_among_cargos_messages() {
         let messages = r#"{"reason":"compiler-artifact","target":{"name":"half"},"executable":null}
-{"reason":"compiler-artifact","target":{"name":"conformance"},"executable":"/t/conformance-1a"}
+{"reason":"compiler-artifact","package_id":"path+file:///c/crates/pagella-cuda#0.1.0","target":{"name":"conformance","kind":["test"]},"executable":"/t/conformance-1a"}
+{"reason":"compiler-artifact","package_id":"path+file:///c/x#pagella-cuda@0.1.0","target":{"name":"pagella_cuda","kind":["lib"]},"executable":"/t/pagella_cuda-1a"}
 {"reason":"build-finished","success":true}
 "#;
-        let program = PathBuf::from("/t/conformance-1a");
-        assert_eq!(programs(messages), [Built { target: "conformance".into(), program }]);
+        let built = |target: &str, program: &str| Built {
+            package: "pagella-cuda".into(),
+            target: target.into(),
+            program: program.into(),
+        };
+        let expected =
+            [built("conformance", "/t/conformance-1a"), built("unit", "/t/pagella_cuda-1a")];
+        assert_eq!(programs(messages), expected);
     }
 
     #[test]
     fn every_suite_names_a_crate_of_ours() {
         let root = Workspace::locate().unwrap().root;
-        for package in SUITES.iter().map(|(p, _)| p).chain(BENCHES.iter().map(|(p, _)| p)) {
+        for (package, _) in SUITES {
             assert!(root.join("crates").join(package).join("Cargo.toml").is_file(), "{package}");
         }
     }

@@ -1,7 +1,7 @@
 //! Configs nobody should write: every one ends in an error that names the file and the key, none in
 //! a panic or in memory beyond reason.
 
-use crate::support::config::parse;
+use crate::support::config::{config, parse};
 use pagella_arch::{
     ArchError, ModelSpec, RopeOverride, SpecOptions, families, load_spec, spec_from_json,
 };
@@ -127,14 +127,14 @@ fn junk_is_not_json() {
         assert!(is_expected, "{error}");
         assert!(error.to_string().contains("config.json"), "{error}");
     }
-    let config = config::config("LlamaForCausalLM", json!({})).to_string();
+    let config = config("LlamaForCausalLM", json!({})).to_string();
     let error = spec_from_json(config.as_bytes(), Some(b"{"), &SpecOptions::default()).unwrap_err();
     assert!(error.to_string().contains("generation_config.json"), "{error}");
 }
 
 #[test]
 fn of_duplicate_keys_the_last_wins_as_in_python() {
-    let config = config::config("LlamaForCausalLM", json!({})).to_string();
+    let config = config("LlamaForCausalLM", json!({})).to_string();
     let doubled = config.replacen('{', r#"{"vocab_size": 7,"#, 1);
     let spec = spec_from_json(doubled.as_bytes(), None, &SpecOptions::default()).unwrap();
     assert_eq!(spec.vocab, 320);
@@ -164,7 +164,7 @@ fn a_directory_without_a_config_is_named() {
 #[test]
 fn load_spec_reads_both_files() {
     let dir = tempfile::tempdir().unwrap();
-    let config = config::config("LlamaForCausalLM", json!({ "eos_token_id": 1 })).to_string();
+    let config = config("LlamaForCausalLM", json!({ "eos_token_id": 1 })).to_string();
     std::fs::write(dir.path().join("config.json"), config).unwrap();
     let eos = |options| load_spec(dir.path(), &options).unwrap().tokens.eos;
     assert_eq!(eos(SpecOptions::default()), [1]);
@@ -182,7 +182,7 @@ fn long_text_from_a_file_is_shortened_and_escaped() {
 
 #[test]
 fn a_context_option_out_of_range_is_refused() {
-    let config = config::config("LlamaForCausalLM", json!({})).to_string();
+    let config = config("LlamaForCausalLM", json!({})).to_string();
     for context in [0, usize::MAX] {
         let options = SpecOptions { context: Some(context), ..SpecOptions::default() };
         let error = spec_from_json(config.as_bytes(), None, &options).unwrap_err();
@@ -305,7 +305,7 @@ proptest! {
     ) {
         let architecture = families()[family].architectures[0];
         let changes = changes.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
-        let config = config::config(architecture, Value::Object(changes)).to_string();
+        let config = config(architecture, Value::Object(changes)).to_string();
         let options = SpecOptions { context, rope, ..SpecOptions::default() };
         if let Ok(spec) = spec_from_json(config.as_bytes(), None, &options) {
             check_invariants(&spec)?;
@@ -317,7 +317,7 @@ proptest! {
     fn corrupted_bytes_never_panic(edits in prop::collection::vec((any::<usize>(), any::<u8>()), 1..8)) {
         let scaling = json!({ "type": "yarn", "factor": 4.0, "beta_fast": 32, "mscale": 1.0 });
         let changes = json!({ "rope_scaling": scaling, "eos_token_id": [1, 2], "sliding_window": 64 });
-        let mut bytes = config::config("MistralForCausalLM", changes).to_string().into_bytes();
+        let mut bytes = config("MistralForCausalLM", changes).to_string().into_bytes();
         for (at, byte) in edits {
             let at = at % bytes.len();
             bytes[at] = byte;

@@ -11,14 +11,8 @@ use serde_json::{Map, Value};
 pub struct Case {
     pub name: String,
     pub spec: ModelSpec,
-    pub norm_centre: f32,
     /// State-dict name → shape.
     pub tensors: Map<String, Value>,
-    pub input_ids: Vec<usize>,
-    /// Positions whose logits are stored.
-    pub rows: Vec<usize>,
-    /// Shape `[rows, vocab]`.
-    pub logits: Vec<f32>,
 }
 
 /// Every case, in order of name.
@@ -40,26 +34,13 @@ fn read_case(dir: &Path) -> Case {
     let bytes = std::fs::read(dir.join("expected.safetensors")).expect("readable");
     let (length, rest) = bytes.split_at(8);
     let length = u64::from_le_bytes(length.try_into().expect("8 bytes")) as usize;
-    let (header, data) = rest.split_at(length);
-    let header: Value = serde_json::from_slice(header).expect("a safetensors header");
+    let header: Value = serde_json::from_slice(&rest[..length]).expect("a safetensors header");
     let metadata = |key: &str| header["__metadata__"][key].as_str().expect("stated").to_owned();
-    let words = |tensor: &str| -> Vec<[u8; 4]> {
-        let offset =
-            |i: usize| header[tensor]["data_offsets"][i].as_u64().expect("stated") as usize;
-        let bytes = &data[offset(0)..offset(1)];
-        bytes.chunks_exact(4).map(|word| word.try_into().expect("4 bytes")).collect()
-    };
-    let indices =
-        |tensor| words(tensor).into_iter().map(|w| i32::from_le_bytes(w) as usize).collect();
     let context = metadata("context").parse().expect("a number");
     let options = SpecOptions { context: Some(context), ..SpecOptions::default() };
     Case {
         name: dir.file_name().expect("named").to_string_lossy().into_owned(),
         spec: load_spec(dir, &options).expect("a valid config"),
-        norm_centre: metadata("norm_centre").parse().expect("a number"),
         tensors: serde_json::from_str(&metadata("tensors")).expect("a map of shapes"),
-        input_ids: indices("input_ids"),
-        rows: indices("rows"),
-        logits: words("logits").into_iter().map(f32::from_le_bytes).collect(),
     }
 }
