@@ -2,7 +2,7 @@
 
 #[allow(dead_code, reason = "shared with other crates' tests")]
 #[path = "../../../../testdata/families/recipe.rs"]
-mod recipe;
+mod weights;
 
 #[test]
 fn the_recipe_gives_the_pinned_values() {
@@ -13,8 +13,8 @@ fn the_recipe_gives_the_pinned_values() {
     for pin in pins {
         let name = pin["name"].as_str().expect("a name");
         let number = |key: &str| pin[key].as_f64().expect("a number");
-        let kind = recipe::Kind::of(name, number("fan_in") as usize, number("norm_centre") as f32);
-        let values = recipe::values(name, number("len") as usize, kind);
+        let kind = weights::Kind::of(name, number("fan_in") as usize, number("norm_centre") as f32);
+        let values = weights::values(name, number("len") as usize, kind);
         let first: Vec<f64> = values.iter().take(8).map(|v| f64::from(*v)).collect();
         assert_eq!(serde_json::json!(first), pin["first"], "{name}");
         assert_eq!(values.iter().map(|v| f64::from(*v)).sum::<f64>(), number("sum"), "{name}");

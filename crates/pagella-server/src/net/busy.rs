@@ -27,6 +27,8 @@ struct State {
     requests: AtomicUsize,
     /// Of these, whose body is not read to its end.
     unread: AtomicUsize,
+    /// Someone waits for more of a body than has come.
+    wants_body: AtomicBool,
     /// The number of the newest request; the first is 1.
     newest: AtomicU64,
     /// The newest request's client knows answers before the answer.
@@ -78,6 +80,11 @@ impl Busy {
     /// Whether all that clients have to say about their requests was read.
     pub fn is_read(&self) -> bool {
         self.state.unread.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether someone waits for more of a body than has come.
+    pub fn wants_body(&self) -> bool {
+        self.state.wants_body.load(Ordering::Relaxed)
     }
 
     /// The number of the newest request.
@@ -157,6 +164,9 @@ impl Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let polled = Pin::new(&mut self.inner).poll_frame(context);
+        if let Some(Unread(busy)) = &self.unread {
+            busy.state.wants_body.store(polled.is_pending(), Ordering::Relaxed);
+        }
         if matches!(polled, Poll::Ready(None)) || self.inner.is_end_stream() {
             self.unread = None;
         }

@@ -25,8 +25,9 @@ use super::busy::Busy;
 const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// How often it is looked whether a client that was asked has gone.
 const GONE_INTERVAL: Duration = Duration::from_millis(20);
-/// How long what a client sent before it ended its side may take to be read.
-const READ_TIME: Duration = Duration::from_secs(5);
+/// How long someone may wait for the rest of a body after the client's last byte: some of it may be on
+/// its way to them.
+const BODY_TIME: Duration = Duration::from_millis(500);
 
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +136,7 @@ impl<S: Socket> TimedStream<S> {
             }
             let waited = half.since.elapsed();
             let next = if !self.busy.is_read() {
-                if waited >= READ_TIME {
+                if waited >= BODY_TIME && self.busy.wants_body() {
                     return Poll::Ready(Ok(()));
                 }
                 GONE_INTERVAL

@@ -25,7 +25,7 @@ const HTTP: &str = "pagella-server/tests/server/http.rs";
 const LIVENESS: &str = "pagella-server/tests/server/liveness.rs";
 const NETWORK: &str = "pagella/tests/cli/network.rs";
 const SHAPE: &str = "pagella-server/tests/server/shape.rs";
-const TEMPLATE: &str = "pagella-text/tests/hostile_templates.rs";
+const TEMPLATE: &str = "pagella-text/tests/text/hostile_templates.rs";
 const TOOL: &str = "pagella-server/src/tools/tests.rs";
 const PAGE: &str = "pagella-server/tests/ui/flows.py";
 
