@@ -32,5 +32,7 @@ def test_a_prompt_is_answered(llm):
 
 
 def test_an_answer_follows_a_schema(llm):
-    answer = llm("-m", "pagella", "-o", "max_tokens", "100", "-o", "temperature", "0", "--schema", "age int, clever bool", "A dog")
+    age = {"type": "integer", "minimum": 0, "maximum": 99}
+    schema = {"type": "object", "properties": {"age": age, "clever": {"type": "boolean"}}, "required": ["age", "clever"], "additionalProperties": False}
+    answer = llm("-m", "pagella", "-o", "max_tokens", "100", "--schema", json.dumps(schema), "A dog")
     assert set(json.loads(answer)) == {"age", "clever"}
