@@ -22,8 +22,7 @@ pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
 /// The command that mutates inputs for `seconds` per target; no targets means all.
 pub fn smoke(workspace: &Workspace, seconds: u64, targets: &[String]) -> Command {
     let mut command = workspace.cargo();
-    // The whole workspace, so that crates have the features that tests built them with.
-    command.args(["run", "--quiet", "--workspace", "--bin", "smoke", "--"]);
+    command.args(["run", "--quiet", "--package", "pagella-fuzz", "--bin", "smoke", "--"]);
     command.args(["--seconds", &seconds.to_string()]);
     command.args(targets);
     command
