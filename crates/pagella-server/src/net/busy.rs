@@ -149,6 +149,8 @@ impl RequestBody {
     pub fn new(inner: Incoming, busy: &Busy) -> Self {
         let unread = (!inner.is_end_stream()).then(|| {
             busy.state.unread.fetch_add(1, Ordering::Relaxed);
+            // Nobody has asked for this one yet, whatever became of the one before it.
+            busy.state.wants_body.store(false, Ordering::Relaxed);
             Unread(busy.clone())
         });
         RequestBody { inner, unread }
