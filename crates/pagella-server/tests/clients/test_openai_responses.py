@@ -32,7 +32,8 @@ def test_events_come_in_order_and_say_the_same(oai):
     whole = ask(oai)
     events = list(ask(oai, stream=True))
     assert [event.sequence_number for event in events] == list(range(len(events)))
-    kinds = [event.type for event in events]
+    # On a busy machine the response may have to wait, which is said.
+    kinds = [event.type for event in events if event.type != "response.queued"]
     assert kinds[:2] == ["response.created", "response.in_progress"]
     assert kinds[-1] in ("response.completed", "response.incomplete")
     assert sum(kind in ("response.completed", "response.incomplete", "response.failed") for kind in kinds) == 1

@@ -41,7 +41,9 @@ test('events come in order and say the same', async () => {
   const whole = await ask();
   const events = await all(ask({ stream: true }));
   assert.deepEqual(events.map((event) => event.sequence_number), events.map((_, idx) => idx));
-  assert.deepEqual(events.slice(0, 2).map((event) => event.type), ['response.created', 'response.in_progress']);
+  // On a busy machine the response may have to wait, which is said.
+  const kinds = events.map((event) => event.type).filter((kind) => kind !== 'response.queued');
+  assert.deepEqual(kinds.slice(0, 2), ['response.created', 'response.in_progress']);
   assert.equal(events.filter((event) => ENDINGS.includes(event.type)).length, 1);
   assert.ok(ENDINGS.includes(events.at(-1).type));
   const text = events.filter((event) => event.type === 'response.output_text.delta').map((event) => event.delta).join('');
