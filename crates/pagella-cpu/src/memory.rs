@@ -86,6 +86,23 @@ fn prefer_huge_pages(start: *const u8, bytes: usize) {
 #[cfg(not(target_os = "linux"))]
 fn prefer_huge_pages(_: *const u8, _: usize) {}
 
+/// Bytes of an allocation from which on it has pages of its own, and of freed memory at the end of a heap
+/// from which on it goes back.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const RETURNED_BYTES_MIN: libc::c_int = 4 << 20;
+
+/// Lets freed memory go back to the system at once. Left to itself, glibc raises these bounds with the
+/// largest block that was ever freed, and keeps gigabytes after a few large requests. Other allocators
+/// are left to themselves.
+pub fn return_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: sets two numbers of the allocator, which it accepts at any time.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, RETURNED_BYTES_MIN);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, RETURNED_BYTES_MIN);
+    }
+}
+
 /// Activations `[rows, width]` in f32, row-major.
 pub struct Tensor {
     pub(crate) data: Aligned<f32>,

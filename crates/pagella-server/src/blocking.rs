@@ -3,8 +3,8 @@
 //! Bounded in threads and in what waits for them, so that a flood of heavy requests is refused
 //! instead of collected. A thread is in use until its work ends, whether or not anyone still waits
 //! for the result: clients that leave cannot make more work run at once than there are threads. Work on
-//! large requests has threads of its own, few of them: small requests never wait behind it, and what it
-//! holds in memory at once is bounded.
+//! large requests has threads of its own, few of them, which give way to others: small requests never
+//! wait behind it, and what it holds in memory at once is bounded.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pagella_text::EncodeBudget;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::caught;
 use crate::settings::Limits;
@@ -22,6 +22,9 @@ use crate::wire::error::{ApiError, Code};
 const LARGE_BYTES_MIN: usize = 256 << 10;
 /// Most threads for large requests.
 const LARGE_THREADS_MAX: usize = 4;
+/// How far threads for large requests give way: the most.
+#[cfg(target_os = "linux")]
+const NICE_OF_LARGE: i32 = 19;
 
 /// Threads for heavy work.
 pub struct Blocking {
@@ -33,6 +36,8 @@ pub struct Blocking {
 /// Threads, and those who wait for one.
 struct Lane {
     threads: Arc<Semaphore>,
+    /// Its threads give way to all others.
+    gives_way: bool,
     line: Mutex<Line>,
 }
 
@@ -56,8 +61,9 @@ impl Drop for Waiting<'_> {
 }
 
 impl Lane {
-    fn new(threads: usize) -> Self {
-        Lane { threads: Arc::new(Semaphore::new(threads)), line: Mutex::default() }
+    fn new(threads: usize, gives_way: bool) -> Self {
+        let threads = Arc::new(Semaphore::new(threads));
+        Lane { threads, gives_way, line: Mutex::default() }
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -94,8 +100,8 @@ impl Blocking {
             n => n,
         };
         Blocking {
-            small: Lane::new(threads),
-            large: Lane::new((threads / 2).clamp(1, LARGE_THREADS_MAX)),
+            small: Lane::new(threads, false),
+            large: Lane::new((threads / 2).clamp(1, LARGE_THREADS_MAX), true),
             queue_max: AtomicUsize::new(limits.blocking_queue),
         }
     }
@@ -153,12 +159,30 @@ impl Blocking {
             let _thread = thread;
             caught::catch(work)
         };
-        match tokio::task::spawn_blocking(guarded).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(panicked)) => Err(ApiError::from_panic(&panicked)),
-            Err(_) => Err(ApiError::internal()),
+        let result = match lane.gives_way {
+            true => run_behind(guarded).await,
+            false => tokio::task::spawn_blocking(guarded).await.ok(),
+        };
+        match result {
+            Some(Ok(result)) => result,
+            Some(Err(panicked)) => Err(ApiError::from_panic(&panicked)),
+            None => Err(ApiError::internal()),
         }
     }
+}
+
+/// Runs work on a thread that gives way to all others: an engine that waits for one of its threads at
+/// every step would be as slow as whoever shares a core with it. `None` if there is no thread to be had.
+async fn run_behind<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (done, result) = oneshot::channel();
+    let behind = move || {
+        // What the system refuses is done as fast as everything else.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::process::nice(NICE_OF_LARGE);
+        let _ = done.send(work());
+    };
+    std::thread::Builder::new().name("large request".into()).spawn(behind).ok()?;
+    result.await.ok()
 }
 
 #[cfg(test)]

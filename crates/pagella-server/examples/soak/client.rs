@@ -17,6 +17,9 @@ pub struct Place {
     pub key: String,
 }
 
+/// Bytes of an answer that are thrown away at once.
+const DISCARD_BYTES: usize = 64 << 10;
+
 /// When a client hangs up.
 pub enum Leave {
     Never,
@@ -95,7 +98,7 @@ pub async fn get(server: &ServerProcess, path: &str) -> Result<Value, Error> {
 pub async fn status(place: &Place, path: &str, body: &str) -> Result<u16, Error> {
     let stream = open(place, "POST", path, body).await?;
     let mut head = Vec::new();
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(DISCARD_BYTES);
     while read(&stream, &mut bytes).await? > 0 {
         head.extend(bytes.drain(..).take(64_usize.saturating_sub(head.len())));
     }

@@ -12,6 +12,10 @@ use crate::process::ServerProcess;
 use crate::request::Ask;
 use crate::{Error, settle};
 
+/// So small that the first requests touch all of its memory, which then counts as there before.
+pub const CACHE_TOKENS: &str = "4096";
+/// Small requests before anything is measured.
+const FIRST_REQUESTS: usize = 64;
 /// Bytes of a long prompt.
 const PROMPT_BYTES: usize = 4 << 20;
 /// How long each kind is sent.
@@ -37,7 +41,7 @@ pub async fn run(server: &ServerProcess, clients: usize, judge: bool) -> Result<
         path: "/v1/chat/completions",
         body: json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "seed": 1}),
     };
-    for _ in 0..20 {
+    for _ in 0..FIRST_REQUESTS {
         client::stream(&server.place(), &small, Leave::Never).await?;
     }
     let before = server.resident_bytes()?;

@@ -131,7 +131,8 @@ async fn run() -> Result<bool, Error> {
         return burst::run(&server, streams).await;
     }
     if let Some(clients) = options.long_prompts {
-        let server = ServerProcess::start(&options.server, &[]).await?;
+        let cache = ["--cache-tokens", long_prompts::CACHE_TOKENS];
+        let server = ServerProcess::start(&options.server, &cache).await?;
         return long_prompts::run(&server, clients, options.judge_overhead).await;
     }
     let server = ServerProcess::start(&options.server, &["--cache-tokens", CACHE_TOKENS]).await?;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use pagella_text::{AddBos, EncodeBudget, Span, SpecialTokens};
+use pagella_text::{AddBos, Span, SpecialTokens};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::model_name::model_for;
@@ -65,12 +66,34 @@ async fn read(
 }
 
 /// A token as text, or as bytes where it is none alone.
-fn piece(model: &ServedModel, id: u32) -> Value {
-    let bytes = model.parts.tokenizer.token_bytes(id);
-    std::str::from_utf8(bytes).map_or_else(|_| json!(bytes), Value::from)
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Piece<'a> {
+    Text(&'a str),
+    Bytes(&'a [u8]),
 }
 
-/// `/v1/token/encode`: a text or a conversation.
+impl<'a> Piece<'a> {
+    fn of(model: &'a ServedModel, id: u32) -> Self {
+        let bytes = model.parts.tokenizer.token_bytes(id);
+        std::str::from_utf8(bytes).map_or(Piece::Bytes(bytes), Piece::Text)
+    }
+}
+
+/// What `/v1/token/encode` answers.
+#[derive(Serialize)]
+struct Encoded<'a> {
+    tokens: &'a [u32],
+    length: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pieces: Option<Vec<Piece<'a>>>,
+    /// Where each token begins, in bytes of the text that the ids stand for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offsets: Option<Vec<usize>>,
+}
+
+/// `/v1/token/encode`: a text or a conversation. A large text has millions of ids, so the answer is
+/// written where they are found, on the threads for large requests.
 pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
     let (mut fields, model) = read(&mut call, ENCODE).await?;
     let bos = match fields.bool("add_bos_token") {
@@ -78,15 +101,25 @@ pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
         _ => AddBos::Auto,
     };
     let special = fields.bool("encode_special_tokens") != Some(false);
-    let text = fields.need("text")?.clone();
-    let work: Box<dyn FnOnce(EncodeBudget) -> Result<Vec<u32>, ApiError> + Send> = match text {
+    let (with_pieces, with_offsets) = (fields.is("with_pieces"), fields.is("with_offsets"));
+    let answer = move |model: &ServedModel, ids: &[u32]| {
+        let bytes = |id: &u32| model.parts.tokenizer.token_bytes(*id).len();
+        let begin = |at: &mut usize, id: &u32| Some(std::mem::replace(at, *at + bytes(id)));
+        Reply::json(&Encoded {
+            tokens: ids,
+            length: ids.len(),
+            pieces: with_pieces.then(|| ids.iter().map(|id| Piece::of(model, *id)).collect()),
+            offsets: with_offsets.then(|| ids.iter().scan(0, begin).collect()),
+        })
+    };
+    match fields.need("text")?.clone() {
         Value::String(text) => {
             let span = if special { Span::Special(text) } else { Span::Text(text) };
-            let model = model.clone();
-            Box::new(move |budget| {
-                let encoded = model.parts.tokenizer.encode_within(&[span], bos, &budget);
-                encoded.map_err(|error| text_error(&error))
-            })
+            let work = move |budget| {
+                let ids = model.parts.tokenizer.encode_within(&[span], bos, &budget);
+                answer(&model, &ids.map_err(|error| text_error(&error))?)
+            };
+            call.app.blocking.prepare(call.body_bytes, work).await
         }
         Value::Array(messages) => {
             fields.set("messages", Value::Array(messages));
@@ -94,27 +127,11 @@ pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
                 fields.set("add_generation_prompt", false.into());
             }
             let conversation = Conversation::read(&call, &fields, &model)?;
-            let model = model.clone();
-            Box::new(move |budget| conversation.encode(&model, bos, &budget))
+            let work = move |budget| answer(&model, &conversation.encode(&model, bos, &budget)?);
+            call.app.blocking.prepare(call.body_bytes, work).await
         }
-        _ => return Err(wrong_type("text", "a string or a list of messages")),
-    };
-    let ids = call.app.blocking.prepare(call.body_bytes, work).await?;
-    let mut body = json!({ "tokens": ids, "length": ids.len() });
-    if fields.is("with_pieces") {
-        body["pieces"] = ids.iter().map(|id| piece(&model, *id)).collect();
+        _ => Err(wrong_type("text", "a string or a list of messages")),
     }
-    if fields.is("with_offsets") {
-        // Where each token begins, in bytes of the text that the ids stand for.
-        let mut at = 0;
-        let offsets = ids.iter().map(|id| {
-            let begin = at;
-            at += model.parts.tokenizer.token_bytes(*id).len();
-            begin
-        });
-        body["offsets"] = offsets.collect::<Vec<usize>>().into();
-    }
-    Reply::json(&body)
 }
 
 async fn decoded(call: &mut Call, tables: &'static [&'static [Param]]) -> Result<String, ApiError> {
@@ -144,6 +161,18 @@ pub async fn detokenize(mut call: Call) -> Result<Reply, ApiError> {
     Reply::json(&json!({ "content": text }))
 }
 
+/// What `/tokenize` answers: ids, or tokens with their pieces.
+#[derive(Serialize)]
+struct Tokens<T> {
+    tokens: Vec<T>,
+}
+
+#[derive(Serialize)]
+struct Token<'a> {
+    id: u32,
+    piece: Piece<'a>,
+}
+
 /// `/tokenize`, as llama.cpp has it.
 pub async fn tokenize(mut call: Call) -> Result<Reply, ApiError> {
     let (fields, model) = read(&mut call, TOKENIZE).await?;
@@ -153,17 +182,17 @@ pub async fn tokenize(mut call: Call) -> Result<Reply, ApiError> {
     let special = fields.bool("parse_special") != Some(false);
     let bos = if fields.is("add_special") { AddBos::Auto } else { AddBos::Never };
     let span = if special { Span::Special(text) } else { Span::Text(text) };
-    let tokenizer = model.parts.tokenizer.clone();
-    let work = move |budget: EncodeBudget| {
-        let encoded = tokenizer.encode_within(&[span], bos, &budget);
-        encoded.map_err(|error| text_error(&error))
+    let with_pieces = fields.is("with_pieces");
+    let work = move |budget| {
+        let ids = model.parts.tokenizer.encode_within(&[span], bos, &budget);
+        let ids = ids.map_err(|error| text_error(&error))?;
+        let token = |id: &u32| Token { id: *id, piece: Piece::of(&model, *id) };
+        match with_pieces {
+            true => Reply::json(&Tokens { tokens: ids.iter().map(token).collect() }),
+            false => Reply::json(&Tokens { tokens: ids }),
+        }
     };
-    let ids = call.app.blocking.prepare(call.body_bytes, work).await?;
-    let tokens: Value = match fields.is("with_pieces") {
-        true => ids.iter().map(|id| json!({ "id": id, "piece": piece(&model, *id) })).collect(),
-        false => json!(ids),
-    };
-    Reply::json(&json!({ "tokens": tokens }))
+    call.app.blocking.prepare(call.body_bytes, work).await
 }
 
 /// `/apply-template`, as llama.cpp has it: the prompt of a conversation as text.

@@ -21,6 +21,7 @@ use pagella_text::{ChatTemplate, Tokenizer};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::gate::Gate;
 use crate::support::demo_dir;
 use crate::watched::Watched;
 
@@ -63,6 +64,8 @@ pub struct Levers {
     pub device_gone: Arc<AtomicBool>,
     /// Nothing can be opened on the device again.
     pub device_lost: AtomicBool,
+    /// Before the steps of every model.
+    pub steps: Arc<Gate>,
     /// Bytes of the device.
     pub total_bytes: AtomicUsize,
     /// What every model's own file says.
@@ -182,7 +185,7 @@ impl FolderOpener {
         let inner = ModelWithCache::new(model, format, tokens).unwrap();
         let (alive, device_gone) = (&self.levers.alive, &self.levers.device_gone);
         let watched = Watched::new(Box::new(inner), alive.clone(), device_gone.clone());
-        Ok((Box::new(watched), vocab))
+        Ok((Box::new(watched.behind(self.levers.steps.clone())), vocab))
     }
 }
 

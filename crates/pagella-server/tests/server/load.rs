@@ -268,7 +268,9 @@ fn a_load_ends_with_the_server() {
 #[test]
 fn requests_are_waited_for_or_ended_when_their_model_goes() {
     let folder = ModelFolder::with(&["a", "b"]);
-    let server = TestServer::with_folder(settings(), &folder);
+    let mut patient = settings();
+    patient.shutdown.drain_timeout = std::time::Duration::from_secs(60);
+    let server = TestServer::with_folder(patient, &folder);
     let (admin, api) = (server.client(ADMIN), server.client(API));
     load(&admin, "a");
     // Waited for: the answer is whole, and new requests are refused meanwhile.
@@ -276,11 +278,13 @@ fn requests_are_waited_for_or_ended_when_their_model_goes() {
     some["max_tokens"] = 200.into();
     let mut running = api.stream(COMPLETIONS, &some);
     running.until_text();
+    folder.levers.steps.hold_at(|_| true);
     let gate = folder.hold_loads();
     let mut loading = admin.stream(LOAD, &json!({"model_name": "b"}));
     while !loading.next().unwrap().contains("unloading") {}
     let refused = api.post(COMPLETIONS, &json!({"prompt": "x"}));
     assert_eq!(refused.status, 503, "{}", refused.text());
+    folder.levers.steps.open();
     drop(gate);
     let events = running.rest();
     assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "length");

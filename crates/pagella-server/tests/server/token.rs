@@ -64,3 +64,29 @@ fn ids_that_do_not_exist_are_refused() {
     }
     assert_eq!(refused(json!("1")).1, "invalid_type");
 }
+
+#[test]
+fn a_large_text_is_encoded_with_pieces_and_offsets() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let text = "Some words, 日本 and 17. ".repeat(20_000);
+    let ask = json!({"text": text, "add_bos_token": false, "with_offsets": true,
+        "with_pieces": true});
+    let encoded = client.post("/v1/token/encode", &ask).good();
+    let list = |name: &str| encoded[name].as_array().unwrap().clone();
+    assert_eq!(
+        (list("pieces").len(), list("offsets").len()),
+        (list("tokens").len(), list("tokens").len())
+    );
+    let mut bytes = Vec::new();
+    for (piece, offset) in list("pieces").iter().zip(list("offsets")) {
+        assert_eq!(offset, bytes.len());
+        match piece.as_str() {
+            Some(piece) => bytes.extend_from_slice(piece.as_bytes()),
+            None => {
+                bytes.extend(piece.as_array().unwrap().iter().map(|b| b.as_u64().unwrap() as u8))
+            }
+        }
+    }
+    assert!(bytes == text.as_bytes());
+}

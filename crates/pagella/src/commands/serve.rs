@@ -106,6 +106,8 @@ fn http_threads() -> usize {
 
 /// Runs the command.
 pub fn run(args: &ServeArgs) -> Result<()> {
+    // A server lives long, and serves the large beside the small.
+    pagella_cpu::return_freed_memory();
     // What the command line says wrongly is said before anything is bound or made.
     let (source, config) = args.load()?;
     let legacy = successor::legacy();
