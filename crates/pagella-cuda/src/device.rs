@@ -59,7 +59,7 @@ impl Device {
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(device_error)?;
         let own = Limits::of(|which| context.attribute(which)).map_err(device_error)?;
-        let limits = Limits::held()?.map_or(own, |chip| own.within(chip));
+        let limits = own.allowed()?;
         Ok(Device {
             kernels: Kernels::load(&context, limits)?,
             limits,

@@ -202,8 +202,7 @@ impl Kernels {
         Err(BackendError::Unsupported {
             backend: "cuda",
             what: format!("{HELD_ENV}={major}.{minor} with {name} made for compute_{ptx}"),
-            hint: "build with PAGELLA_CUDA_ARCHS=90a,compute_80 and set CUDA_FORCE_PTX_JIT=1"
-                .into(),
+            hint: "build with PAGELLA_CUDA_ARCHS=compute_80".into(),
         })
     }
 }

@@ -48,7 +48,7 @@ impl Limits {
     }
 
     /// The chip that the environment asks for, if it does.
-    pub(crate) fn held() -> Result<Option<Self>, BackendError> {
+    fn held() -> Result<Option<Self>, BackendError> {
         let Some(asked) = std::env::var_os(HELD_ENV).filter(|asked| !asked.is_empty()) else {
             return Ok(None);
         };
@@ -62,8 +62,13 @@ impl Limits {
         Ok(Some(chip))
     }
 
+    /// What may be used of a device that has these: no more than the chip that the environment asks for.
+    pub(crate) fn allowed(self) -> Result<Self, BackendError> {
+        Ok(Self::held()?.map_or(self, |chip| self.within(chip)))
+    }
+
     /// No more than another chip allows.
-    pub(crate) fn within(self, other: Self) -> Self {
+    fn within(self, other: Self) -> Self {
         Limits {
             capability: self.capability.min(other.capability),
             sms: self.sms.min(other.sms),

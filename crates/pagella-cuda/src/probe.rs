@@ -8,7 +8,7 @@ mod look;
 
 use pagella_backend::BackendError;
 
-use crate::limits::Limits;
+use crate::limits::{HELD_ENV, Limits};
 
 pub use code::Code;
 pub(crate) use code::has_code;
@@ -133,8 +133,15 @@ impl Probe {
 
     /// What device `index` allows, and how this build uses it.
     pub fn ways(&self, index: usize) -> String {
-        let Some(Gpu { limits, .. }) = self.gpus().get(index) else { return String::new() };
-        limits.ways(self.has_warpgroups(limits))
+        let Some(Gpu { limits: own, .. }) = self.gpus().get(index) else { return String::new() };
+        match own.allowed() {
+            Ok(limits) if limits == *own => own.ways(self.has_warpgroups(own)),
+            Ok(limits) => {
+                let ways = limits.ways(self.has_warpgroups(&limits));
+                format!("as {}, by {HELD_ENV}: {ways}", limits.version())
+            }
+            Err(error) => error.to_string(),
+        }
     }
 
     /// Whether prompts on a chip are multiplied by warpgroups: it can, and this build has the code.
