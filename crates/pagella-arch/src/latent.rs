@@ -1,4 +1,4 @@
-//! Multi-head latent attention (B11): sizes of a config, and the tensors of a layer.
+//! Multi-head latent attention: sizes of a config, and the tensors of a layer.
 //!
 //! A token leaves one entry in the cache: a normed latent vector, and behind it one rotated key that
 //! all heads share. Keys and values of a head are linear in the latent vector, so that queries can

@@ -32,7 +32,7 @@ pub(crate) struct Record {
     pub fused_qkv: Option<FusedQkv>,
     /// One key/value head, whatever the config says.
     pub one_kv_head: bool,
-    /// Keys and values are unfolded from a latent vector (B11) of these sizes when the config does not
+    /// Keys and values are unfolded from a latent vector of these sizes when the config does not
     /// say; `attention` names its output only.
     pub latent: Option<LatentSizes>,
     /// Bias of query, key and value projections.
@@ -143,7 +143,7 @@ impl BiasKey {
         Self { key: Some(key), absent: BiasRule::Required }
     }
 
-    /// As the key says; without it the files decide (B24).
+    /// As the key says; without it the files decide.
     pub const fn by_presence(key: &'static str) -> Self {
         Self { key: Some(key), absent: BiasRule::IfPresent }
     }
@@ -188,8 +188,8 @@ pub(crate) struct ExpertRecord {
     pub score: RouterScore,
     /// Name of values added to the scores for the selection.
     pub selection_bias: Option<&'static str>,
-    /// `n_group` groups; `None`: the family has none. Those ranked by their best expert (V2) exist
-    /// only where `topk_method` is `group_limited_greedy`.
+    /// `n_group` groups; `None`: the family has none. Those ranked by their best expert exist only where
+    /// `topk_method` is `group_limited_greedy`.
     pub groups: Option<ExpertGroups>,
     /// Whether the weights of the selected experts are divided by their sum.
     pub renormalize: Renormalize,
@@ -429,7 +429,7 @@ impl LayerNorms {
         post_mlp: Some(&[".post_feedforward_layernorm"]),
     };
 
-    /// After both halves only (B7).
+    /// After both halves only.
     pub const POST: Self = Self {
         pre_attn: None,
         post_attn: Some(&[".post_attention_layernorm"]),

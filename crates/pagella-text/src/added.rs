@@ -1,5 +1,5 @@
-//! Finds added tokens in text, with the attributes Hugging Face gives them (quirk T6) and with
-//! regions in which special tokens are inert (quirk T5).
+//! Finds added tokens in text, with the attributes Hugging Face gives them and with
+//! regions in which special tokens are inert.
 //!
 //! Must hold: a special token that overlaps an inert region by a single byte is never matched, and
 //! such a near miss hides no other match. Without inert regions the result is leftmost-longest.

@@ -1,5 +1,5 @@
 //! Which ids begin, end, pad and replace: resolved once from all files that have an opinion.
-//! No id is ever invented: what nobody declares is absent (quirks T2, T3).
+//! No id is ever invented: what nobody declares is absent.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
 //! Ids to text: all at once, or one id at a time. Both are concatenations of the ids' bytes; no id is
-//! ever decoded twice (quirk T8).
+//! ever decoded twice.
 
 use std::sync::Arc;
 

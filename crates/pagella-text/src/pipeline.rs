@@ -1,7 +1,7 @@
 //! Text to ids: added tokens, normalizer, pre-tokenizer, model, in this order.
 //!
 //! Owns the model, from which every special piece has been removed: only the added-token matcher
-//! can produce a special id, and it respects inert regions. That is what makes quirk T5 impossible
+//! can produce a special id, and it respects inert regions. That is what makes injection impossible
 //! whatever the vocabulary contains.
 
 use std::collections::{HashMap, HashSet};

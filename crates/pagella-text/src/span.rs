@@ -4,7 +4,7 @@
 /// adds no space and cuts no word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Span {
-    /// Text in which special tokens are inert: `</s>` stays five characters (quirk T5).
+    /// Text in which special tokens are inert: `</s>` stays five characters.
     Text(String),
     /// Text in which special tokens are recognised, as Hugging Face Tokenizers would.
     Special(String),
@@ -22,7 +22,7 @@ impl Span {
 /// Whether `encode` puts the begin-of-sequence token in front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AddBos {
-    /// Add it if the model wants one and the ids do not start with it already (quirk T7).
+    /// Add it if the model wants one and the ids do not start with it already.
     #[default]
     Auto,
     /// Add it even if the ids start with one; an error if the tokenizer has none.

@@ -189,7 +189,7 @@ impl Tokenizer {
         self.inner.control.wants_bos
     }
 
-    /// All tokens that end a reply, the most important first (quirk T2).
+    /// All tokens that end a reply, the most important first.
     pub fn eos_ids(&self) -> &[u32] {
         &self.inner.control.eos
     }

@@ -1,6 +1,5 @@
 //! What every id stands for: its piece, its bytes and its flags, and which ids begin with given
-//! bytes. Built once at load; everything is over bytes, so half a character is no special case
-//! (quirk T9).
+//! bytes. Built once at load; everything is over bytes, so half a character is no special case.
 //!
 //! Must hold: `starts.len() == flags.len() + 1`; `by_bytes` is sorted by the bytes of its ids, then
 //! by id, and holds neither special nor empty nor unused ids.

@@ -1,4 +1,4 @@
-//! Gemmoe: Gemma with the experts of Mixtral. One tanh GELU everywhere (N6).
+//! Gemmoe: Gemma with the experts of Mixtral. One tanh GELU everywhere.
 
 use super::{FamilyInfo, accept, gemma};
 use crate::record::{ExpertRecord, Record};

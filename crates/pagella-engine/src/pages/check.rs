@@ -29,8 +29,8 @@ impl PageTable {
         let n_keys = self.pages.iter().filter(|record| record.key.is_some()).count();
         let n_children =
             self.pages.iter().filter(|record| record.parent != Parent::Detached).count();
-        ensure!(self.ranks.len() == n_unreferenced, "the order of eviction has strangers (I1)");
-        ensure!(self.by_key.len() == n_keys, "the index of keys has strangers (I3)");
+        ensure!(self.ranks.len() == n_unreferenced, "the order of eviction has strangers");
+        ensure!(self.by_key.len() == n_keys, "the index of keys has strangers");
         let n_indexed: usize = self.children.values().map(|set| set.len()).sum();
         ensure!(n_indexed == n_children, "the index of children has strangers");
         let no_empty_set = self.children.values().all(|set| !set.is_empty());
@@ -38,8 +38,8 @@ impl PageTable {
         Ok(())
     }
 
-    /// Verifies that every page is referenced as often as it occurs in the page lists of sequences
-    /// (I2), and at most once in each.
+    /// Verifies that every page is referenced as often as it occurs in the page lists of sequences,
+    /// and at most once in each.
     pub fn check_references(&self, lists: &[&[PageIdx]]) -> Result<(), String> {
         let mut n_found = vec![0; self.n_pages()];
         for list in lists {
@@ -52,25 +52,25 @@ impl PageTable {
         }
         for (page, &n_found) in (0..).zip(&n_found) {
             let refs = self.refs(page);
-            ensure!(refs == n_found, "page {page}: {refs} references, {n_found} users (I2)");
+            ensure!(refs == n_found, "page {page}: {refs} references, {n_found} users");
         }
         Ok(())
     }
 
-    /// I4, and what goes with it for pages that are not sealed.
+    /// A sealed page is keyed by its content; what goes with it for pages that are not sealed.
     fn check_content(&self, page: PageIdx) -> Result<(), String> {
         let record = self.at(page);
         ensure!(record.ids.len() <= PAGE_TOKENS, "page {page} holds more than a page");
         if record.is_sealed() {
             let key = PageKey::below(record.parent, &record.ids);
-            ensure!(record.key == key, "page {page}: key is not that of its content (I4)");
+            ensure!(record.key == key, "page {page}: key is not that of its content");
         }
         if record.key.is_some() {
-            ensure!(record.parent != Parent::Detached, "page {page}: keyed but detached (I4)");
+            ensure!(record.parent != Parent::Detached, "page {page}: keyed but detached");
         }
         if record.former.is_some() {
             let untouched = record.refs == 1 && record.key.is_none() && record.ids.is_empty();
-            ensure!(untouched, "page {page}: written, and could still revert (I8)");
+            ensure!(untouched, "page {page}: written, and could still revert");
         }
         Ok(())
     }
@@ -83,20 +83,20 @@ impl PageTable {
         }
         let is_known = record.parent != Parent::Detached;
         let is_keyed = record.key.is_some();
-        ensure!(record.former.is_none(), "page {page}: a reservation without a user (I8)");
+        ensure!(record.former.is_none(), "page {page}: a reservation without a user");
         ensure!(is_keyed == record.is_full(), "page {page}: cached with a promise or unsealed");
         ensure!(is_known != record.ids.is_empty(), "page {page}: detached, but not empty");
         Ok(())
     }
 
-    /// I1 and I3: each index has the record, and has it right.
+    /// Each index has the record, and has it right.
     fn check_indexes(&self, page: PageIdx) -> Result<(), String> {
         let record = self.at(page);
-        ensure!(record.rank == self.rank(page), "page {page}: rank is out of date (I1)");
+        ensure!(record.rank == self.rank(page), "page {page}: rank is out of date");
         let is_ranked = record.rank.is_none_or(|rank| self.ranks.contains(&rank));
-        ensure!(is_ranked, "page {page}: missing in the order of eviction (I1)");
+        ensure!(is_ranked, "page {page}: missing in the order of eviction");
         let is_found = record.key.is_none_or(|key| self.find(key) == Some(page));
-        ensure!(is_found, "page {page}: not found by its key (I3)");
+        ensure!(is_found, "page {page}: not found by its key");
         let is_child = record.parent == Parent::Detached
             || self.children.get(&record.parent).is_some_and(|set| set.contains(&page));
         ensure!(is_child, "page {page}: missing among the children of its parent");

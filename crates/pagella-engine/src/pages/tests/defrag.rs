@@ -22,7 +22,7 @@ fn apply(moves: &Moves, list: &[PageIdx]) -> Vec<PageIdx> {
     list.iter().map(|&page| moves.new_index[page as usize]).collect()
 }
 
-/// I7.
+/// Moving pages changes no sequence.
 #[test]
 fn contents_are_permuted_and_sequences_lie_together() {
     let (mut table, [a, b]) = interleaved(20);

@@ -214,7 +214,7 @@ impl World {
             let mut state = self.state(Parent::Root(sequence.namespace));
             let fed = &sequence.ids[..sequence.n_fed];
             for (&page, ids) in sequence.list.iter().zip(fed.chunks(PAGE_TOKENS)) {
-                assert!(self.table.ids(page).starts_with(ids), "page {page} (I5)");
+                assert!(self.table.ids(page).starts_with(ids), "page {page}");
                 state = self.verify_slots(page, state, ids);
             }
         }
