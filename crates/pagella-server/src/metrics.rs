@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use pagella_conversation::tools::format_names;
 use pagella_engine::{Completion, EosReason};
 
 use crate::requests::Progress;
-use crate::tools::format_names;
 use crate::wire::error::Code;
 use bounds::{CHOICES, FIRST_TOKEN, PER_TOKEN, REQUEST, TOKENS, WORK};
 pub use histogram::Histogram;

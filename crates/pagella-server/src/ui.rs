@@ -88,7 +88,7 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
 mod tests {
     use super::*;
     use crate::model::{CONVERSATION, OPTIONS};
-    use crate::tools::format_names;
+    use pagella_conversation::tools::format_names;
 
     /// What the page may weigh, compressed and not (`html`, `css` and `js` together).
     const GZIP_BYTES_MAX: usize = 120_000;

@@ -1,13 +1,13 @@
 //! Conversations: from messages on the wire to ids of a prompt.
 
-mod conversation;
 mod halving;
-mod message;
-mod normalize;
+mod prompt;
+mod reasoning;
 mod talk;
 mod variables;
 
-pub use conversation::{CONVERSATION, Conversation, Encoded};
 pub use halving::Halving;
+pub use prompt::{CONVERSATION, ChatPrompt, TOOLS};
+pub use reasoning::{REASONING, spoken_in_channels, tags};
 pub use talk::{Answer, ChatRequest, Said, Talk};
 pub use variables::check_variables;

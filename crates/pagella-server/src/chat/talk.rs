@@ -4,31 +4,33 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use pagella_conversation::reasoning::channels;
+use pagella_conversation::tools::ToolPlan;
+use pagella_conversation::{Encoded, Ending, Part, SplitPlan, Splitter, Whole};
 use pagella_engine::Record;
 use pagella_engine::constraint::ConstraintSpec;
 use pagella_text::{AddBos, EncodeBudget, StreamStart, Tokenizer};
 
-use super::{Conversation, Encoded};
+use super::prompt::ChatPrompt;
+use super::reasoning::{ReasoningAsk, spoken_in_channels, tags};
 use crate::call::Call;
 use crate::fields::{Fields, unsupported};
 use crate::generate::ask::{Ask, Delivery};
+use crate::generate::ending::text_error;
 use crate::generate::logprobs::LogprobAsk;
-use crate::generate::parts::{Ending, Part, SplitPlan, Splitter, Whole};
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Entered, Prompt, Running, enter};
 use crate::generate::usage::Usage;
 use crate::log::conversation::Kept;
 use crate::model::ServedModel;
-use crate::reasoning::{ReasoningAsk, Tags, channels};
 use crate::settings::Toggle;
-use crate::tools::ToolPlan;
 use crate::wire::error::ApiError;
 
 /// A conversation whose fields are checked. A dialect with other fields translates them to those of
 /// `/v1/chat/completions` and may change what was read from them.
 pub struct ChatRequest {
     /// Messages, tools and how they are rendered.
-    pub conversation: Conversation,
+    pub prompt: ChatPrompt,
     /// The job, and how to answer.
     pub ask: Ask,
     /// What is done with reasoning.
@@ -48,22 +50,21 @@ impl ChatRequest {
         let logprobs = LogprobAsk::of_chat(fields, call.app.settings.limits.top_logprobs)?;
         let settings = model.conversation(&call.app.settings.model.conversation);
         let reasoning = ReasoningAsk::read(fields, &settings.reasoning)?;
-        let conversation = Conversation::read(call, fields, model)?;
+        let prompt = ChatPrompt::read(call, fields, model)?;
         let prompt_field = "messages";
-        Ok(ChatRequest { conversation, ask, reasoning, logprobs, prompt_field, context: None })
+        Ok(ChatRequest { prompt, ask, reasoning, logprobs, prompt_field, context: None })
     }
 
     /// Renders, waits to be let in and submits. Everything that can be wrong with a request is found
     /// before this returns.
     pub async fn start(self, call: &Call, model: &Arc<ServedModel>) -> Result<Talk, ApiError> {
-        let ChatRequest { conversation, mut ask, reasoning, logprobs, prompt_field, context } =
-            self;
+        let ChatRequest { prompt, mut ask, reasoning, logprobs, prompt_field, context } = self;
         if let Some(logprobs) = logprobs {
             logprobs.apply(&mut ask.job);
         }
         let tokenizer = &model.parts.tokenizer;
         let entered = enter(call)?;
-        let tools = match conversation.tools.clone() {
+        let tools = match prompt.tools().cloned() {
             Some(tools) => Some(enforceable(call, model, ask.constraint.clone(), tools).await?),
             None => None,
         };
@@ -74,9 +75,9 @@ impl ChatRequest {
             shape_calls(&mut ask, tools, tokenizer);
         }
         let settings = model.conversation(&call.app.settings.model.conversation);
-        let source = conversation.source();
-        let speaks = channels::are_spoken(settings.reasoning.harmony, source, tokenizer);
-        let tags = Tags::chosen(&settings.reasoning, source, tokenizer).filter(|_| !speaks);
+        let source = prompt.source();
+        let speaks = spoken_in_channels(&settings.reasoning, source, tokenizer);
+        let tags = tags(&settings.reasoning, source, tokenizer).filter(|_| !speaks);
         if speaks {
             refuse_in_channels(&ask, &reasoning)?;
             ask.job.shown_ids.extend(channels::mark_ids(tokenizer));
@@ -87,14 +88,14 @@ impl ChatRequest {
         let kept = Kept::of(call);
         let encode = move |budget: EncodeBudget| {
             let budget = budget.within(encoder.capacity());
-            let encoded = conversation.encode_opening(&encoder, start_tag.as_deref(), &budget);
+            let encoded = prompt.encode_opening(&encoder, start_tag.as_deref(), &budget);
             if let Some(kept) = kept {
                 kept.write(encoded.as_ref().ok().map(|encoded| encoded.text.as_str()));
             }
             let Encoded { ids, opening, .. } = encoded.map_err(|error| error.at(prompt_field))?;
             let ids = behind(context.as_deref().unwrap_or_default(), ids, &encoder);
             let kept = context.map(|_| ids.clone()).unwrap_or_default();
-            let negative = negative.map(|system| conversation.with_system(&system));
+            let negative = negative.map(|system| prompt.with_system(&system));
             let negative =
                 negative.map(|other| other.encode(&encoder, AddBos::Auto, &budget)).transpose()?;
             Ok((Prompt { ids, negative }, opening, kept))
@@ -107,7 +108,8 @@ impl ChatRequest {
         };
         if let Some(tags) = &tags {
             ask.job.shown_ids.extend(tags.special_ids(tokenizer));
-            ask.block = Some(reasoning.block(tags, inside, tokenizer)?);
+            let block = tags.block(inside, reasoning.budget, &reasoning.message, tokenizer);
+            ask.block = Some(block.map_err(|error| text_error(&error))?);
         }
         let plan = SplitPlan {
             reasoning: tags.filter(|_| reasoning.split).map(|tags| (tags, inside)),

@@ -5,6 +5,7 @@
 
 mod param;
 
+use pagella_conversation::ConversationError;
 use serde_json::{Map, Value};
 
 pub use param::{
@@ -170,28 +171,22 @@ impl Fields {
 
 /// The error for a field that must be there.
 pub fn missing(name: &str) -> ApiError {
-    ApiError::field(Code::MissingParameter, name, format!("{name} is missing: give it"))
+    ConversationError::missing(name).into()
 }
 
 /// The error for a field of the wrong type.
 pub fn wrong_type(path: impl Into<String>, expected: &str) -> ApiError {
-    let path = path.into();
-    let message = format!("{path} must be {expected}");
-    ApiError::field(Code::InvalidType, path, message)
+    ConversationError::wrong_type(path, expected).into()
 }
 
 /// The error for a value outside its range.
 pub fn out_of_range(path: impl Into<String>, allowed: &str) -> ApiError {
-    let path = path.into();
-    let message = format!("{path} must be {allowed}");
-    ApiError::field(Code::OutOfRange, path, message)
+    ConversationError::out_of_range(path, allowed).into()
 }
 
 /// The error for something that is not built.
 pub fn unsupported(path: impl Into<String>, instead: &str) -> ApiError {
-    let path = path.into();
-    let message = format!("{path} is not supported here: {instead}");
-    ApiError::field(Code::UnsupportedParameter, path, message)
+    ConversationError::unsupported(path, instead).into()
 }
 
 /// Strings from one string or a list of strings.

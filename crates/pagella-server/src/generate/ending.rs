@@ -1,5 +1,6 @@
 //! How the end of a job is told to a client, good or bad.
 
+use pagella_conversation::Ending;
 use pagella_engine::{EngineError, EosReason, SampleError};
 use pagella_text::TextError;
 use serde_json::json;
@@ -7,6 +8,14 @@ use serde_json::json;
 use crate::fields::out_of_range;
 use crate::model::constraint_refusal;
 use crate::wire::error::{ApiError, Code};
+
+/// OpenAI's word for the end of an answer: `tool_calls` where calls were made and it was not cut.
+pub fn answer_finish_reason(ending: &Ending) -> Result<&'static str, ApiError> {
+    match finish_reason(ending.reason)? {
+        "stop" if ending.called => Ok("tool_calls"),
+        word => Ok(word),
+    }
+}
 
 /// OpenAI's word for an end, or the error that it is.
 pub fn finish_reason(reason: EosReason) -> Result<&'static str, ApiError> {

@@ -3,7 +3,6 @@
 //!
 //! - `params`: the fields; `sampling`, `shape`, `ask`: what they mean;
 //! - `submit`: jobs in the engine, held by guards; `choices`: their records, whichever comes next;
-//! - `parts`: what records of a chat consist of; `token_split`: the same for their tokens;
 //! - `prompt`: text as ids; `given`: prompts as clients give them; `fill`: prompts with a gap;
 //! - `ending`, `usage`, `logprobs`: what clients read of them.
 
@@ -16,10 +15,8 @@ pub mod given;
 pub mod journal;
 pub mod logprobs;
 pub mod params;
-pub mod parts;
 pub mod prompt;
 pub mod sampling;
 pub mod shape;
 pub mod submit;
-mod token_split;
 pub mod usage;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use pagella_conversation::{Ending, Splitter};
 use pagella_engine::constraint::{Block, ConstraintSpec};
 use pagella_engine::{BoxedConstraint, Completion, JobSpec, JobStream, Record, Stage};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -11,9 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use super::ask::Ask;
 use super::choices::Choices;
 use super::cut_short::CutShort;
-use super::ending::finish_reason;
+use super::ending::{answer_finish_reason, finish_reason};
 use super::journal::Journal;
-use super::parts::{Ending, Splitter};
 use crate::access::Access;
 use crate::admission::Ticket;
 use crate::app::{App, Phase};
@@ -240,7 +240,7 @@ impl Running {
     /// Counts and writes down how an answer ended: with calls, with what began like a call and is
     /// none, with so much reasoning.
     pub fn note_ending(&self, ending: &Ending, splitter: &Splitter) {
-        let finish = ending.finish_reason().ok();
+        let finish = answer_finish_reason(ending).ok();
         if finish == Some("tool_calls") {
             self.app.metrics.note_calls();
         }

@@ -1,12 +1,12 @@
 //! The answer to a request, whole or as events.
 
 use bytes::Bytes;
+use pagella_conversation::{Ending, Part};
 use pagella_engine::EosReason;
 use serde_json::{Value, json};
 
 use super::block::{BlockEvent, Blocks, Content};
 use crate::chat::{Said, Talk};
-use crate::generate::parts::{Ending, Part};
 use crate::routes::streamed;
 use crate::wire::error::{ApiError, Dialect};
 use crate::wire::sse::{self, Sink};

@@ -1,10 +1,10 @@
 //! The blocks of an answer: parts become events of blocks, one open at a time, and whole blocks are
 //! what the events add up to.
 
+use pagella_conversation::Part;
 use serde_json::{Value, json};
 
 use super::tool::shown_id;
-use crate::generate::parts::Part;
 
 /// What happens to the block of an index.
 #[derive(Debug)]

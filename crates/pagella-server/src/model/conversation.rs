@@ -2,6 +2,7 @@
 //! its template reads. What it leaves open is the configuration's choice, which can change while the
 //! model answers.
 
+use pagella_conversation::tools::check_format;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -10,7 +11,6 @@ use crate::fields::{
     Fields, Param, any, boolean, integer, out_of_range, text, unsupported, wrong_type,
 };
 use crate::settings::{ConversationSettings, Toggle};
-use crate::tools::check_format;
 use crate::wire::error::ApiError;
 
 /// Most tokens of reasoning that can be asked for.

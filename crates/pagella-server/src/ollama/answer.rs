@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use pagella_conversation::{Ending, Part, ToolCall};
 use serde_json::{Map, Value, json};
 
 use crate::chat::{Answer as Written, Said, Talk};
+use crate::generate::ending::answer_finish_reason;
 use crate::generate::logprobs;
-use crate::generate::parts::{Ending, Part, ToolCall};
 use crate::routes::streamed;
 use crate::wire::date;
 use crate::wire::error::{ApiError, Dialect};
@@ -102,7 +103,7 @@ impl OllamaAnswer {
         written: &[u32],
     ) -> Result<Map<String, Value>, ApiError> {
         let mut object = object(self.form, &self.model, piece);
-        let reason = match ending.finish_reason()? {
+        let reason = match answer_finish_reason(ending)? {
             "length" => "length",
             _ => "stop",
         };
@@ -119,7 +120,7 @@ impl OllamaAnswer {
 
     /// The whole answer.
     pub fn whole(&self, talk: &Talk, answer: &Written) -> Result<Value, ApiError> {
-        let cut = answer.ending.finish_reason()? == "length";
+        let cut = answer_finish_reason(&answer.ending)? == "length";
         let piece = Piece {
             content: &answer.whole.content,
             thinking: &answer.whole.reasoning,
@@ -204,7 +205,7 @@ impl Lines<'_> {
             }
             return Ok(());
         };
-        let calls = self.untold(ending.finish_reason()? == "length");
+        let calls = self.untold(answer_finish_reason(ending)? == "length");
         if !calls.is_empty() {
             let piece = Piece { calls, ..Piece::default() };
             sse::write_line(out, &object(self.answer.form, &self.answer.model, piece));

@@ -6,9 +6,9 @@ use blake2::digest::consts::U32;
 use blake2::{Blake2b, Digest};
 use serde_json::{Map, Value, json};
 
+use crate::chat::{spoken_in_channels, tags};
 use crate::generate::fill;
 use crate::model::ServedModel;
-use crate::reasoning::{Tags, channels};
 use crate::settings::Settings;
 use crate::wire::date::date;
 
@@ -135,8 +135,8 @@ fn capabilities(model: &ServedModel, settings: &Settings) -> Vec<&'static str> {
     let source = template.as_ref().map(|active| active.template.source());
     let thinks = source.is_some_and(|source| {
         let reasoning = &conversation.reasoning;
-        channels::are_spoken(reasoning.harmony, source, tokenizer)
-            || Tags::chosen(reasoning, source, tokenizer).is_some()
+        spoken_in_channels(reasoning, source, tokenizer)
+            || tags(reasoning, source, tokenizer).is_some()
     });
     let all = [
         ("completion", true),

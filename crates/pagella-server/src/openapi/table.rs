@@ -6,18 +6,16 @@ mod ollama;
 mod rerank;
 
 use super::operation::{Operation, Query, op};
-use crate::chat::CONVERSATION;
+use crate::chat::{CONVERSATION, REASONING, TOOLS};
 use crate::fields::Param;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::messages;
 use crate::model::{CONVERSATION as MODEL_CONVERSATION, FOREIGN, OPTIONS};
-use crate::reasoning::REASONING;
 use crate::responses;
 use crate::routes::{
     chat, completions, control, download, embeddings, load, sampling_override, stream, template,
     token, ui, unload,
 };
-use crate::tools::TOOLS;
 
 /// Tables that several routes share: each is one schema, to which theirs refer.
 pub const SHARED: &[(&str, &[Param])] = &[

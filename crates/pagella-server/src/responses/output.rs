@@ -1,8 +1,8 @@
 //! The items of an answer: parts become items, one open at a time, and the events of each.
 
+use pagella_conversation::Part;
 use serde_json::{Value, json};
 
-use crate::generate::parts::Part;
 use crate::wire::id::ulid;
 
 /// What is being written.

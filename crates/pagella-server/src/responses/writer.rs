@@ -1,5 +1,6 @@
 //! A response while it is written: its events, numbered, and the object they lead to.
 
+use pagella_conversation::Part;
 use pagella_engine::EosReason;
 use serde_json::{Value, json};
 
@@ -7,7 +8,6 @@ use super::object::Object;
 use super::output::Output;
 use crate::chat::{Said, Talk};
 use crate::generate::logprobs;
-use crate::generate::parts::Part;
 use crate::wire::error::ApiError;
 
 /// A response while it is written.

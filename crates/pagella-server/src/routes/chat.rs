@@ -1,6 +1,7 @@
 //! `/v1/chat/completions`: conversations, answered.
 
 use bytes::Bytes;
+use pagella_conversation::{Ending, Part, ToolCall, Whole};
 use pagella_engine::{Record, Stage};
 use pagella_text::{AddBos, EncodeBudget};
 use serde::Serialize;
@@ -10,14 +11,12 @@ use super::body::{Body, Counts};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Reply};
-use crate::chat::{Answer, CONVERSATION, ChatRequest, Conversation, Said, Talk};
+use crate::chat::{Answer, CONVERSATION, ChatPrompt, ChatRequest, REASONING, Said, TOOLS, Talk};
 use crate::fields::{Fields, Param, any, integer, one_of};
+use crate::generate::ending::answer_finish_reason;
 use crate::generate::logprobs;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
-use crate::generate::parts::{Ending, Part, ToolCall, Whole};
-use crate::reasoning::REASONING;
 use crate::settings::ReasoningField;
-use crate::tools::TOOLS;
 use crate::wire::error::ApiError;
 use crate::wire::sse::{self, Sink};
 
@@ -70,7 +69,7 @@ pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
-    let conversation = Conversation::read(&call, &fields, &model)?;
+    let conversation = ChatPrompt::read(&call, &fields, &model)?;
     let encode = move |budget: EncodeBudget| conversation.encode(&model, AddBos::Auto, &budget);
     let ids = call.app.blocking.prepare(call.body_bytes, encode).await?;
     let body = json!({ "object": "response.input_tokens", "input_tokens": ids.len() });
@@ -141,7 +140,7 @@ impl<'a> Choice<'a> {
 
     /// With its end.
     fn ended(mut self, ending: &'a Ending) -> Result<Self, ApiError> {
-        self.finish_reason = Some(ending.finish_reason()?);
+        self.finish_reason = Some(answer_finish_reason(ending)?);
         self.eos_reason = Some(ending.reason.name());
         self.stop_str = Some(ending.stop_string.as_deref());
         Ok(self)

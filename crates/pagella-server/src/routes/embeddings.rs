@@ -30,7 +30,8 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
             let embedding = shaped(vector, shape)?;
             Ok(json!({ "object": "embedding", "index": index, "embedding": embedding }))
         };
-        let data = vectors.into_iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
+        let data =
+            vectors.into_iter().enumerate().map(entry).collect::<Result<Vec<_>, ApiError>>()?;
         Reply::json(&json!({
             "object": "list",
             "model": id,

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::model_name::model_for;
 use crate::call::{Call, Ignored, Reply};
-use crate::chat::{ChatRequest, Conversation};
+use crate::chat::{ChatPrompt, ChatRequest};
 use crate::fields::Fields;
 use crate::messages::{Answer, FIELDS, Translated};
 use crate::routes::chat;
@@ -43,7 +43,7 @@ pub async fn count_tokens(mut call: Call) -> Result<Reply, ApiError> {
     let mut ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
     let (fields, _) = translate(&call, fields, &mut ignored)?;
-    let conversation = Conversation::read(&call, &fields, &model)?;
+    let conversation = ChatPrompt::read(&call, &fields, &model)?;
     let encode = move |budget: EncodeBudget| conversation.encode(&model, AddBos::Auto, &budget);
     let ids = call.app.blocking.prepare(call.body_bytes, encode).await?;
     let mut reply = Reply::json(&json!({ "input_tokens": ids.len() }))?;

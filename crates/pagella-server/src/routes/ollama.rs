@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pagella_conversation::SplitPlan;
 use pagella_text::{AddBos, EncodeBudget};
 use serde_json::{Value, json};
 
 use crate::auth::Role;
 use crate::call::{Call, Ignored, Reply};
-use crate::chat::{ChatRequest, Conversation, Halving, Talk};
+use crate::chat::{ChatPrompt, ChatRequest, Halving, Talk};
 use crate::fields::{Fields, ids, unsupported, wrong_type};
 use crate::generate::ask::Ask;
 use crate::generate::ending::text_error;
 use crate::generate::fill;
 use crate::generate::logprobs::LogprobAsk;
-use crate::generate::parts::SplitPlan;
 use crate::generate::prompt::prompt_ids;
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, enter};
@@ -195,7 +195,7 @@ async fn prompt_tokens(
     job: &Fields,
     model: &Arc<ServedModel>,
 ) -> Result<usize, ApiError> {
-    let conversation = Conversation::read(call, job, model)?;
+    let conversation = ChatPrompt::read(call, job, model)?;
     let encoder = model.clone();
     // What is too long is cut, so all of it is counted.
     let encode = move |budget| Ok(conversation.encode(&encoder, AddBos::Auto, &budget)?.len());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Ignored, Reply};
-use crate::chat::{ChatRequest, Conversation, Halving, Talk};
+use crate::chat::{ChatPrompt, ChatRequest, Halving, Talk};
 use crate::fields::{Fields, out_of_range, wrong_type};
 use crate::model::ServedModel;
 use crate::responses::{
@@ -90,7 +90,7 @@ impl Prepared {
     }
 
     async fn prompt_tokens(&self, call: &Call, fields: &Fields) -> Result<usize, ApiError> {
-        let conversation = Conversation::read(call, fields, &self.model)?;
+        let conversation = ChatPrompt::read(call, fields, &self.model)?;
         let model = self.model.clone();
         let encode = move |budget: EncodeBudget| {
             Ok(conversation.encode(&model, AddBos::Auto, &budget)?.len())

@@ -8,12 +8,10 @@ use serde_json::{Value, json};
 
 use super::model_name::model_for;
 use crate::call::{Call, Reply};
-use crate::chat::{CONVERSATION, Conversation};
+use crate::chat::{CONVERSATION, ChatPrompt, REASONING, TOOLS};
 use crate::fields::{Fields, Param, any, boolean, ids, out_of_range, text, wrong_type};
 use crate::generate::ending::text_error;
 use crate::model::ServedModel;
-use crate::reasoning::REASONING;
-use crate::tools::TOOLS;
 use crate::wire::error::ApiError;
 
 /// Most ids that are decoded at once.
@@ -126,7 +124,7 @@ pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
             if !fields.has("add_generation_prompt") {
                 fields.set("add_generation_prompt", false.into());
             }
-            let conversation = Conversation::read(&call, &fields, &model)?;
+            let conversation = ChatPrompt::read(&call, &fields, &model)?;
             let work = move |budget| answer(&model, &conversation.encode(&model, bos, &budget)?);
             call.app.blocking.prepare(call.body_bytes, work).await
         }
@@ -198,7 +196,7 @@ pub async fn tokenize(mut call: Call) -> Result<Reply, ApiError> {
 /// `/apply-template`, as llama.cpp has it: the prompt of a conversation as text.
 pub async fn apply_template(mut call: Call) -> Result<Reply, ApiError> {
     let (fields, model) = read(&mut call, TEMPLATE).await?;
-    let conversation = Conversation::read(&call, &fields, &model)?;
+    let conversation = ChatPrompt::read(&call, &fields, &model)?;
     let prompt = call.app.blocking.prepare(call.body_bytes, move |_| conversation.render()).await?;
     Reply::json(&json!({ "prompt": prompt }))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use pagella_conversation::{ConversationError, Problem};
 use serde_json::{Map, Value, json};
 
 use super::nearest::nearest;
@@ -356,6 +357,22 @@ impl ApiError {
         if let Some(allow) = allow {
             headers.insert(header::ALLOW, allow);
         }
+    }
+}
+
+impl From<ConversationError> for ApiError {
+    fn from(error: ConversationError) -> Self {
+        let code = match error.problem {
+            Problem::WrongType => Code::InvalidType,
+            Problem::Missing => Code::MissingParameter,
+            Problem::UnknownValue => Code::UnsupportedValue,
+            Problem::Unsupported => Code::UnsupportedParameter,
+            Problem::Modality => Code::UnsupportedModality,
+            Problem::Conflict => Code::ConflictingParameters,
+            Problem::Schema => Code::InvalidSchema,
+            _ => Code::OutOfRange,
+        };
+        ApiError::field(code, error.path, error.message)
     }
 }
 

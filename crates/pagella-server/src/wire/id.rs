@@ -25,19 +25,6 @@ pub fn ulid() -> String {
     (0..26).rev().map(digit).collect()
 }
 
-/// Random letters and digits.
-pub fn random_alphanumeric(n: usize) -> String {
-    const CHARACTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    let mut text = String::with_capacity(n);
-    while text.len() < n {
-        // Bytes beyond the last multiple of 62 would favour some characters.
-        let fair = random_bytes::<32>().into_iter().filter(|byte| *byte < 248);
-        let characters = fair.map(|byte| char::from(CHARACTERS[usize::from(byte % 62)]));
-        text.extend(characters.take(n - text.len()));
-    }
-    text
-}
-
 /// 128 random bits from the system.
 pub fn random_u128() -> u128 {
     u128::from_le_bytes(random_bytes())

@@ -9,7 +9,7 @@ const STAMP_CHARS: usize = 5;
 
 /// Replaces the stamp `cch=…` that one coding agent puts into the first line of its system message
 /// and changes with every request.
-pub fn claude_billing(messages: &mut [Message]) {
+pub fn replace_stamps(messages: &mut [Message]) {
     for message in messages.iter_mut().filter(|message| message.role == "system") {
         if let Value::String(text) = &mut message.content {
             let line = text.find('\n').unwrap_or(text.len());
@@ -36,7 +36,7 @@ mod tests {
             ("Be brief.", "Be brief."),
         ] {
             let mut messages = [Message::new("system", text), Message::new("user", "cch=a1B2c")];
-            claude_billing(&mut messages);
+            replace_stamps(&mut messages);
             assert_eq!(messages[0].content, expected);
             assert_eq!(messages[1].content, "cch=a1B2c");
         }

@@ -14,7 +14,7 @@ use super::formats::{Found, named, names};
 use super::grammar;
 use super::parser::CallParser;
 use super::plan::ToolPlan;
-use crate::generate::parts::{Part, Whole};
+use crate::parts::{Part, Whole};
 
 fn set() -> Arc<ToolSet> {
     let tool = |name: &str, properties: Value| {

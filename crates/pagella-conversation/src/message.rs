@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use pagella_text::Message;
 use serde_json::{Map, Value, json};
 
-use crate::fields::{out_of_range, unsupported, wrong_type};
-use crate::wire::error::{ApiError, Code};
+use crate::error::{ConversationError, Problem};
 
 /// Fields of a message beyond role and content that templates read.
 const EXTRA: &[&str] = &["name", "reasoning_content", "tool_calls", "tool_call_id"];
@@ -39,12 +38,19 @@ impl Traits {
 }
 
 /// All messages, ready for a template.
-pub fn messages(value: &Value, most: usize, traits: Traits) -> Result<Vec<Message>, ApiError> {
+pub fn messages(
+    value: &Value,
+    most: usize,
+    traits: Traits,
+) -> Result<Vec<Message>, ConversationError> {
     let Value::Array(list) = value else {
-        return Err(wrong_type("messages", "a list of messages"));
+        return Err(ConversationError::wrong_type("messages", "a list of messages"));
     };
     if list.is_empty() || list.len() > most {
-        return Err(out_of_range("messages", &format!("a list of 1 to {most} messages")));
+        return Err(ConversationError::out_of_range(
+            "messages",
+            &format!("a list of 1 to {most} messages"),
+        ));
     }
     let read = |(idx, item): (usize, &Value)| message(&format!("messages[{idx}]"), item, traits);
     let mut messages = list.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
@@ -55,8 +61,10 @@ pub fn messages(value: &Value, most: usize, traits: Traits) -> Result<Vec<Messag
     Ok(messages)
 }
 
-fn message(path: &str, value: &Value, traits: Traits) -> Result<Message, ApiError> {
-    let Value::Object(map) = value else { return Err(wrong_type(path, "an object")) };
+fn message(path: &str, value: &Value, traits: Traits) -> Result<Message, ConversationError> {
+    let Value::Object(map) = value else {
+        return Err(ConversationError::wrong_type(path, "an object"));
+    };
     let role = match map.get("role").and_then(Value::as_str) {
         Some("developer") if traits.names_developer => "developer",
         Some("developer") => "system",
@@ -64,9 +72,13 @@ fn message(path: &str, value: &Value, traits: Traits) -> Result<Message, ApiErro
         Some(role @ ("system" | "user" | "assistant" | "tool")) => role,
         Some(_) => {
             let message = format!("{path}.role must be system, developer, user, assistant or tool");
-            return Err(ApiError::field(Code::UnsupportedValue, format!("{path}.role"), message));
+            return Err(ConversationError::new(
+                Problem::UnknownValue,
+                format!("{path}.role"),
+                message,
+            ));
         }
-        None => return Err(wrong_type(format!("{path}.role"), "a string")),
+        None => return Err(ConversationError::wrong_type(format!("{path}.role"), "a string")),
     };
     let content = match map.get("content") {
         Some(content) if !content.is_null() => text(&format!("{path}.content"), content)?,
@@ -74,7 +86,10 @@ fn message(path: &str, value: &Value, traits: Traits) -> Result<Message, ApiErro
             Some(refusal) => refusal.to_owned(),
             None if map.contains_key("tool_calls") || role == "assistant" => String::new(),
             None => {
-                return Err(wrong_type(format!("{path}.content"), "a string or a list of parts"));
+                return Err(ConversationError::wrong_type(
+                    format!("{path}.content"),
+                    "a string or a list of parts",
+                ));
             }
         },
     };
@@ -100,11 +115,11 @@ pub fn into_parts(message: &mut Message) {
 }
 
 /// Text, or the text of all parts.
-fn text(path: &str, content: &Value) -> Result<String, ApiError> {
+fn text(path: &str, content: &Value) -> Result<String, ConversationError> {
     let parts = match content {
         Value::String(text) => return Ok(text.clone()),
         Value::Array(parts) => parts,
-        _ => return Err(wrong_type(path, "a string or a list of parts")),
+        _ => return Err(ConversationError::wrong_type(path, "a string or a list of parts")),
     };
     let mut texts = Vec::with_capacity(parts.len());
     for (idx, part) in parts.iter().enumerate() {
@@ -114,24 +129,32 @@ fn text(path: &str, content: &Value) -> Result<String, ApiError> {
             Some("refusal") => "refusal",
             Some("image_url" | "input_audio" | "video_url" | "file") => {
                 let message = format!("{path} is not text, and the model reads nothing else");
-                return Err(ApiError::field(Code::UnsupportedModality, path, message));
+                return Err(ConversationError::new(Problem::Modality, path, message));
             }
-            Some(_) => return Err(unsupported(path, "parts are of type text")),
-            None => return Err(wrong_type(format!("{path}.type"), "a string")),
+            Some(_) => return Err(ConversationError::unsupported(path, "parts are of type text")),
+            None => return Err(ConversationError::wrong_type(format!("{path}.type"), "a string")),
         };
         let text = part.get(field).and_then(Value::as_str);
-        texts.push(text.ok_or_else(|| wrong_type(format!("{path}.{field}"), "a string"))?);
+        texts.push(
+            text.ok_or_else(|| {
+                ConversationError::wrong_type(format!("{path}.{field}"), "a string")
+            })?,
+        );
     }
     Ok(texts.join("\n"))
 }
 
 /// Arguments become objects where they are JSON, because templates write them anew; calls without
 /// an id get one.
-fn tool_calls(path: &str, calls: &mut Value) -> Result<(), ApiError> {
-    let Value::Array(list) = calls else { return Err(wrong_type(path, "a list of calls")) };
+fn tool_calls(path: &str, calls: &mut Value) -> Result<(), ConversationError> {
+    let Value::Array(list) = calls else {
+        return Err(ConversationError::wrong_type(path, "a list of calls"));
+    };
     for (idx, call) in list.iter_mut().enumerate() {
         let path = format!("{path}[{idx}]");
-        let Value::Object(call) = call else { return Err(wrong_type(path, "an object")) };
+        let Value::Object(call) = call else {
+            return Err(ConversationError::wrong_type(path, "an object"));
+        };
         call.entry("id").or_insert_with(|| format!("call_{idx:024}").into());
         if let Some(custom) = call.remove("custom") {
             // Templates know only functions.
@@ -142,10 +165,10 @@ fn tool_calls(path: &str, calls: &mut Value) -> Result<(), ApiError> {
         }
         let function = call.get_mut("function").and_then(Value::as_object_mut);
         let Some(function) = function else {
-            return Err(wrong_type(format!("{path}.function"), "an object"));
+            return Err(ConversationError::wrong_type(format!("{path}.function"), "an object"));
         };
         if !function.get("name").is_some_and(Value::is_string) {
-            return Err(wrong_type(format!("{path}.function.name"), "a string"));
+            return Err(ConversationError::wrong_type(format!("{path}.function.name"), "a string"));
         }
         let arguments = function.entry("arguments").or_insert_with(|| Value::Object(Map::new()));
         let parsed = arguments.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -203,7 +226,7 @@ fn number_calls(messages: &mut [Message]) {
 mod tests {
     use super::*;
 
-    fn read(value: Value) -> Result<Vec<Message>, ApiError> {
+    fn read(value: Value) -> Result<Vec<Message>, ConversationError> {
         messages(&value, 100, Traits::default())
     }
 
@@ -261,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_named() {
-        let refused = |value| read(value).err().unwrap().param.unwrap();
+        let refused = |value| read(value).err().unwrap().path;
         assert_eq!(refused(json!([])), "messages");
         assert_eq!(refused(json!("hi")), "messages");
         assert_eq!(refused(json!([{"content": "x"}])), "messages[0].role");
@@ -269,7 +292,7 @@ mod tests {
         assert_eq!(refused(json!([{"role": "user"}])), "messages[0].content");
         assert_eq!(refused(json!([{"role": "user", "content": 5}])), "messages[0].content");
         let image = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]);
-        assert_eq!(read(image).err().unwrap().code, Code::UnsupportedModality);
+        assert_eq!(read(image).err().unwrap().problem, Problem::Modality);
         let call = json!([{"role": "assistant", "tool_calls": [{"function": {}}]}]);
         assert_eq!(refused(call), "messages[0].tool_calls[0].function.name");
     }

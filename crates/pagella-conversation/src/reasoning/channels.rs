@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use pagella_text::Tokenizer;
 
-use crate::generate::parts::Part;
-use crate::settings::Toggle;
+use crate::parts::Part;
 use crate::tools::{CallSink, JsonWalk, Step, ToolSet};
 
 /// The marks between headers and texts. All are special tokens.
@@ -20,15 +19,10 @@ const MARKS: [&str; 7] = [
     "<|return|>",
 ];
 
-/// Whether a model speaks in channels.
-pub fn are_spoken(choice: Toggle, source: &str, tokenizer: &Tokenizer) -> bool {
+/// Whether a model with this template speaks in channels.
+pub fn are_spoken(source: &str, tokenizer: &Tokenizer) -> bool {
     let marks = ["<|channel|>", "<|message|>"];
-    let known = |mark: &&str| source.contains(*mark) && tokenizer.id_of(mark).is_some();
-    match choice {
-        Toggle::On => true,
-        Toggle::Off => false,
-        Toggle::Auto => marks.iter().all(known),
-    }
+    marks.iter().all(|mark| source.contains(mark) && tokenizer.id_of(mark).is_some())
 }
 
 /// The ids of the marks, which must appear in the text.
@@ -212,7 +206,7 @@ impl ChannelSplit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::parts::Whole;
+    use crate::parts::Whole;
     use proptest::prelude::*;
 
     const ANSWER: &str = "<|channel|>analysis<|message|>The user < wants |> it.<|end|><|start|>assistant\

@@ -14,8 +14,7 @@ use super::grammar::{self, From};
 use super::parser::CallParser;
 use super::schema::{outline, told};
 use super::syntax::{Piece, Syntax};
-use crate::fields::{Fields, unsupported};
-use crate::wire::error::{ApiError, Code};
+use crate::error::{ConversationError, Problem};
 
 /// Tools, and how the model writes calls of them.
 #[derive(Clone, Debug)]
@@ -25,14 +24,14 @@ pub struct ToolPlan {
     syntax: &'static Syntax,
 }
 
-fn unread(name: &str) -> ApiError {
+fn unread(name: &str) -> ConversationError {
     let known: Vec<&str> = formats::names().collect();
     let message = format!(
         "calls in the format {name} cannot be read: leave tools out, or choose a tool_format \
          among {}",
         known.join(", ")
     );
-    ApiError::field(Code::UnsupportedParameter, "tool_format", message)
+    ConversationError::new(Problem::Unsupported, "tool_format", message)
 }
 
 /// Names that leave the format to the template.
@@ -41,7 +40,7 @@ fn is_open(name: &str) -> bool {
 }
 
 /// Refuses the name of a format that there is not.
-pub fn check_format(name: &str) -> Result<(), ApiError> {
+pub fn check_format(name: &str) -> Result<(), ConversationError> {
     match formats::named(name) {
         _ if is_open(name) => Ok(()),
         Found::Format(_) => Ok(()),
@@ -50,19 +49,17 @@ pub fn check_format(name: &str) -> Result<(), ApiError> {
 }
 
 impl ToolPlan {
-    /// The plan of a request; `None` without tools. The format is the one that is named, or `usual`,
-    /// or what the template asks for; a template that knows none gets one that the prompt explains.
+    /// The plan of a request; `None` without tools. The format is the one of this name, or what the
+    /// template asks for; a template that knows none gets one that the prompt explains.
     pub fn of(
-        fields: &Fields,
         mut set: ToolSet,
         template: &ChatTemplate,
-        usual: &str,
-    ) -> Result<Option<Self>, ApiError> {
+        format: &str,
+    ) -> Result<Option<Self>, ConversationError> {
         if set.is_empty() {
             return Ok(None);
         }
-        let name = fields.text("tool_format").unwrap_or(usual);
-        let name = Some(name).filter(|name| !is_open(name));
+        let name = Some(format).filter(|name| !is_open(name));
         let found = match name {
             Some(name) => formats::named(name),
             None => match template.variant("tool_use") {
@@ -84,7 +81,7 @@ impl ToolPlan {
         }
         if *syntax == HARMONY && set.mode == Mode::Required {
             let instead = "calls in channels cannot be enforced, let the model decide";
-            return Err(unsupported("tool_choice", instead));
+            return Err(ConversationError::unsupported("tool_choice", instead));
         }
         Ok(Some(ToolPlan { set: Arc::new(set), syntax }))
     }

@@ -9,7 +9,7 @@ mod custom;
 mod definition;
 mod formats;
 mod gemma;
-pub mod grammar;
+mod grammar;
 mod json_walk;
 mod object;
 mod parser;
@@ -23,10 +23,10 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-pub use definition::{Mode, TOOLS, ToolSet};
+pub use definition::{Mode, TextInput, Tool, ToolSet, WrittenTools};
 pub use formats::names as format_names;
-pub use json_walk::{JsonWalk, Step};
-pub use parser::CallParser;
+pub(crate) use json_walk::{JsonWalk, Step};
+pub(crate) use parser::CallParser;
 pub use plan::{ToolPlan, check_format};
-pub use prompt::plain;
-pub use sink::CallSink;
+pub(crate) use prompt::plain;
+pub(crate) use sink::CallSink;

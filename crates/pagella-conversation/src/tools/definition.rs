@@ -7,23 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::custom;
 use super::schema::{closed, kept};
-use crate::fields::{Fields, Param, any, boolean, missing, out_of_range, text, wrong_type};
-use crate::wire::error::{ApiError, Code};
+use crate::error::{ConversationError, Problem};
 
 /// Bytes of the JSON of all tools, at most.
 const TOOLS_BYTES_MAX: usize = 1 << 20;
 /// Longest name.
 pub const NAME_BYTES_MAX: usize = 128;
-
-/// The fields about tools.
-pub const TOOLS: &[Param] = &[
-    any("tools"),
-    any("tool_choice"),
-    boolean("parallel_tool_calls"),
-    any("functions"),
-    any("function_call"),
-    text("tool_format", 64),
-];
 
 /// Something that the model can ask to be done.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,23 +70,38 @@ pub fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
 }
 
+/// Tools as OpenAI writes them, each of which may be absent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WrittenTools<'a> {
+    /// `tools`.
+    pub tools: Option<&'a Value>,
+    /// `functions`, their old name.
+    pub functions: Option<&'a Value>,
+    /// `tool_choice`.
+    pub tool_choice: Option<&'a Value>,
+    /// `function_call`, its old name.
+    pub function_call: Option<&'a Value>,
+    /// `parallel_tool_calls`.
+    pub parallel: Option<bool>,
+}
+
 impl ToolSet {
-    /// Reads the fields; empty where there are no tools, of which there may be `most`.
-    pub fn read(fields: &Fields, most: usize) -> Result<Self, ApiError> {
-        let tools = match (fields.value("tools"), fields.value("functions")) {
+    /// Reads and checks what was written; empty where there are no tools, of which there may be `most`.
+    pub fn read(written: &WrittenTools<'_>, most: usize) -> Result<Self, ConversationError> {
+        let tools = match (written.tools, written.functions) {
             (Some(_), Some(_)) => {
                 let message = "functions is the old name of tools: give one of them";
-                return Err(ApiError::field(Code::ConflictingParameters, "functions", message));
+                return Err(ConversationError::new(Problem::Conflict, "functions", message));
             }
             (Some(list), None) => tools(list, "tools", most)?,
             (None, Some(list)) => tools(list, "functions", most)?,
             (None, None) => Vec::new(),
         };
-        let mut set = ToolSet { tools, parallel: true, ..ToolSet::default() };
-        set.parallel = fields.bool("parallel_tool_calls").unwrap_or(true);
-        if let Some(choice) = fields.value("tool_choice") {
+        let parallel = written.parallel.unwrap_or(true);
+        let mut set = ToolSet { tools, parallel, ..ToolSet::default() };
+        if let Some(choice) = written.tool_choice {
             set.choose("tool_choice", choice)?;
-        } else if let Some(call) = fields.value("function_call") {
+        } else if let Some(call) = written.function_call {
             set.choose("function_call", call)?;
         }
         Ok(set)
@@ -157,7 +161,7 @@ impl ToolSet {
         self.tools.iter().map(tool).collect()
     }
 
-    fn choose(&mut self, path: &str, choice: &Value) -> Result<(), ApiError> {
+    fn choose(&mut self, path: &str, choice: &Value) -> Result<(), ConversationError> {
         let name = named(choice);
         match (choice, choice.get("type").and_then(Value::as_str)) {
             (Value::String(word), _) => self.mode = mode(path, word)?,
@@ -167,7 +171,7 @@ impl ToolSet {
                 self.mode = mode(&format!("{path}.mode"), word)?;
                 let path = format!("{path}.tools");
                 let Some(Value::Array(list)) = inner.get("tools") else {
-                    return Err(wrong_type(path, "a list of tools"));
+                    return Err(ConversationError::wrong_type(path, "a list of tools"));
                 };
                 let mut names = BTreeSet::new();
                 for tool in list {
@@ -184,21 +188,23 @@ impl ToolSet {
             }
             _ => {
                 let expected = "none, auto, required, or an object that names a function";
-                return Err(wrong_type(path, expected));
+                return Err(ConversationError::wrong_type(path, expected));
             }
         }
         if self.mode == Mode::Required && self.callable().next().is_none() {
             let message = format!("{path} asks for a call and there are no tools: give tools");
-            return Err(ApiError::field(Code::MissingParameter, "tools", message));
+            return Err(ConversationError::new(Problem::Missing, "tools", message));
         }
         Ok(())
     }
 
-    fn known(&self, path: &str, name: Option<&Value>) -> Result<String, ApiError> {
-        let name = name.and_then(Value::as_str).ok_or_else(|| wrong_type(path, "a name"))?;
+    fn known(&self, path: &str, name: Option<&Value>) -> Result<String, ConversationError> {
+        let name = name
+            .and_then(Value::as_str)
+            .ok_or_else(|| ConversationError::wrong_type(path, "a name"))?;
         if self.find(name).is_none() {
             let message = format!("{path} names a function that is not among the tools: add it");
-            return Err(ApiError::field(Code::UnsupportedValue, path, message));
+            return Err(ConversationError::new(Problem::UnknownValue, path, message));
         }
         Ok(name.to_owned())
     }
@@ -210,24 +216,26 @@ fn named(choice: &Value) -> Option<&Value> {
     choice.get("name").or_else(|| inner("function")).or_else(|| inner("custom"))
 }
 
-fn mode(path: &str, word: &str) -> Result<Mode, ApiError> {
+fn mode(path: &str, word: &str) -> Result<Mode, ConversationError> {
     match word {
         "auto" => Ok(Mode::Auto),
         "none" => Ok(Mode::None),
         "required" | "any" => Ok(Mode::Required),
         _ => {
             let message = format!("{path} must be none, auto or required");
-            Err(ApiError::field(Code::UnsupportedValue, path, message))
+            Err(ConversationError::new(Problem::UnknownValue, path, message))
         }
     }
 }
 
-fn tools(list: &Value, path: &str, most: usize) -> Result<Vec<Tool>, ApiError> {
-    let Value::Array(list) = list else { return Err(wrong_type(path, "a list of tools")) };
+fn tools(list: &Value, path: &str, most: usize) -> Result<Vec<Tool>, ConversationError> {
+    let Value::Array(list) = list else {
+        return Err(ConversationError::wrong_type(path, "a list of tools"));
+    };
     let bytes = serde_json::to_string(list).map_or(usize::MAX, |text| text.len());
     if list.len() > most || bytes > TOOLS_BYTES_MAX {
         let allowed = format!("at most {most} tools, {TOOLS_BYTES_MAX} bytes");
-        return Err(out_of_range(path, &allowed));
+        return Err(ConversationError::out_of_range(path, &allowed));
     }
     let mut tools: Vec<Tool> = Vec::with_capacity(list.len());
     for (idx, value) in list.iter().enumerate() {
@@ -235,7 +243,7 @@ fn tools(list: &Value, path: &str, most: usize) -> Result<Vec<Tool>, ApiError> {
         let tool = tool(&path, value)?;
         if tools.iter().any(|other| other.name == tool.name) {
             let message = format!("{path} has the name of another tool: give it its own");
-            return Err(ApiError::field(Code::ConflictingParameters, path, message));
+            return Err(ConversationError::new(Problem::Conflict, path, message));
         }
         tools.push(tool);
     }
@@ -243,32 +251,45 @@ fn tools(list: &Value, path: &str, most: usize) -> Result<Vec<Tool>, ApiError> {
 }
 
 /// `{"type": "function", "function": {…}}`, the same with `custom`, or what is inside it.
-fn tool(path: &str, value: &Value) -> Result<Tool, ApiError> {
-    let Value::Object(outer) = value else { return Err(wrong_type(path, "an object")) };
+fn tool(path: &str, value: &Value) -> Result<Tool, ConversationError> {
+    let Value::Object(outer) = value else {
+        return Err(ConversationError::wrong_type(path, "an object"));
+    };
     let kind = match outer.get("type").filter(|kind| !kind.is_null()) {
         None => "function",
         Some(Value::String(kind)) if kind == "function" || kind == "custom" => kind.as_str(),
         Some(_) => {
             let message = format!("{path}.type must be function or custom: no others run here");
-            return Err(ApiError::field(Code::UnsupportedValue, format!("{path}.type"), message));
+            return Err(ConversationError::new(
+                Problem::UnknownValue,
+                format!("{path}.type"),
+                message,
+            ));
         }
     };
     let (path, function) = match outer.get(kind) {
         Some(Value::Object(function)) => (format!("{path}.{kind}"), function),
-        Some(_) => return Err(wrong_type(format!("{path}.{kind}"), "an object")),
+        Some(_) => {
+            return Err(ConversationError::wrong_type(format!("{path}.{kind}"), "an object"));
+        }
         None => (path.to_owned(), outer),
     };
-    let name = function.get("name").ok_or_else(|| missing(&format!("{path}.name")))?;
-    let name = name.as_str().ok_or_else(|| wrong_type(format!("{path}.name"), "a string"))?;
+    let name =
+        function.get("name").ok_or_else(|| ConversationError::missing(&format!("{path}.name")))?;
+    let name = name
+        .as_str()
+        .ok_or_else(|| ConversationError::wrong_type(format!("{path}.name"), "a string"))?;
     if !is_name(name) || name.len() > NAME_BYTES_MAX {
         let allowed = format!("1 to {NAME_BYTES_MAX} letters, digits, '_', '.' and '-'");
-        return Err(out_of_range(format!("{path}.name"), &allowed));
+        return Err(ConversationError::out_of_range(format!("{path}.name"), &allowed));
     }
     let given = |key: &str| function.get(key).filter(|value| !value.is_null());
     let description = match given("description") {
         None => None,
         Some(Value::String(text)) => Some(text.clone()),
-        Some(_) => return Err(wrong_type(format!("{path}.description"), "a string")),
+        Some(_) => {
+            return Err(ConversationError::wrong_type(format!("{path}.description"), "a string"));
+        }
     };
     let input = match kind {
         "custom" => Some(custom::input(&path, given("format"))?),
@@ -278,12 +299,19 @@ fn tool(path: &str, value: &Value) -> Result<Tool, ApiError> {
         _ if input.is_some() => custom::parameters(),
         None => json!({ "type": "object", "properties": {} }),
         Some(schema @ Value::Object(_)) => schema.clone(),
-        Some(_) => return Err(wrong_type(format!("{path}.parameters"), "a JSON schema")),
+        Some(_) => {
+            return Err(ConversationError::wrong_type(
+                format!("{path}.parameters"),
+                "a JSON schema",
+            ));
+        }
     };
     let strict = match given("strict") {
         None => false,
         Some(Value::Bool(strict)) => *strict,
-        Some(_) => return Err(wrong_type(format!("{path}.strict"), "true or false")),
+        Some(_) => {
+            return Err(ConversationError::wrong_type(format!("{path}.strict"), "true or false"));
+        }
     };
     let enforced = parameters.clone();
     Ok(Tool { name: name.to_owned(), description, parameters, strict, input, enforced })
@@ -295,9 +323,16 @@ mod tests {
 
     const TOOLS_MAX: usize = 16;
 
-    fn read(body: Value) -> Result<ToolSet, ApiError> {
-        let Value::Object(map) = body else { panic!() };
-        ToolSet::read(&Fields::read(map, &[TOOLS]).unwrap(), TOOLS_MAX)
+    fn read(body: Value) -> Result<ToolSet, ConversationError> {
+        let given = |name: &str| body.get(name).filter(|value| !value.is_null());
+        let written = WrittenTools {
+            tools: given("tools"),
+            functions: given("functions"),
+            tool_choice: given("tool_choice"),
+            function_call: given("function_call"),
+            parallel: given("parallel_tool_calls").and_then(Value::as_bool),
+        };
+        ToolSet::read(&written, TOOLS_MAX)
     }
 
     fn named(name: &str) -> Value {
@@ -340,7 +375,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let refused = |body: Value| read(body).err().unwrap().param.unwrap();
+        let refused = |body: Value| read(body).err().unwrap().path;
         assert_eq!(refused(json!({"tools": 5})), "tools");
         assert_eq!(refused(json!({"tools": [{"type": "web_search"}]})), "tools[0].type");
         assert_eq!(refused(json!({"tools": [named("a b")]})), "tools[0].function.name");

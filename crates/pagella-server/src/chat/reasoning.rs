@@ -1,13 +1,11 @@
 //! What a request says about reasoning.
 
-use pagella_engine::constraint::{Block, Switch};
-use pagella_text::{AddBos, Span, Tokenizer};
+use pagella_conversation::reasoning::{Tags, channels};
+use pagella_text::Tokenizer;
 use serde_json::Value;
 
-use super::tags::Tags;
 use crate::fields::{Fields, Param, any, boolean, integer, one_of, optional, text, wrong_type};
-use crate::generate::ending::text_error;
-use crate::settings::ReasoningSettings;
+use crate::settings::{ReasoningSettings, Toggle};
 use crate::wire::error::ApiError;
 
 /// The fields about reasoning.
@@ -72,23 +70,29 @@ impl ReasoningAsk {
     }
 }
 
-impl ReasoningAsk {
-    /// The block that the engine watches over: it can be closed, by its budget or from outside.
-    pub fn block(
-        &self,
-        tags: &Tags,
-        inside: bool,
-        tokenizer: &Tokenizer,
-    ) -> Result<Block, ApiError> {
-        let spans = [Span::Text(self.message.clone()), Span::Special(tags.end.clone())];
-        let closing =
-            tokenizer.encode(&spans, AddBos::Never).map_err(|error| text_error(&error))?;
-        Ok(Block {
-            start: (!inside).then(|| tags.start.clone()),
-            end: tags.end.clone(),
-            budget: self.budget,
-            closing,
-            switch: Switch::default(),
-        })
+/// The tags of a model: those that the operator chose, or its own.
+pub fn tags(settings: &ReasoningSettings, source: &str, tokenizer: &Tokenizer) -> Option<Tags> {
+    let usual = ReasoningSettings::default();
+    let own = |start: &str, end: &str| Tags { start: start.to_owned(), end: end.to_owned() };
+    let stated = own(&settings.start_token, &settings.end_token);
+    match settings.reasoning {
+        Toggle::Off => None,
+        _ if stated.start.is_empty() || stated.end.is_empty() => None,
+        Toggle::On => Some(stated),
+        Toggle::Auto if stated != own(&usual.start_token, &usual.end_token) => Some(stated),
+        Toggle::Auto => Tags::of(source, tokenizer),
+    }
+}
+
+/// Whether a model speaks in channels: as the operator says, or its template.
+pub fn spoken_in_channels(
+    settings: &ReasoningSettings,
+    source: &str,
+    tokenizer: &Tokenizer,
+) -> bool {
+    match settings.harmony {
+        Toggle::On => true,
+        Toggle::Off => false,
+        Toggle::Auto => channels::are_spoken(source, tokenizer),
     }
 }

@@ -6,11 +6,9 @@
 use pagella_engine::{EosReason, Record};
 use pagella_text::StreamDecoder;
 
-use super::ending::finish_reason;
-use super::token_split::TokenSplit;
 use crate::reasoning::{ChannelSplit, Kind, ReasoningSplit, Tags};
+use crate::token_split::TokenSplit;
 use crate::tools::{CallParser, Mode, ToolPlan};
-use crate::wire::error::ApiError;
 
 /// A piece of an answer. Neighbouring pieces of the same kind belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,14 +56,6 @@ impl Ending {
     /// Whether the answer ended before the model was done.
     pub fn is_cut(&self) -> bool {
         is_cut(self.reason)
-    }
-
-    /// OpenAI's word: `tool_calls` where calls were made and the answer was not cut.
-    pub fn finish_reason(&self) -> Result<&'static str, ApiError> {
-        match finish_reason(self.reason)? {
-            "stop" if self.called => Ok("tool_calls"),
-            word => Ok(word),
-        }
     }
 }
 

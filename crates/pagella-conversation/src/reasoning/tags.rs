@@ -1,8 +1,7 @@
 //! The tags around reasoning: which a model uses, and whether its answer begins inside them.
 
-use pagella_text::Tokenizer;
-
-use crate::settings::{ReasoningSettings, Toggle};
+use pagella_engine::constraint::{Block, Switch};
+use pagella_text::{AddBos, Span, TextError, Tokenizer};
 
 /// Pairs of tags that models use.
 const PAIRS: &[(&str, &str)] = &[
@@ -27,24 +26,6 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// The tags of a model: those that the operator chose, or [`Tags::of`] it.
-    pub fn chosen(
-        settings: &ReasoningSettings,
-        source: &str,
-        tokenizer: &Tokenizer,
-    ) -> Option<Self> {
-        let usual = ReasoningSettings::default();
-        let own = |start: &str, end: &str| Tags { start: start.to_owned(), end: end.to_owned() };
-        let stated = own(&settings.start_token, &settings.end_token);
-        match settings.reasoning {
-            Toggle::Off => None,
-            _ if stated.start.is_empty() || stated.end.is_empty() => None,
-            Toggle::On => Some(stated),
-            Toggle::Auto if stated != own(&usual.start_token, &usual.end_token) => Some(stated),
-            Toggle::Auto => Self::of(source, tokenizer),
-        }
-    }
-
     /// The tags of a model: those that its template declares, else those that it mentions, else
     /// those that are tokens.
     pub fn of(source: &str, tokenizer: &Tokenizer) -> Option<Self> {
@@ -65,6 +46,25 @@ impl Tags {
         let named = |name: &&String| self.start.contains(&**name) || self.end.contains(&**name);
         let specials = tokenizer.template_tokens().specials.iter().filter(named);
         specials.filter_map(|name| tokenizer.id_of(name)).collect()
+    }
+
+    /// The block that the engine watches over: it can be closed from outside, or when `budget` tokens are
+    /// used up, with a message before the end tag. `inside`: the answer begins in it.
+    pub fn block(
+        &self,
+        inside: bool,
+        budget: Option<usize>,
+        message: &str,
+        tokenizer: &Tokenizer,
+    ) -> Result<Block, TextError> {
+        let spans = [Span::Text(message.to_owned()), Span::Special(self.end.clone())];
+        Ok(Block {
+            start: (!inside).then(|| self.start.clone()),
+            end: self.end.clone(),
+            budget,
+            closing: tokenizer.encode(&spans, AddBos::Never)?,
+            switch: Switch::default(),
+        })
     }
 
     /// Whether text ends inside tags.

@@ -5,8 +5,7 @@ use pagella_engine::constraint::InputRule;
 use serde_json::{Value, json};
 
 use super::definition::TextInput;
-use crate::fields::{missing, unsupported, wrong_type};
-use crate::wire::error::ApiError;
+use crate::error::ConversationError;
 
 /// The schema of a function that takes one text.
 pub fn parameters() -> Value {
@@ -20,23 +19,36 @@ pub fn parameters() -> Value {
 
 /// Reads the format of a tool's input: text, or `grammar` with its syntax and definition, which chat
 /// completions wrap once more.
-pub fn input(path: &str, format: Option<&Value>) -> Result<TextInput, ApiError> {
+pub fn input(path: &str, format: Option<&Value>) -> Result<TextInput, ConversationError> {
     let Some(format) = format else { return Ok(TextInput::default()) };
     let path = format!("{path}.format");
     match format.get("type").and_then(Value::as_str) {
         Some("text") => return Ok(TextInput::default()),
         Some("grammar") => {}
-        _ => return Err(unsupported(format!("{path}.type"), "it is text or grammar")),
+        _ => {
+            return Err(ConversationError::unsupported(
+                format!("{path}.type"),
+                "it is text or grammar",
+            ));
+        }
     }
     let grammar = format.get("grammar").filter(|grammar| grammar.is_object()).unwrap_or(format);
     let definition_path = format!("{path}.definition");
-    let definition = grammar.get("definition").ok_or_else(|| missing(&definition_path));
+    let definition =
+        grammar.get("definition").ok_or_else(|| ConversationError::missing(&definition_path));
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let definition = || text(definition?).ok_or_else(|| wrong_type(definition_path, "a string"));
+    let definition = || {
+        text(definition?).ok_or_else(|| ConversationError::wrong_type(definition_path, "a string"))
+    };
     let rule = match grammar.get("syntax").and_then(Value::as_str) {
         Some("lark") => InputRule::Lark(definition()?),
         Some("regex") => InputRule::Regex(definition()?),
-        _ => return Err(unsupported(format!("{path}.syntax"), "it is lark or regex")),
+        _ => {
+            return Err(ConversationError::unsupported(
+                format!("{path}.syntax"),
+                "it is lark or regex",
+            ));
+        }
     };
     Ok(TextInput { rule: Some(rule) })
 }
@@ -147,7 +159,7 @@ mod tests {
             (json!("grammar"), "type"),
         ] {
             let refused = read(format).err().unwrap();
-            assert_eq!(refused.param, Some(format!("tools[0].custom.format.{field}")));
+            assert_eq!(refused.path, format!("tools[0].custom.format.{field}"));
         }
     }
 }

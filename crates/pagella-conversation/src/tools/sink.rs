@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::custom::InputReader;
 use super::definition::{NAME_BYTES_MAX, ToolSet, is_name};
-use crate::generate::parts::Part;
-use crate::wire::id::random_alphanumeric;
+use crate::parts::Part;
+
+/// Letters and digits of an id.
+const ID_CHARACTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// What a character did to a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +117,8 @@ impl CallSink {
             return false;
         }
         let id = match self.short_ids {
-            true => random_alphanumeric(9),
-            false => format!("call_{}", random_alphanumeric(24)),
+            true => random_id(9),
+            false => format!("call_{}", random_id(24)),
         };
         let index = self.opened;
         self.opened += 1;
@@ -204,4 +206,19 @@ impl CallSink {
         let raw = std::mem::take(&mut self.raw);
         self.content(&raw);
     }
+}
+
+/// Random letters and digits.
+fn random_id(n: usize) -> String {
+    let mut id = String::with_capacity(n);
+    while id.len() < n {
+        let mut bytes = [0; 32];
+        // Without random bytes ids are alike, as they are between answers of some models.
+        let _ = getrandom::fill(&mut bytes);
+        // Bytes beyond the last multiple of 62 would favour some characters.
+        let fair = bytes.into_iter().filter(|byte| *byte < 248);
+        let characters = fair.map(|byte| char::from(ID_CHARACTERS[usize::from(byte % 62)]));
+        id.extend(characters.take(n - id.len()));
+    }
+    id
 }

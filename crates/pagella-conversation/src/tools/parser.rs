@@ -13,7 +13,7 @@ use super::python::PythonReader;
 use super::sink::{CallSink, Flow};
 use super::syntax::{Piece, Syntax};
 use super::tags::TagReader;
-use crate::generate::parts::Part;
+use crate::parts::Part;
 
 /// Longest word that says nothing.
 const WORD_CHARS_MAX: usize = 128;

@@ -13,7 +13,7 @@ use super::gemma::QUOTE;
 use super::schema::told;
 use super::syntax::{Piece, Syntax, TagStyle};
 use super::tags::is_text;
-use crate::wire::error::{ApiError, Code};
+use crate::error::{ConversationError, Problem};
 
 /// Where the grammar begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,7 +364,7 @@ const BEYOND_TAGS: [&str; 4] = ["pattern", "format", "minLength", "maxLength"];
 
 /// What of the schemas cannot be enforced in a format, as clients are told. For a strict tool that is
 /// an error.
-pub fn beyond(syntax: &Syntax, tools: &ToolSet) -> Result<Vec<String>, ApiError> {
+pub fn beyond(syntax: &Syntax, tools: &ToolSet) -> Result<Vec<String>, ConversationError> {
     let is_gemma = syntax.call.iter().any(|piece| matches!(piece, Piece::Gemma));
     let mut untold = Vec::new();
     if !is_gemma && !syntax.call.iter().any(|piece| matches!(piece, Piece::Tags(_))) {
@@ -390,7 +390,7 @@ pub fn beyond(syntax: &Syntax, tools: &ToolSet) -> Result<Vec<String>, ApiError>
                  strict out",
                 tool.name, syntax.name
             );
-            return Err(ApiError::field(Code::InvalidSchema, "tools", message));
+            return Err(ConversationError::new(Problem::Schema, "tools", message));
         }
     }
     Ok(untold)

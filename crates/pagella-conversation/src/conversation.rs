@@ -1,0 +1,144 @@
+//! A conversation that is ready to be rendered, and its prompt.
+
+use std::sync::Arc;
+
+use pagella_text::{
+    AddBos, ChatTemplate, EncodeBudget, Message, RenderOptions, Span, TextError, Tokenizer,
+    spans_to_string,
+};
+use serde_json::Value;
+
+use crate::message::{Traits, into_parts};
+use crate::tools::{self, ToolPlan};
+
+/// Most bytes that a template writes for the beginning of a reply.
+const OPENING_BYTES_MAX: usize = 256;
+
+/// A conversation that is ready to be rendered. Rendering and encoding take a while: not for threads
+/// that move bytes.
+#[derive(Clone)]
+pub struct Conversation {
+    messages: Vec<Message>,
+    template: Arc<ChatTemplate>,
+    options: Arc<RenderOptions>,
+    /// Text that the reply begins with.
+    prefix: Option<String>,
+    /// The tools, and how calls of them are written.
+    pub tools: Option<ToolPlan>,
+}
+
+/// A prompt.
+pub struct Encoded {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// The same as text.
+    pub text: String,
+    /// What the prompt ends with that belongs to the reply.
+    pub opening: String,
+}
+
+impl Conversation {
+    /// Messages in the words of a template, with tools that it or the prompt explains. Of the options,
+    /// `tools` follow from the plan.
+    pub fn new(
+        template: ChatTemplate,
+        mut messages: Vec<Message>,
+        tools: Option<ToolPlan>,
+        mut options: RenderOptions,
+    ) -> Self {
+        let traits = Traits::of(template.source());
+        let explained = tools.as_ref().filter(|plan| plan.explains());
+        if explained.is_some() || traits.knows_no_tools {
+            messages = tools::plain(messages, explained.map(|plan| &*plan.set));
+        }
+        if traits.wants_parts {
+            messages.iter_mut().for_each(into_parts);
+        }
+        let rendered = tools.as_ref().filter(|plan| !plan.explains());
+        options.tools = rendered.map_or(Value::Null, |plan| plan.set.for_template());
+        let (template, options) = (Arc::new(template), Arc::new(options));
+        Conversation { messages, template, options, prefix: None, tools }
+    }
+
+    /// The same conversation, whose reply begins with this text.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: Option<String>) -> Self {
+        self.prefix = prefix;
+        self
+    }
+
+    /// The same conversation with another system message.
+    #[must_use]
+    pub fn with_system(&self, text: &str) -> Self {
+        let mut messages = self.messages.clone();
+        messages.retain(|message| message.role != "system");
+        messages.insert(0, Message::new("system", text));
+        Conversation { messages, ..self.clone() }
+    }
+
+    /// The source of the template.
+    pub fn source(&self) -> &str {
+        self.template.source()
+    }
+
+    /// The prompt as spans, of which templates write the special tokens.
+    pub fn spans(&self) -> Result<Vec<Span>, TextError> {
+        let mut spans = self.template.render(&self.messages, &self.options)?;
+        // What the client says the reply begins with is text, like all it says.
+        spans.extend(self.prefix.clone().map(Span::Text));
+        Ok(spans)
+    }
+
+    /// The prompt as ids, of its spans.
+    pub fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        add_bos: AddBos,
+        budget: &EncodeBudget,
+    ) -> Result<Vec<u32>, TextError> {
+        tokenizer.encode_within(&self.spans()?, add_bos, budget)
+    }
+
+    /// The prompt as ids, and what of it belongs to the reply, where that holds `tag`.
+    pub fn encode_opening(
+        &self,
+        spans: &[Span],
+        tokenizer: &Tokenizer,
+        tag: Option<&str>,
+        budget: &EncodeBudget,
+    ) -> Result<Encoded, TextError> {
+        let ids = tokenizer.encode_within(spans, AddBos::Auto, budget)?;
+        let text = spans_to_string(spans);
+        let opening = tag.map_or(String::new(), |tag| self.opening(&text, tag));
+        Ok(Encoded { ids, text, opening })
+    }
+
+    /// What the template writes for the reply, and the client's beginning of it. Templates write
+    /// little there, so nothing is rendered again unless the tag is near the end.
+    fn opening(&self, prompt: &str, tag: &str) -> String {
+        let near = prompt.len().saturating_sub(OPENING_BYTES_MAX + self.prefix_len());
+        let near = (near..).find(|at| prompt.is_char_boundary(*at)).unwrap_or(0);
+        let Some(tail) = prompt.get(near..).filter(|tail| tail.contains(tag)) else {
+            return String::new();
+        };
+        let without = match self.options.add_generation_prompt {
+            true => {
+                let options = &*self.options;
+                let options = RenderOptions { add_generation_prompt: false, ..options.clone() };
+                self.template.render(&self.messages, &options).ok()
+            }
+            false => None,
+        };
+        let without = without.map(|spans| spans_to_string(&spans));
+        let opening = without.as_deref().and_then(|without| prompt.strip_prefix(without));
+        // A template that writes the same either way does not say what belongs to the reply.
+        match opening.filter(|opening| opening.len() > self.prefix_len()) {
+            Some(opening) => opening.to_owned(),
+            None => tail.to_owned(),
+        }
+    }
+
+    fn prefix_len(&self) -> usize {
+        self.prefix.as_ref().map_or(0, String::len)
+    }
+}

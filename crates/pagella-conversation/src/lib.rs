@@ -1,0 +1,28 @@
+//! Conversations: messages and tools become a prompt, and what a model writes becomes reasoning,
+//! content and calls of tools.
+//!
+//! Top down:
+//!
+//! - [`Conversation`]: messages, template and tools, rendered into ids;
+//! - [`Splitter`]: the records of one answer as [`Part`]s, in pieces or [`Whole`];
+//! - [`reasoning`]: how models mark what they think, and telling it from the answer;
+//! - [`tools`]: definitions, the formats that calls are written in, reading and enforcing them.
+//!
+//! Nothing here knows of requests, sockets or terminals: the server and the command line use the same.
+
+#![forbid(unsafe_code)]
+
+mod conversation;
+mod error;
+mod message;
+mod parts;
+pub mod reasoning;
+mod stamp;
+mod token_split;
+pub mod tools;
+
+pub use conversation::{Conversation, Encoded};
+pub use error::{ConversationError, Problem};
+pub use message::{Traits, into_parts, messages};
+pub use parts::{Ending, Part, SplitPlan, Splitter, ToolCall, Whole};
+pub use stamp::replace_stamps;
