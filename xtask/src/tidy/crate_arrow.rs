@@ -16,15 +16,25 @@ const ARROWS: &[Arrows] = &[
     Arrows {
         name: "pagella",
         may_use: &[
-            "server", "engine", "model", "cpu", "cuda", "backend", "formats", "arch", "text",
+            "server",
+            "conversation",
+            "engine",
+            "model",
+            "cpu",
+            "cuda",
+            "backend",
+            "formats",
+            "arch",
+            "text",
         ],
         tests_may_use: &[],
     },
     Arrows {
         name: "pagella-server",
-        may_use: &["engine", "backend", "text"],
+        may_use: &["conversation", "engine", "backend", "text"],
         tests_may_use: &["model", "cpu", "arch"],
     },
+    Arrows { name: "pagella-conversation", may_use: &["engine", "text"], tests_may_use: &[] },
     Arrows {
         name: "pagella-engine",
         may_use: &["model", "backend", "arch", "text"],

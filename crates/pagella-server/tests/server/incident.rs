@@ -26,7 +26,7 @@ const LIVENESS: &str = "pagella-server/tests/server/liveness.rs";
 const NETWORK: &str = "pagella/tests/cli/network.rs";
 const SHAPE: &str = "pagella-server/tests/server/shape.rs";
 const TEMPLATE: &str = "pagella-text/tests/text/hostile_templates.rs";
-const TOOL: &str = "pagella-server/src/tools/tests.rs";
+const TOOL: &str = "pagella-conversation/src/tools/tests.rs";
 const PAGE: &str = "pagella-server/tests/ui/flows.py";
 
 /// What a client can send to tokenizer, template, constraints, tools and the generator.

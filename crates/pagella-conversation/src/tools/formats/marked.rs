@@ -82,7 +82,7 @@ pub const FUNCTIONARY_V31: Syntax = Syntax {
 };
 
 /// Kimi K2: a name space before the name, the number of the call behind it. Its template wants calls
-/// of earlier turns numbered the same way (`chat/message.rs`).
+/// of earlier turns numbered the same way (`conversation/src/message.rs`).
 pub const KIMI_K2: Syntax = Syntax {
     name: "kimi-k2",
     aliases: &["kimi_k2"],
