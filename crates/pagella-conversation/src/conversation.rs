@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use pagella_text::{
-    AddBos, ChatTemplate, EncodeBudget, Message, RenderOptions, Span, TextError, Tokenizer,
-    spans_to_string,
-};
+use pagella_text::{ChatTemplate, Message, RenderOptions, Span, TextError, spans_to_string};
 use serde_json::Value;
 
 use crate::message::{Traits, into_parts};
+use crate::style::AnswerStyle;
 use crate::tools::{self, ToolPlan};
 
 /// Most bytes that a template writes for the beginning of a reply.
 const OPENING_BYTES_MAX: usize = 256;
 
-/// A conversation that is ready to be rendered. Rendering and encoding take a while: not for threads
-/// that move bytes.
+/// A conversation that is ready to be rendered. Rendering takes a while: not for threads that move
+/// bytes.
 #[derive(Clone)]
 pub struct Conversation {
     messages: Vec<Message>,
@@ -25,16 +23,6 @@ pub struct Conversation {
     prefix: Option<String>,
     /// The tools, and how calls of them are written.
     pub tools: Option<ToolPlan>,
-}
-
-/// A prompt.
-pub struct Encoded {
-    /// Token ids.
-    pub ids: Vec<u32>,
-    /// The same as text.
-    pub text: String,
-    /// What the prompt ends with that belongs to the reply.
-    pub opening: String,
 }
 
 impl Conversation {
@@ -89,36 +77,14 @@ impl Conversation {
         Ok(spans)
     }
 
-    /// The prompt as ids, of its spans.
-    pub fn encode(
-        &self,
-        tokenizer: &Tokenizer,
-        add_bos: AddBos,
-        budget: &EncodeBudget,
-    ) -> Result<Vec<u32>, TextError> {
-        tokenizer.encode_within(&self.spans()?, add_bos, budget)
-    }
-
-    /// The prompt as ids, and what of it belongs to the reply, where that holds `tag`.
-    pub fn encode_opening(
-        &self,
-        spans: &[Span],
-        tokenizer: &Tokenizer,
-        tag: Option<&str>,
-        budget: &EncodeBudget,
-    ) -> Result<Encoded, TextError> {
-        let ids = tokenizer.encode_within(spans, AddBos::Auto, budget)?;
-        let text = spans_to_string(spans);
-        let opening = tag.map_or(String::new(), |tag| self.opening(&text, tag));
-        Ok(Encoded { ids, text, opening })
-    }
-
-    /// What the template writes for the reply, and the client's beginning of it. Templates write
-    /// little there, so nothing is rendered again unless the tag is near the end.
-    fn opening(&self, prompt: &str, tag: &str) -> String {
+    /// What the template writes for the reply, and the client's beginning of it, where the style of the
+    /// answer makes a difference. Templates write little there, so nothing is rendered again unless the
+    /// mark is near the end.
+    pub fn opening(&self, prompt: &str, style: &AnswerStyle) -> String {
+        let Some(mark) = style.opening_mark() else { return String::new() };
         let near = prompt.len().saturating_sub(OPENING_BYTES_MAX + self.prefix_len());
         let near = (near..).find(|at| prompt.is_char_boundary(*at)).unwrap_or(0);
-        let Some(tail) = prompt.get(near..).filter(|tail| tail.contains(tag)) else {
+        let Some(tail) = prompt.get(near..).filter(|tail| tail.contains(mark)) else {
             return String::new();
         };
         let without = match self.options.add_generation_prompt {

@@ -3,7 +3,8 @@
 //!
 //! Top down:
 //!
-//! - [`Conversation`]: messages, template and tools, rendered into ids;
+//! - [`Conversation`]: messages, template and tools, rendered into spans of a prompt;
+//! - [`AnswerStyle`]: how the model will write its answer;
 //! - [`Splitter`]: the records of one answer as [`Part`]s, in pieces or [`Whole`];
 //! - [`reasoning`]: how models mark what they think, and telling it from the answer;
 //! - [`tools`]: definitions, the formats that calls are written in, reading and enforcing them.
@@ -18,11 +19,13 @@ mod message;
 mod parts;
 pub mod reasoning;
 mod stamp;
+mod style;
 mod token_split;
 pub mod tools;
 
-pub use conversation::{Conversation, Encoded};
+pub use conversation::Conversation;
 pub use error::{ConversationError, Problem};
 pub use message::{Traits, into_parts, messages};
 pub use parts::{Ending, Part, SplitPlan, Splitter, ToolCall, Whole};
 pub use stamp::replace_stamps;
+pub use style::{AnswerStyle, Marking};

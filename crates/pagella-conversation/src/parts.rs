@@ -6,7 +6,8 @@
 use pagella_engine::{EosReason, Record};
 use pagella_text::StreamDecoder;
 
-use crate::reasoning::{ChannelSplit, Kind, ReasoningSplit, Tags};
+use crate::reasoning::{ChannelSplit, Kind, ReasoningSplit};
+use crate::style::Marking;
 use crate::token_split::TokenSplit;
 use crate::tools::{CallParser, Mode, ToolPlan};
 
@@ -104,10 +105,8 @@ impl Whole {
 /// What a splitter has to know of a request.
 #[derive(Clone, Debug, Default)]
 pub struct SplitPlan {
-    /// The tags around reasoning, where it is told apart, and whether the answer begins inside.
-    pub reasoning: Option<(Tags, bool)>,
-    /// The answer comes in channels, and this is how the prompt begins it.
-    pub channels: Option<String>,
+    /// How reasoning is marked, where it is told apart.
+    pub marking: Option<Marking>,
     /// Reasoning is part of the content as well, tags included.
     pub legacy: bool,
     /// Reasoning is left out.
@@ -136,12 +135,16 @@ impl Splitter {
     pub fn new(plan: &SplitPlan, decoder: StreamDecoder) -> Self {
         let mark = plan.tools.as_ref().and_then(ToolPlan::mark);
         let mark = mark.filter(|_| plan.calls_in_reasoning);
-        let reasoning = plan.reasoning.clone();
-        let reasoning = reasoning.map(|(tags, inside)| ReasoningSplit::new(tags, inside, mark));
         let calls = plan.tools.as_ref().and_then(ToolPlan::parser);
         let tools = plan.tools.as_ref().filter(|tools| tools.set.mode != Mode::None);
         let tools = tools.map(|tools| tools.set.clone());
-        let channels = plan.channels.as_deref().map(|begun| ChannelSplit::new(tools, begun));
+        let (reasoning, channels) = match &plan.marking {
+            None => (None, None),
+            Some(Marking::Tags { tags, inside }) => {
+                (Some(ReasoningSplit::new(tags.clone(), *inside, mark)), None)
+            }
+            Some(Marking::Channels { opening }) => (None, Some(ChannelSplit::new(tools, opening))),
+        };
         // Without reasoning there is nothing to count, without both nothing to tell apart.
         let apart = reasoning.is_some() || channels.is_some();
         let apart = apart || (plan.tells_tokens && calls.is_some());

@@ -8,12 +8,14 @@ mod shape;
 
 use std::hash::{BuildHasher, RandomState};
 
-use pagella_engine::constraint::ConstraintSpec;
+use pagella_conversation::AnswerStyle;
+use pagella_conversation::tools::ToolPlan;
+use pagella_engine::constraint::{Block, ConstraintSpec};
 use pagella_engine::{
     BoxedConstraint, Completion, EngineError, JobSpec, JobStream, LengthPolicy, OptionsError,
     Record, StreamGranularity,
 };
-use pagella_text::{AddBos, Message};
+use pagella_text::{AddBos, Message, StreamDecoder, StreamStart};
 
 use crate::{Engine, Error};
 
@@ -33,6 +35,8 @@ pub struct Complete {
     /// Whether prompts that are text begin with the model's begin token.
     add_bos: AddBos,
     constraints: Vec<ConstraintSpec>,
+    /// Reasoning, behind which the constraints begin.
+    block: Option<Block>,
     n: usize,
 }
 
@@ -47,7 +51,10 @@ impl Prompt {
     fn ids(&self, engine: &Engine, add_bos: AddBos) -> Result<Vec<u32>, Error> {
         match self {
             Prompt::Text(text) => engine.encode_text(text, add_bos),
-            Prompt::Chat(messages) => engine.encode_chat(messages, add_bos),
+            Prompt::Chat(messages) => {
+                let conversation = engine.conversation(messages.clone(), None)?;
+                engine.encode(&conversation.spans()?, add_bos)
+            }
             Prompt::Ids(ids) => Ok(ids.clone()),
         }
     }
@@ -79,6 +86,7 @@ impl Complete {
             default_stops: true,
             add_bos: AddBos::Auto,
             constraints: Vec::new(),
+            block: None,
             n: 1,
         }
     }
@@ -168,13 +176,50 @@ impl Complete {
         if self.default_stops {
             spec.stop_ids.extend(self.engine.tokenizer().eos_ids());
         }
-        let constraint = match self.constraints.as_slice() {
-            [] => return Ok(spec),
-            [one] => self.engine.compile(one)?,
-            _ => self.engine.compile(&ConstraintSpec::All(self.constraints))?,
-        };
+        let Some(asked) = all(self.constraints) else { return Ok(spec) };
+        let mut constraint = self.engine.compile(&asked)?;
+        if let Some(block) = &self.block {
+            constraint = self.engine.constraints()?.after(block, Some(constraint))?;
+        }
         spec.constraint = Some(BoxedConstraint(constraint));
         Ok(spec)
+    }
+
+    /// For an answer in a style, perhaps inside reasoning, with calls of tools.
+    pub(crate) fn answered_in(
+        mut self,
+        style: &AnswerStyle,
+        inside: bool,
+        tools: Option<&ToolPlan>,
+    ) -> Result<Self, Error> {
+        let engine = self.engine.clone();
+        let tokenizer = engine.tokenizer();
+        self.spec.shown_ids.extend(style.shown_ids(tokenizer));
+        if let Some(tools) = tools {
+            tools.deny(&mut self.spec, tokenizer);
+            self.spec.shown_ids.extend(tools.specials(tokenizer));
+            let asked = all(std::mem::take(&mut self.constraints));
+            self.constraints.extend(tools.constraint(asked, tokenizer));
+        }
+        let tags = style.tags().filter(|_| !self.constraints.is_empty());
+        self.block = tags.map(|tags| tags.block(inside, None, "", tokenizer)).transpose()?;
+        Ok(self)
+    }
+
+    /// What turns ids into text as the engine does.
+    pub(crate) fn decoder(&self) -> StreamDecoder {
+        let tokenizer = self.engine.tokenizer();
+        let mut decoder = tokenizer.stream_decoder(self.spec.specials, StreamStart::Continuation);
+        decoder.show(&self.spec.shown_ids);
+        decoder
+    }
+}
+
+/// One constraint of several, all of which must hold.
+fn all(mut constraints: Vec<ConstraintSpec>) -> Option<ConstraintSpec> {
+    match constraints.len() {
+        0 | 1 => constraints.pop(),
+        _ => Some(ConstraintSpec::All(constraints)),
     }
 }
 

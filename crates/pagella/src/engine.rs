@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pagella_backend::KvFormat;
+use pagella_conversation::Conversation;
+use pagella_conversation::tools::ToolPlan;
 use pagella_engine::constraint::{Constraint, ConstraintFactory, ConstraintLimits, ConstraintSpec};
 use pagella_engine::pages::PageInfo;
 use pagella_engine::{
@@ -32,6 +34,7 @@ struct Shared {
     identity: ModelIdentity,
     /// Entries of a row of logits.
     vocab: usize,
+    limits: ConstraintLimits,
     /// Made when the first constraint is asked for: it indexes the whole vocabulary.
     constraints: Mutex<Option<ConstraintFactory>>,
 }
@@ -117,7 +120,8 @@ impl Engine {
         };
         let worker = Worker::spawn(generator)?;
         let constraints = Mutex::default();
-        let shared = Shared { facts, parts, identity, vocab, constraints };
+        let limits = ConstraintLimits::default();
+        let shared = Shared { facts, parts, identity, vocab, limits, constraints };
         Ok(Engine { shared: Arc::new(shared), worker })
     }
 
@@ -252,21 +256,20 @@ impl Engine {
         &self.worker
     }
 
-    /// Ids of a conversation that ends with the opening of a reply.
-    pub(crate) fn encode_chat(
+    /// A conversation in the words of the model's template, which ends with the opening of a reply.
+    pub(crate) fn conversation(
         &self,
-        messages: &[Message],
-        add_bos: AddBos,
-    ) -> Result<Vec<u32>, Error> {
-        let parts = &self.shared.parts;
+        messages: Vec<Message>,
+        tools: Option<ToolPlan>,
+    ) -> Result<Conversation, Error> {
         let no_template = || Error::NoTemplate { dir: self.facts().dir.clone() };
-        let template = parts.template.as_ref().ok_or_else(no_template)?;
+        let template = self.chat_template().ok_or_else(no_template)?;
         let options = RenderOptions {
-            tokens: parts.tokenizer.template_tokens().clone(),
+            tokens: self.tokenizer().template_tokens().clone(),
             add_generation_prompt: true,
             ..RenderOptions::default()
         };
-        self.encode(&template.render(messages, &options)?, add_bos)
+        Ok(Conversation::new(template.clone(), messages, tools, options))
     }
 
     /// Ids of a text, in which special tokens count.
@@ -275,7 +278,7 @@ impl Engine {
     }
 
     /// Ids that begin with the begin token once, however it came there.
-    fn encode(&self, spans: &[Span], add_bos: AddBos) -> Result<Vec<u32>, Error> {
+    pub(crate) fn encode(&self, spans: &[Span], add_bos: AddBos) -> Result<Vec<u32>, Error> {
         let tokenizer = self.tokenizer();
         let mut ids = tokenizer.encode(spans, add_bos)?;
         let twice = |ids: &[u32]| ids.len() > 1 && ids[0] == ids[1];
@@ -285,20 +288,26 @@ impl Engine {
         Ok(ids)
     }
 
+    /// What constraints may cost.
+    pub(crate) fn constraint_limits(&self) -> &ConstraintLimits {
+        &self.shared.limits
+    }
+
     /// Compiles a constraint for this model's vocabulary.
     pub(crate) fn compile(&self, spec: &ConstraintSpec) -> Result<Box<dyn Constraint>, Error> {
+        Ok(self.constraints()?.compile(spec)?)
+    }
+
+    /// What compiles constraints.
+    pub(crate) fn constraints(&self) -> Result<ConstraintFactory, Error> {
         let lock = self.shared.constraints.lock();
         let mut made = lock.unwrap_or_else(PoisonError::into_inner);
-        let factory = match &*made {
-            Some(factory) => factory.clone(),
-            None => {
-                let limits = ConstraintLimits::default();
-                let factory = ConstraintFactory::new(self.tokenizer(), self.shared.vocab, limits)?;
-                made.insert(factory).clone()
-            }
-        };
-        drop(made);
-        Ok(factory.compile(spec)?)
+        if let Some(factory) = &*made {
+            return Ok(factory.clone());
+        }
+        let limits = self.shared.limits.clone();
+        let factory = ConstraintFactory::new(self.tokenizer(), self.shared.vocab, limits)?;
+        Ok(made.insert(factory).clone())
     }
 
     /// Sends `n` jobs of one prompt to the engine's thread.

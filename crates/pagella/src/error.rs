@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use pagella_arch::ArchError;
 use pagella_backend::BackendError;
+use pagella_conversation::ConversationError;
 use pagella_engine::{EngineError, constraint::ConstraintError};
 use pagella_formats::FormatError;
 use pagella_model::ModelError;
@@ -115,6 +116,17 @@ pub enum Error {
     /// No completion at all was asked for.
     #[error("0 completions were asked for: ask for at least one")]
     NoCompletion,
+    /// Not one result for every call.
+    #[error("there are {calls} calls of tools and {results} results: give one for each")]
+    Results {
+        /// Calls that wait.
+        calls: usize,
+        /// Results that were given.
+        results: usize,
+    },
+    /// Messages or tools cannot be used.
+    #[error(transparent)]
+    Conversation(#[from] ConversationError),
     /// The configuration is refused.
     #[error(transparent)]
     Arch(Box<ArchError>),

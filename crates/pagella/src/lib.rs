@@ -43,7 +43,7 @@ mod model_ref;
 
 pub use batch::{Batch, BatchItem};
 pub use builder::{DEFAULT_CACHE_TOKENS, EngineBuilder, LoadedModel};
-pub use chat::{Chat, ChatStream};
+pub use chat::{Chat, ChatEvent, ChatStream};
 pub use complete::Complete;
 pub use device::{Device, Math, Place, UnknownName};
 pub use engine::{Engine, EngineFacts};
@@ -54,6 +54,7 @@ pub use model_ref::{DEMO, resolve_model};
 
 pub use pagella_arch::RopeOverride;
 pub use pagella_backend::KvFormat;
+pub use pagella_conversation::{ConversationError, Part, ToolCall};
 pub use pagella_engine::constraint::ConstraintSpec;
 pub use pagella_engine::pages::PageInfo;
 pub use pagella_engine::{

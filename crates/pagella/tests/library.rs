@@ -5,7 +5,8 @@
 
 use std::ops::ControlFlow;
 
-use pagella::{Engine, EosReason, KvFormat, Math, Message};
+use pagella::{Engine, EosReason, KvFormat, Math, Message, Part};
+use serde_json::{Value, json};
 
 fn engine() -> Engine {
     Engine::builder("demo").math(Math::Exact).open().unwrap()
@@ -66,6 +67,61 @@ fn a_conversation_remembers_and_a_dropped_answer_is_kept_as_far_as_it_was_read()
     assert_eq!(chat.turns().last().unwrap(), &Message::new("assistant", read));
     assert_eq!(chat.undo().as_deref(), Some("And more?"));
     assert_eq!(chat.turns().len(), 4);
+}
+
+/// The demo model with a template of its own.
+fn with_template(template: &str) -> (tempfile::TempDir, Engine) {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/demo");
+    let files = std::fs::read_dir(demo).unwrap().flatten();
+    for entry in files.filter(|entry| entry.path().is_file()) {
+        std::fs::copy(entry.path(), dir.path().join(entry.file_name())).unwrap();
+    }
+    std::fs::write(dir.path().join("chat_template.jinja"), template).unwrap();
+    let engine = Engine::open(dir.path()).unwrap();
+    (dir, engine)
+}
+
+#[test]
+fn reasoning_is_told_from_what_is_said_and_remembered_apart() {
+    let (_dir, engine) = with_template(
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}\
+         {% if add_generation_prompt %}assistant: <think>{% endif %}",
+    );
+    let mut chat = engine.chat().max_tokens(8).with(|c| c.greedy());
+    let events: Vec<_> = chat.send("What is CSS?").unwrap().map(Result::unwrap).collect();
+    let thought = |part: &Part| match part {
+        Part::Reasoning(text) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    let reasoning: String = events.iter().flat_map(|event| &event.parts).map(thought).collect();
+    let done = events.last().unwrap().done.clone().unwrap();
+    assert_eq!(reasoning, done.text.trim());
+    assert!(events.iter().all(|event| event.text.is_empty()));
+    let turn = Message::new("assistant", "").with("reasoning_content", reasoning.into());
+    assert_eq!(chat.turns().last(), Some(&turn));
+}
+
+#[test]
+fn tools_are_called_and_their_results_answered() {
+    let engine = engine();
+    let mut chat = engine.chat().max_tokens(60).with(|c| c.greedy());
+    let schema = json!({"type": "object", "properties": {"word": {"enum": ["CSS", "HTML"]}},
+        "required": ["word"]});
+    let tools = json!([{"name": "look_up", "parameters": schema}]);
+    chat.set_tools(&tools, Some(&json!({"name": "look_up"}))).unwrap();
+    chat.send("What is CSS?").unwrap().finish().unwrap();
+    let calls = chat.calls();
+    assert_eq!((calls.len(), calls[0].name.as_str()), (1, "look_up"));
+    let arguments: Value = serde_json::from_str(&calls[0].arguments).unwrap();
+    assert!(["CSS", "HTML"].contains(&arguments["word"].as_str().unwrap()));
+    assert!(chat.send_results(Vec::new()).is_err());
+    chat.send_results(vec!["A cascade.".to_owned()]).unwrap().finish().unwrap();
+    let roles: Vec<&str> = chat.turns().iter().map(|turn| turn.role.as_str()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
+    assert!(chat.calls().is_empty());
+    assert_eq!(chat.undo().as_deref(), Some("What is CSS?"));
+    assert!(chat.turns().is_empty());
 }
 
 #[test]

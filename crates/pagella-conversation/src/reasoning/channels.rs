@@ -8,16 +8,11 @@ use pagella_text::Tokenizer;
 use crate::parts::Part;
 use crate::tools::{CallSink, JsonWalk, Step, ToolSet};
 
+/// The mark that a message begins with.
+pub(crate) const START: &str = "<|start|>";
 /// The marks between headers and texts. All are special tokens.
-const MARKS: [&str; 7] = [
-    "<|start|>",
-    "<|channel|>",
-    "<|constrain|>",
-    "<|message|>",
-    "<|end|>",
-    "<|call|>",
-    "<|return|>",
-];
+const MARKS: [&str; 7] =
+    [START, "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>"];
 
 /// Whether a model with this template speaks in channels.
 pub fn are_spoken(source: &str, tokenizer: &Tokenizer) -> bool {

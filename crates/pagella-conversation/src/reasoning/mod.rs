@@ -1,6 +1,6 @@
 //! What models think before they answer: how they mark it, and telling it apart from the answer.
 
-pub mod channels;
+pub(crate) mod channels;
 mod split;
 mod tags;
 

@@ -119,6 +119,13 @@ impl ToolSet {
         }
     }
 
+    /// Leaves it to the model whether something is called, and what.
+    pub fn decide_freely(&mut self) {
+        if self.mode == Mode::Required {
+            (self.mode, self.allowed) = (Mode::Auto, None);
+        }
+    }
+
     /// Whether there are no tools.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
@@ -275,7 +282,7 @@ fn tool(path: &str, value: &Value) -> Result<Tool, ConversationError> {
         None => (path.to_owned(), outer),
     };
     let name =
-        function.get("name").ok_or_else(|| ConversationError::missing(&format!("{path}.name")))?;
+        function.get("name").ok_or_else(|| ConversationError::missing(format!("{path}.name")))?;
     let name = name
         .as_str()
         .ok_or_else(|| ConversationError::wrong_type(format!("{path}.name"), "a string"))?;

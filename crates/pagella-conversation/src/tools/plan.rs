@@ -87,7 +87,7 @@ impl ToolPlan {
     }
 
     #[cfg(test)]
-    pub fn with(syntax: &'static Syntax, set: ToolSet) -> Self {
+    pub(super) fn with(syntax: &'static Syntax, set: ToolSet) -> Self {
         ToolPlan { set: Arc::new(set), syntax }
     }
 

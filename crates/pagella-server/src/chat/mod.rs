@@ -8,6 +8,6 @@ mod variables;
 
 pub use halving::Halving;
 pub use prompt::{CONVERSATION, ChatPrompt, TOOLS};
-pub use reasoning::{REASONING, spoken_in_channels, tags};
+pub use reasoning::{REASONING, style};
 pub use talk::{Answer, ChatRequest, Said, Talk};
 pub use variables::check_variables;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pagella_conversation::tools::{ToolPlan, ToolSet, WrittenTools};
-use pagella_conversation::{Conversation, Encoded, Traits, messages, replace_stamps};
+use pagella_conversation::{AnswerStyle, Conversation, Traits, messages, replace_stamps};
 use pagella_text::{AddBos, ChatTemplate, EncodeBudget, RenderOptions, Span, spans_to_string};
 use serde_json::Value;
 
@@ -46,6 +46,16 @@ pub struct ChatPrompt {
     conversation: Conversation,
     /// Seconds of rendering are noted here.
     times: Arc<Histogram>,
+}
+
+/// A prompt.
+pub struct Encoded {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// The same as text.
+    pub text: String,
+    /// What the prompt ends with that belongs to the answer.
+    pub opening: String,
 }
 
 impl ChatPrompt {
@@ -140,16 +150,19 @@ impl ChatPrompt {
         encoded.map_err(|error| text_error(&error))
     }
 
-    /// The prompt as ids, and what of it belongs to the reply, where that holds `tag`.
+    /// The prompt as ids and text, and what of it belongs to an answer of this style.
     pub fn encode_opening(
         &self,
         model: &ServedModel,
-        tag: Option<&str>,
+        style: &AnswerStyle,
         budget: &EncodeBudget,
     ) -> Result<Encoded, ApiError> {
         let spans = self.spans()?;
-        let encoded = self.conversation.encode_opening(&spans, &model.parts.tokenizer, tag, budget);
-        encoded.map_err(|error| text_error(&error))
+        let ids = model.parts.tokenizer.encode_within(&spans, AddBos::Auto, budget);
+        let ids = ids.map_err(|error| text_error(&error))?;
+        let text = spans_to_string(&spans);
+        let opening = self.conversation.opening(&text, style);
+        Ok(Encoded { ids, text, opening })
     }
 }
 

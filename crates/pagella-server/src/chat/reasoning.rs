@@ -1,6 +1,7 @@
 //! What a request says about reasoning.
 
-use pagella_conversation::reasoning::{Tags, channels};
+use pagella_conversation::AnswerStyle;
+use pagella_conversation::reasoning::Tags;
 use pagella_text::Tokenizer;
 use serde_json::Value;
 
@@ -70,29 +71,24 @@ impl ReasoningAsk {
     }
 }
 
-/// The tags of a model: those that the operator chose, or its own.
-pub fn tags(settings: &ReasoningSettings, source: &str, tokenizer: &Tokenizer) -> Option<Tags> {
-    let usual = ReasoningSettings::default();
-    let own = |start: &str, end: &str| Tags { start: start.to_owned(), end: end.to_owned() };
-    let stated = own(&settings.start_token, &settings.end_token);
-    match settings.reasoning {
-        Toggle::Off => None,
-        _ if stated.start.is_empty() || stated.end.is_empty() => None,
-        Toggle::On => Some(stated),
-        Toggle::Auto if stated != own(&usual.start_token, &usual.end_token) => Some(stated),
-        Toggle::Auto => Tags::of(source, tokenizer),
-    }
-}
-
-/// Whether a model speaks in channels: as the operator says, or its template.
-pub fn spoken_in_channels(
-    settings: &ReasoningSettings,
-    source: &str,
-    tokenizer: &Tokenizer,
-) -> bool {
+/// How a model writes its answers: as the operator says, or as its template shows.
+pub fn style(settings: &ReasoningSettings, source: &str, tokenizer: &Tokenizer) -> AnswerStyle {
+    let own = AnswerStyle::of(source, tokenizer);
     match settings.harmony {
-        Toggle::On => true,
-        Toggle::Off => false,
-        Toggle::Auto => channels::are_spoken(source, tokenizer),
+        Toggle::On => return AnswerStyle::Channels,
+        Toggle::Auto if own == AnswerStyle::Channels => return own,
+        Toggle::Auto | Toggle::Off => {}
+    }
+    let usual = ReasoningSettings::default();
+    let tags = |start: &str, end: &str| Tags { start: start.to_owned(), end: end.to_owned() };
+    let stated = tags(&settings.start_token, &settings.end_token);
+    match settings.reasoning {
+        Toggle::Off => AnswerStyle::Plain,
+        _ if stated.start.is_empty() || stated.end.is_empty() => AnswerStyle::Plain,
+        Toggle::On => AnswerStyle::Tagged(stated),
+        Toggle::Auto if stated != tags(&usual.start_token, &usual.end_token) => {
+            AnswerStyle::Tagged(stated)
+        }
+        Toggle::Auto => Tags::of(source, tokenizer).map_or(AnswerStyle::Plain, AnswerStyle::Tagged),
     }
 }

@@ -4,15 +4,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pagella_conversation::reasoning::channels;
 use pagella_conversation::tools::ToolPlan;
-use pagella_conversation::{Encoded, Ending, Part, SplitPlan, Splitter, Whole};
+use pagella_conversation::{AnswerStyle, Ending, Part, SplitPlan, Splitter, Whole};
 use pagella_engine::Record;
 use pagella_engine::constraint::ConstraintSpec;
 use pagella_text::{AddBos, EncodeBudget, StreamStart, Tokenizer};
 
-use super::prompt::ChatPrompt;
-use super::reasoning::{ReasoningAsk, spoken_in_channels, tags};
+use super::prompt::{ChatPrompt, Encoded};
+use super::reasoning::{ReasoningAsk, style};
 use crate::call::Call;
 use crate::fields::{Fields, unsupported};
 use crate::generate::ask::{Ask, Delivery};
@@ -76,19 +75,17 @@ impl ChatRequest {
         }
         let settings = model.conversation(&call.app.settings.model.conversation);
         let source = prompt.source();
-        let speaks = spoken_in_channels(&settings.reasoning, source, tokenizer);
-        let tags = tags(&settings.reasoning, source, tokenizer).filter(|_| !speaks);
-        if speaks {
+        let style = style(&settings.reasoning, source, tokenizer);
+        if style == AnswerStyle::Channels {
             refuse_in_channels(&ask, &reasoning)?;
-            ask.job.shown_ids.extend(channels::mark_ids(tokenizer));
         }
+        ask.job.shown_ids.extend(style.shown_ids(tokenizer));
         let (encoder, negative) = (model.clone(), ask.negative.clone());
-        let start_tag = tags.as_ref().map(|tags| tags.start.clone());
-        let start_tag = start_tag.or(speaks.then(|| "<|start|>".to_owned()));
+        let of_answer = style.clone();
         let kept = Kept::of(call);
         let encode = move |budget: EncodeBudget| {
             let budget = budget.within(encoder.capacity());
-            let encoded = prompt.encode_opening(&encoder, start_tag.as_deref(), &budget);
+            let encoded = prompt.encode_opening(&encoder, &of_answer, &budget);
             if let Some(kept) = kept {
                 kept.write(encoded.as_ref().ok().map(|encoded| encoded.text.as_str()));
             }
@@ -104,16 +101,14 @@ impl ChatRequest {
         let inside = match settings.reasoning.start_in_reasoning {
             Toggle::On => true,
             Toggle::Off => false,
-            Toggle::Auto => tags.as_ref().is_some_and(|tags| tags.are_open(&opening)),
+            Toggle::Auto => style.begins_inside(&opening),
         };
-        if let Some(tags) = &tags {
-            ask.job.shown_ids.extend(tags.special_ids(tokenizer));
+        if let Some(tags) = style.tags() {
             let block = tags.block(inside, reasoning.budget, &reasoning.message, tokenizer);
             ask.block = Some(block.map_err(|error| text_error(&error))?);
         }
         let plan = SplitPlan {
-            reasoning: tags.filter(|_| reasoning.split).map(|tags| (tags, inside)),
-            channels: speaks.then_some(opening).filter(|_| reasoning.split),
+            marking: style.marking(opening, inside).filter(|_| reasoning.split),
             legacy: reasoning.legacy,
             hidden: reasoning.hidden,
             calls_in_reasoning: settings.tool_calls_in_reasoning,

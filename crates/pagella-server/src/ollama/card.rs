@@ -4,9 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use blake2::digest::consts::U32;
 use blake2::{Blake2b, Digest};
+use pagella_conversation::AnswerStyle;
 use serde_json::{Map, Value, json};
 
-use crate::chat::{spoken_in_channels, tags};
+use crate::chat::style;
 use crate::generate::fill;
 use crate::model::ServedModel;
 use crate::settings::Settings;
@@ -135,8 +136,7 @@ fn capabilities(model: &ServedModel, settings: &Settings) -> Vec<&'static str> {
     let source = template.as_ref().map(|active| active.template.source());
     let thinks = source.is_some_and(|source| {
         let reasoning = &conversation.reasoning;
-        spoken_in_channels(reasoning, source, tokenizer)
-            || tags(reasoning, source, tokenizer).is_some()
+        style(reasoning, source, tokenizer) != AnswerStyle::Plain
     });
     let all = [
         ("completion", true),

@@ -121,3 +121,45 @@ fn lines_can_be_continued() {
     let two = chat(&["--greedy", "--json"], "What is\\\nCSS?\n");
     assert_eq!(answers(&two).len(), 1);
 }
+
+const TOOLS: &str = r#"[{"type": "function", "function": {"name": "look_up", "description": "Finds a word.",
+    "parameters": {"type": "object", "properties": {"word": {"type": "string", "maxLength": 12}},
+        "required": ["word"]}}}]"#;
+
+#[test]
+fn calls_of_tools_are_shown_and_what_is_typed_is_their_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tools.json");
+    std::fs::write(&path, TOOLS).unwrap();
+    let args = ["--greedy", "--tools", text(&path), "--tool-choice", "look_up"];
+    let args = [&args[..], &["--max-new-tokens", "60"]].concat();
+    let said =
+        pagella_with_input(&[&["chat", "demo"], &args[..]].concat(), "What is CSS?\na cascade\n");
+    assert_eq!(said.code, 0, "{}", said.err);
+    let mut lines = said.out.lines();
+    let call = lines.next().unwrap().strip_prefix("→ look_up ").unwrap();
+    let arguments: Value = serde_json::from_str(call).unwrap();
+    assert!(arguments["word"].is_string(), "{call}");
+    assert!(lines.next().is_some(), "the model goes on behind the result: {}", said.out);
+    let json = [&["chat", "demo", "--json"], &args[..]].concat();
+    let json = answers(&pagella_with_input(&json, "What is CSS?\na cascade\n"));
+    assert_eq!(json.len(), 2);
+    assert_eq!(json[0]["tool_calls"][0]["name"], "look_up");
+    assert_eq!((&json[0]["content"], &json[1]["tool_calls"]), (&"".into(), &Value::Array(vec![])));
+    assert!(json[1]["cached_tokens"].as_u64() > Some(0), "{}", json[1]);
+}
+
+#[test]
+fn tools_that_cannot_be_used_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tools.json");
+    for (content, choice, word) in [
+        ("{", "auto", "is not JSON"),
+        (r#"[{"type": "web_search"}]"#, "auto", "tools[0].type"),
+        (TOOLS, "find", "not among the tools"),
+    ] {
+        std::fs::write(&path, content).unwrap();
+        let said = chat(&["--tools", text(&path), "--tool-choice", choice], "Hi\n");
+        assert!(said.error(1).contains(word), "{}", said.err);
+    }
+}

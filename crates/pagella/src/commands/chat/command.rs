@@ -6,6 +6,7 @@ pub enum Action {
     Help,
     Clear,
     System(String),
+    Reasoning(String),
     Regenerate,
     Edit(String),
     Undo,
@@ -38,6 +39,12 @@ const COMMANDS: &[Command] = &[
         argument: "[TEXT]",
         help: "set the system message; without text, remove it",
         make: Action::System,
+    },
+    Command {
+        name: "reasoning",
+        argument: "[show|hide]",
+        help: "show what the model thought; show or fold it from now on",
+        make: Action::Reasoning,
     },
     Command {
         name: "regen",

@@ -5,16 +5,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use pagella::{Chat, Completion, Engine};
+use pagella::{Chat, Completion, Engine, ToolCall};
+use serde_json::Value;
 
 use super::command::{self, Action};
-use super::input::Input;
+use super::input::{Input, Line};
 use super::interrupt::Interrupt;
 use super::setting::Settings;
+use super::show::{Show, Thoughts};
 use super::transcript;
-use super::wrap::Wrap;
 use crate::flags::TokenFlags;
-use crate::output;
+use crate::{output, printable};
 
 /// How often Ctrl-C is looked at while the model computes.
 const POLL: Duration = Duration::from_millis(50);
@@ -24,6 +25,13 @@ const POLL: Duration = Duration::from_millis(50);
 pub enum Flow {
     Continue,
     End,
+}
+
+/// What the model answers next.
+enum Ask<'q> {
+    Question(&'q str),
+    /// What its tools answered.
+    Results(Vec<String>),
 }
 
 /// A conversation and what is needed to lead it.
@@ -38,6 +46,9 @@ pub struct Dialogue {
     /// How often the current question was asked before.
     attempt: u64,
     last: Option<Completion>,
+    thoughts: Thoughts,
+    /// What the model thought before its last answer.
+    reasoning: String,
     capacity: usize,
     device: String,
 }
@@ -59,6 +70,8 @@ impl Dialogue {
             live: !json && input.is_terminal() && std::io::stdout().is_terminal(),
             attempt: 0,
             last: None,
+            thoughts: Thoughts::default(),
+            reasoning: String::new(),
             capacity: engine.facts().capacity,
             device: engine.facts().device.clone(),
         }
@@ -83,6 +96,15 @@ impl Dialogue {
         self.tokens = tokens;
     }
 
+    pub fn set_thoughts(&mut self, thoughts: Thoughts) {
+        self.thoughts = thoughts;
+    }
+
+    /// Lets the model call tools.
+    pub fn set_tools(&mut self, list: &Value, choice: Option<&Value>) -> Result<()> {
+        Ok(self.chat.set_tools(list, choice)?)
+    }
+
     pub fn set_system(&mut self, text: &str) {
         self.chat.set_system(Some(text.to_owned()).filter(|text| !text.is_empty()));
     }
@@ -99,7 +121,7 @@ impl Dialogue {
         }
         let Some(words) = line.strip_prefix('/') else {
             self.attempt = 0;
-            return self.ask(line).map(|()| Flow::Continue);
+            return self.ask(line, input).map(|()| Flow::Continue);
         };
         match command::parse(words) {
             Ok(Action::Exit) => return Ok(Flow::End),
@@ -117,7 +139,8 @@ impl Dialogue {
                 self.say("(forgotten)");
             }
             Action::System(text) => self.set_system(&text),
-            Action::Regenerate => return self.regenerate(),
+            Action::Reasoning(word) => self.reasoning(&word),
+            Action::Regenerate => return self.regenerate(input),
             Action::Edit(text) => return self.edit(text, input),
             Action::Undo => match self.chat.undo() {
                 Some(_) => self.say(&format!("({} messages left)", self.chat.turns().len())),
@@ -140,11 +163,22 @@ impl Dialogue {
         Ok(())
     }
 
-    fn regenerate(&mut self) -> Result<()> {
+    /// Shows what the model thought, or chooses what is done with it from now on.
+    fn reasoning(&mut self, word: &str) {
+        match word {
+            "" if self.reasoning.is_empty() => self.say("the last answer has no reasoning"),
+            "" => self.say(&self.reasoning),
+            "show" => self.thoughts = Thoughts::Show,
+            "hide" => self.thoughts = Thoughts::Hide,
+            _ => self.say("/reasoning takes show, hide or nothing"),
+        }
+    }
+
+    fn regenerate(&mut self, input: &mut Input) -> Result<()> {
         match self.chat.undo() {
             Some(question) => {
                 self.attempt += 1;
-                self.ask(&question)
+                self.ask(&question, input)
             }
             None => {
                 self.say("there is nothing to answer again");
@@ -163,7 +197,7 @@ impl Dialogue {
         match changed {
             Some(changed) => {
                 self.attempt = 0;
-                self.ask(&changed)
+                self.ask(&changed, input)
             }
             None => {
                 self.chat.set_turns(before);
@@ -173,58 +207,90 @@ impl Dialogue {
         }
     }
 
-    /// Asks the model and prints the answer. Errors of one question do not end a live conversation.
-    fn ask(&mut self, question: &str) -> Result<()> {
-        self.interrupt.begin();
-        let asked = self.stream(question);
-        self.interrupt.end();
-        match asked {
-            Ok(done) => {
-                if let (true, Some(done)) = (self.live, &done) {
-                    self.say(&format!("({})", output::completion_line(done)));
+    /// Asks the model and prints the answer; what it calls is answered by whoever types. Errors of one
+    /// question do not end a live conversation.
+    fn ask(&mut self, question: &str, input: &mut Input) -> Result<()> {
+        let mut next = Some(Ask::Question(question));
+        while let Some(ask) = next.take() {
+            self.interrupt.begin();
+            let asked = self.stream(ask);
+            self.interrupt.end();
+            match asked {
+                Ok(done) => {
+                    if let (true, Some(done)) = (self.live, &done) {
+                        self.say(&format!("({})", output::completion_line(done)));
+                    }
+                    let finished = done.is_some();
+                    self.last = done.or(self.last.take());
+                    let calls = self.chat.calls();
+                    if finished && !calls.is_empty() {
+                        next = self.results(&calls, input)?.map(Ask::Results);
+                    }
                 }
-                self.last = done.or(self.last.take());
-                Ok(())
+                Err(error) if self.live && !error.is::<std::io::Error>() => {
+                    self.say(&format!("error: {error}"));
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) if self.live && !error.is::<std::io::Error>() => {
-                self.say(&format!("error: {error}"));
-                Ok(())
-            }
-            Err(error) => Err(error),
         }
+        Ok(())
+    }
+
+    /// What was typed for each call; `None` if somebody would rather not.
+    fn results(&self, calls: &[ToolCall], input: &mut Input) -> Result<Option<Vec<String>>> {
+        let mut results = Vec::with_capacity(calls.len());
+        for call in calls {
+            match input.read(&format!("result of {}> ", printable::word(&call.name)))? {
+                Line::Text(text) => results.push(text),
+                Line::Interrupted | Line::End => {
+                    self.say("(the call has no result)");
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(results))
     }
 
     /// `None` when it was interrupted.
-    fn stream(&mut self, question: &str) -> Result<Option<Completion>> {
+    fn stream(&mut self, ask: Ask<'_>) -> Result<Option<Completion>> {
         let (settings, tokens, attempt) = (&self.settings, &self.tokens, self.attempt);
         self.chat.set_settings(|complete| tokens.apply(settings.apply(complete, attempt)));
         self.chat.set_max_tokens(Some(settings.max_new_tokens));
-        let mut stream = self.chat.send(question)?;
+        let mut stream = match ask {
+            Ask::Question(question) => self.chat.send(question)?,
+            Ask::Results(results) => self.chat.send_results(results)?,
+        };
         if stream.dropped_messages() > 0 {
             let n = stream.dropped_messages();
             output::note(&format!("(the context is full: the oldest {n} messages were left out)"));
         }
-        let mut lines = (!self.json).then(Wrap::for_stdout);
-        loop {
+        let json = self.json;
+        let print = |text: String| if json { Ok(()) } else { output::print(&text) };
+        let mut show = Show::for_stdout(self.live.then_some(self.thoughts));
+        let done = loop {
             if self.interrupt.pressed() {
-                drop(stream);
-                output::print(&lines.map_or_else(String::new, |mut lines| lines.end()))?;
-                output::note("(stopped)");
-                return Ok(None);
+                break None;
             }
             let Some(next) = stream.next_within(POLL) else { continue };
-            let Some(record) = next.transpose()? else { return Ok(None) };
-            if let Some(lines) = &mut lines {
-                lines.measure();
-                output::print(&lines.take(&record.text))?;
+            let Some(event) = next.transpose()? else { return Ok(None) };
+            print(show.take(event.parts))?;
+            if event.done.is_some() {
+                break event.done;
             }
-            let Some(done) = record.eos else { continue };
-            match &mut lines {
-                None => output::print_json(&output::completion_json(&done))?,
-                Some(lines) => output::print(&lines.end())?,
+        };
+        drop(stream);
+        print(show.end())?;
+        match &done {
+            None => output::note("(stopped)"),
+            Some(done) if json => {
+                let mut answer = output::completion_json(done);
+                join(&mut answer, show.json());
+                output::print_json(&answer)?;
             }
-            return Ok(Some(*done));
+            Some(_) => {}
         }
+        self.reasoning = show.reasoning;
+        Ok(done)
     }
 
     fn stats(&self) -> String {
@@ -235,5 +301,12 @@ impl Dialogue {
         let last = self.last.as_ref().map_or("no answer yet".to_owned(), output::completion_line);
         let turns = self.chat.turns().len();
         format!("{last}\n{turns} messages, {context} of {} tokens; {}", self.capacity, self.device)
+    }
+}
+
+/// Adds the fields of one object to another.
+fn join(one: &mut Value, other: Value) {
+    if let (Value::Object(one), Value::Object(other)) = (one, other) {
+        one.extend(other);
     }
 }
