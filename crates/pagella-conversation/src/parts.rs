@@ -4,7 +4,6 @@
 //! in pieces and for whole ones, which are the pieces put together ([`Whole`]).
 
 use pagella_engine::{EosReason, Record};
-use pagella_text::StreamDecoder;
 
 use crate::reasoning::{ChannelSplit, Kind, ReasoningSplit};
 use crate::style::Marking;
@@ -131,8 +130,8 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// For a choice at its beginning; `decoder` turns ids into text as the engine does.
-    pub fn new(plan: &SplitPlan, decoder: StreamDecoder) -> Self {
+    /// For a choice at its beginning.
+    pub fn new(plan: &SplitPlan) -> Self {
         let mark = plan.tools.as_ref().and_then(ToolPlan::mark);
         let mark = mark.filter(|_| plan.calls_in_reasoning);
         let calls = plan.tools.as_ref().and_then(ToolPlan::parser);
@@ -148,7 +147,7 @@ impl Splitter {
         // Without reasoning there is nothing to count, without both nothing to tell apart.
         let apart = reasoning.is_some() || channels.is_some();
         let apart = apart || (plan.tells_tokens && calls.is_some());
-        let tokens = apart.then(|| TokenSplit::new(decoder, plan.tells_tokens));
+        let tokens = apart.then(|| TokenSplit::new(plan.tells_tokens));
         Splitter { plan: plan.clone(), channels, reasoning, calls, tokens }
     }
 

@@ -3,14 +3,9 @@
 use std::collections::VecDeque;
 
 use pagella_engine::Record;
-use pagella_text::StreamDecoder;
 
 /// Tells the tokens of one choice apart.
 pub struct TokenSplit {
-    /// Does again what the engine did, to know where the text of every token ends.
-    decoder: StreamDecoder,
-    /// Bytes of text that the ids so far stand for.
-    end: usize,
     /// Tokens of which it is not known what they are: where their text ends, and what is told.
     waiting: VecDeque<(usize, Record)>,
     /// What is known of tokens is kept.
@@ -20,8 +15,8 @@ pub struct TokenSplit {
 }
 
 impl TokenSplit {
-    pub fn new(decoder: StreamDecoder, tells: bool) -> Self {
-        TokenSplit { decoder, end: 0, waiting: VecDeque::new(), tells, reasoning: 0 }
+    pub fn new(tells: bool) -> Self {
+        TokenSplit { waiting: VecDeque::new(), tells, reasoning: 0 }
     }
 
     /// The tokens of content that became certain with a record. Content begins at byte `from`, if
@@ -34,10 +29,9 @@ impl TokenSplit {
         all_reasoning: bool,
         to: Option<usize>,
     ) -> Record {
-        for (idx, &id) in record.token_ids.iter().enumerate() {
-            self.end += self.decoder.push(id).len();
+        for (idx, &end) in record.token_ends.iter().enumerate() {
             let told = if self.tells { one(record, idx) } else { Record::default() };
-            self.waiting.push_back((self.end, told));
+            self.waiting.push_back((end, told));
         }
         let mut content = Record::default();
         let to = from.and_then(|from| Some(from + to?)).unwrap_or(usize::MAX);

@@ -192,7 +192,7 @@ impl Chat {
             calls_in_reasoning: true,
             ..SplitPlan::default()
         };
-        let splitter = Splitter::new(&plan, settings.decoder());
+        let splitter = Splitter::new(&plan);
         Ok(Begun { records: settings.stream_ids(ids)?, splitter, dropped })
     }
 

@@ -15,7 +15,7 @@ use pagella_engine::{
     BoxedConstraint, Completion, EngineError, JobSpec, JobStream, LengthPolicy, OptionsError,
     Record, StreamGranularity,
 };
-use pagella_text::{AddBos, Message, StreamDecoder, StreamStart};
+use pagella_text::{AddBos, Message};
 
 use crate::{Engine, Error};
 
@@ -204,14 +204,6 @@ impl Complete {
         let tags = style.tags().filter(|_| !self.constraints.is_empty());
         self.block = tags.map(|tags| tags.block(inside, None, "", tokenizer)).transpose()?;
         Ok(self)
-    }
-
-    /// What turns ids into text as the engine does.
-    pub(crate) fn decoder(&self) -> StreamDecoder {
-        let tokenizer = self.engine.tokenizer();
-        let mut decoder = tokenizer.stream_decoder(self.spec.specials, StreamStart::Continuation);
-        decoder.show(&self.spec.shown_ids);
-        decoder
     }
 }
 

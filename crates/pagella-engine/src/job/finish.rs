@@ -49,6 +49,7 @@ impl Record {
             self.byte_offset = released.byte_offset;
         }
         self.text.push_str(&released.text);
+        self.token_ends.extend(released.ends);
         for accepted in released.ids {
             self.token_ids.push(accepted.id);
             if spec.return_probs {

@@ -59,6 +59,10 @@ pub struct Record {
     pub byte_offset: usize,
     /// Ids that became certain.
     pub token_ids: Vec<u32>,
+    /// Where the text of each id ends in the whole text, in bytes. A character in several ids belongs to
+    /// the last of them.
+    #[serde(skip)]
+    pub token_ends: Vec<usize>,
     /// Final probability of each id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub token_probs: Vec<f32>,
@@ -106,6 +110,7 @@ impl Record {
         self.max_progress = later.max_progress.or(self.max_progress);
         self.text.push_str(&later.text);
         self.token_ids.extend(later.token_ids);
+        self.token_ends.extend(later.token_ends);
         self.token_probs.extend(later.token_probs);
         self.top_k.extend(later.top_k);
         self.logprobs.extend(later.logprobs);

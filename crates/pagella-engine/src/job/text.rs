@@ -76,6 +76,8 @@ pub(crate) struct Released {
     pub text: String,
     pub byte_offset: usize,
     pub ids: Vec<Accepted>,
+    /// Where the text of each id ends, without an unfinished character.
+    pub ends: Vec<usize>,
 }
 
 impl TextState {
@@ -260,8 +262,10 @@ impl TextState {
         let (byte_offset, to) = (self.released, to.max(self.released));
         let text = self.decoded[byte_offset..to].to_owned();
         self.released = to;
-        let mut ids = Vec::new();
+        let (mut ids, mut ends) = (Vec::new(), Vec::new());
         while self.released_ids < self.accepted.len() && certain(self.end_of(self.released_ids)) {
+            let behind = self.accepted.get(self.released_ids + 1);
+            ends.push(behind.map_or(self.decoded.len(), |behind| behind.decoded_before));
             let next = &mut self.accepted[self.released_ids];
             // What is reported once need not be kept.
             let (top, logprobs) = (std::mem::take(&mut next.top), next.logprobs.take());
@@ -269,7 +273,7 @@ impl TextState {
             ids.push(Accepted { top, logprobs, logits, processed_logits, ..*next });
             self.released_ids += 1;
         }
-        Released { text, byte_offset, ids }
+        Released { text, byte_offset, ids, ends }
     }
 }
 
@@ -290,6 +294,32 @@ mod tests {
             logprobs: None,
             logits: None,
             processed_logits: None,
+        }
+    }
+
+    #[test]
+    fn every_id_says_where_its_text_ends() {
+        // `a`, `€` in three ids, `END`, half a character, `b`, and a control token that is hidden.
+        let ids = [0, 53, 54, 55, 56, 53, 1, 57];
+        let decoder = || tokenizer().stream_decoder(SpecialTokens::Hide, StreamStart::Continuation);
+        let mut alone = decoder();
+        let expected: Vec<usize> = ids
+            .iter()
+            .scan(0, |end, id| {
+                *end += alone.push(*id).len();
+                Some(*end)
+            })
+            .collect();
+        for stops in [vec![], vec!["ENDs"]] {
+            let stop = StopMatcher::new(&stops).unwrap();
+            let mut text = TextState::new(decoder(), stop, None, 8);
+            let mut ends = Vec::new();
+            for id in ids {
+                assert!(matches!(text.push(accepted(id)), Found::Nothing));
+                ends.extend(text.release().ends);
+            }
+            ends.extend(text.release_all().ends);
+            assert_eq!(ends, expected, "{stops:?}");
         }
     }
 

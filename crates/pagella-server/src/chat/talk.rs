@@ -8,7 +8,7 @@ use pagella_conversation::tools::ToolPlan;
 use pagella_conversation::{AnswerStyle, Ending, Part, SplitPlan, Splitter, Whole};
 use pagella_engine::Record;
 use pagella_engine::constraint::ConstraintSpec;
-use pagella_text::{AddBos, EncodeBudget, StreamStart, Tokenizer};
+use pagella_text::{AddBos, EncodeBudget, Tokenizer};
 
 use super::prompt::{ChatPrompt, Encoded};
 use super::reasoning::{ReasoningAsk, style};
@@ -247,13 +247,7 @@ impl Talk {
         plan: &SplitPlan,
     ) -> Result<Self, ApiError> {
         let (n, seed, delivery) = (ask.n, ask.seed, ask.delivery.clone());
-        let splitter = || {
-            let tokenizer = &model.parts.tokenizer;
-            let mut decoder = tokenizer.stream_decoder(ask.job.specials, StreamStart::Continuation);
-            decoder.show(&ask.job.shown_ids);
-            Splitter::new(plan, decoder)
-        };
-        let splitters = (0..n).map(|_| splitter()).collect();
+        let splitters = (0..n).map(|_| Splitter::new(plan)).collect();
         let running = entered.submit(call, model, ask, vec![prompt], prompt_field).await?;
         call.access.note(|facts| facts.stream = delivery.stream);
         let (model, begun) = (model.clone(), call.begun);
