@@ -25,7 +25,7 @@ pub mod tools;
 
 pub use conversation::Conversation;
 pub use error::{ConversationError, Problem};
-pub use message::{Traits, into_parts, messages};
+pub use message::{Traits, messages};
 pub use parts::{Ending, Part, SplitPlan, Splitter, ToolCall, Whole};
 pub use stamp::replace_stamps;
 pub use style::{AnswerStyle, Marking};

@@ -109,7 +109,7 @@ fn message(path: &str, value: &Value, traits: Traits) -> Result<Message, Convers
 }
 
 /// A content of parts, for templates that want them.
-pub fn into_parts(message: &mut Message) {
+pub(crate) fn into_parts(message: &mut Message) {
     let text = std::mem::take(&mut message.content);
     message.content = json!([{ "type": "text", "text": text }]);
 }

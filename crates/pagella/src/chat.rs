@@ -38,6 +38,8 @@ pub struct Chat {
 struct Begun {
     records: JobStream,
     splitter: Splitter,
+    /// What of the tools' schemas is not enforced.
+    unenforced: Vec<String>,
     /// Oldest messages that did not fit.
     dropped: usize,
 }
@@ -186,6 +188,8 @@ impl Chat {
             tools.loosen(None, tokenizer, limits.compile_time, compiles);
         }
         settings = settings.answered_in(&style, inside, tools.as_ref())?;
+        let unenforced = tools.as_ref().map(|tools| tools.set.unenforced.clone());
+        let unenforced = unenforced.unwrap_or_default();
         let plan = SplitPlan {
             marking: style.marking(opening, inside),
             tools,
@@ -193,7 +197,7 @@ impl Chat {
             ..SplitPlan::default()
         };
         let splitter = Splitter::new(&plan);
-        Ok(Begun { records: settings.stream_ids(ids)?, splitter, dropped })
+        Ok(Begun { records: settings.stream_ids(ids)?, splitter, unenforced, dropped })
     }
 
     /// The conversation that fits, its prompt as text and ids, and how many messages had to be left out.

@@ -89,6 +89,8 @@ pub fn style(settings: &ReasoningSettings, source: &str, tokenizer: &Tokenizer) 
         Toggle::Auto if stated != tags(&usual.start_token, &usual.end_token) => {
             AnswerStyle::Tagged(stated)
         }
+        Toggle::Auto if own != AnswerStyle::Channels => own,
+        // Its channels were switched off.
         Toggle::Auto => Tags::of(source, tokenizer).map_or(AnswerStyle::Plain, AnswerStyle::Tagged),
     }
 }

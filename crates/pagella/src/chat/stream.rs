@@ -26,6 +26,7 @@ pub struct ChatStream<'c> {
     records: JobStream,
     splitter: Splitter,
     whole: Whole,
+    unenforced: Vec<String>,
     dropped_messages: usize,
     /// Messages before those that are answered.
     before: usize,
@@ -34,15 +35,20 @@ pub struct ChatStream<'c> {
 
 impl<'c> ChatStream<'c> {
     pub(super) fn new(chat: &'c mut Chat, begun: Begun, before: usize) -> Self {
-        let Begun { records, splitter, dropped } = begun;
+        let Begun { records, splitter, unenforced, dropped } = begun;
         let whole = Whole::default();
         let (dropped_messages, ended) = (dropped, false);
-        ChatStream { chat, records, splitter, whole, dropped_messages, before, ended }
+        ChatStream { chat, records, splitter, whole, unenforced, dropped_messages, before, ended }
     }
 
     /// Oldest messages that did not fit into the context this time.
     pub fn dropped_messages(&self) -> usize {
         self.dropped_messages
+    }
+
+    /// Parts of the tools' schemas that cannot be enforced: the model may not follow them.
+    pub fn unenforced(&self) -> &[String] {
+        &self.unenforced
     }
 
     /// Tokens of reasoning so far.

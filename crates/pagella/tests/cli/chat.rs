@@ -163,3 +163,17 @@ fn tools_that_cannot_be_used_are_named() {
         assert!(said.error(1).contains(word), "{}", said.err);
     }
 }
+
+#[test]
+fn what_of_a_schema_is_not_enforced_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tools.json");
+    let word = r#"{"type": "string", "contentEncoding": "base64"}"#;
+    let not = r#"{"not": {"required": ["x"]}}"#;
+    let schema =
+        format!(r#"{{"type": "object", "properties": {{"word": {word}, "other": {not}}}}}"#);
+    std::fs::write(&path, format!(r#"[{{"name": "look_up", "parameters": {schema}}}]"#)).unwrap();
+    let said = chat(&["--greedy", "--tools", text(&path)], "Hi\n");
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.err.contains("(not enforced: tools.look_up"), "{}", said.err);
+}

@@ -264,6 +264,9 @@ impl Dialogue {
             let n = stream.dropped_messages();
             output::note(&format!("(the context is full: the oldest {n} messages were left out)"));
         }
+        if !stream.unenforced().is_empty() {
+            output::note(&format!("(not enforced: {})", stream.unenforced().join(", ")));
+        }
         let json = self.json;
         let print = |text: String| if json { Ok(()) } else { output::print(&text) };
         let mut show = Show::for_stdout(self.live.then_some(self.thoughts));
