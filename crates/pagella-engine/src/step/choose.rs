@@ -12,7 +12,7 @@ use crate::generator::Generator;
 use crate::job::{Ending, Facts, Job, Record, Turn};
 use crate::logit_rows::{LogitRows, RowAnswer, RowAsk};
 use crate::sample::{AskBuffer, Scratch, mix};
-use crate::schedule::Planned;
+use crate::schedule::PlannedStep;
 use crate::trace::StepTrace;
 use crate::{EngineError, Forward};
 
@@ -126,7 +126,7 @@ pub(super) struct Sampling {
 }
 
 /// The jobs that choose an id in this step, in their order.
-pub(super) fn sampling_jobs(planned: &Planned) -> Vec<Sampling> {
+pub(super) fn sampling_jobs(planned: &PlannedStep) -> Vec<Sampling> {
     let mut jobs: Vec<Sampling> = Vec::with_capacity(planned.rows.len());
     let mut rows = 0;
     for row in &planned.rows {

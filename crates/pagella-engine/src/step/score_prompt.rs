@@ -4,7 +4,7 @@ use crate::generator::Generator;
 use crate::job::TokenLogprobs;
 use crate::logit_rows::RowAnswer;
 use crate::sample::raw_logprobs;
-use crate::schedule::Planned;
+use crate::schedule::PlannedStep;
 
 /// A row of logits that scores an id of a prompt.
 pub(super) struct Scoring {
@@ -17,7 +17,7 @@ pub(super) struct Scoring {
 }
 
 /// The rows that score prompts, before the step is committed.
-pub(super) fn scoring_rows(generator: &Generator, planned: &Planned) -> Vec<Scoring> {
+pub(super) fn scoring_rows(generator: &Generator, planned: &PlannedStep) -> Vec<Scoring> {
     let mut scoring = Vec::new();
     let mut number = 0;
     for row in &planned.rows {
