@@ -52,3 +52,14 @@ pub enum BackendError {
         message: String,
     },
 }
+
+impl BackendError {
+    /// What a backend has no implementation for, and what the user can do instead.
+    pub fn unsupported(
+        backend: &'static str,
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        BackendError::Unsupported { backend, what: what.into(), hint: hint.into() }
+    }
+}

@@ -26,5 +26,5 @@ pub use kv_format::{KvFormat, KvLayer, KvSpec, KvValues, PAGE_TOKENS};
 pub use narrow::{
     NARROW_APART_MAX, NARROW_MASS_ERROR, NARROW_TOP_MAX, NarrowAsk, NarrowRow, narrow_plain,
 };
-pub use plan::{PlanError, StepPlan, StepRow};
+pub use plan::{LogitUse, PlanError, StepPlan, StepRow};
 pub use source::{SharedBytes, TableDtype, TableSource};

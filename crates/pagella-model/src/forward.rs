@@ -101,6 +101,7 @@ impl<B: Backend> Model<B> {
         if tokens > max {
             return Err(ModelError::StepTooLarge { tokens, max });
         }
+        self.backend.accept_plan(plan)?;
         let vocab = self.spec().vocab;
         if let Some(id) = plan.ids().iter().find(|id| **id as usize >= vocab) {
             return Err(ModelError::TokenOutOfRange { id: *id, vocab });

@@ -13,7 +13,7 @@
 //! ```no_run
 //! use std::ops::ControlFlow;
 //! use pagella_arch::{SpecOptions, load_spec};
-//! use pagella_backend::{Backend, KvFormat, StepPlan, StepRow};
+//! use pagella_backend::{Backend, KvFormat, LogitUse, StepPlan, StepRow};
 //! use pagella_model::{LoadOptions, Model};
 //!
 //! fn next_logits<B: Backend>(backend: B) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
@@ -22,7 +22,7 @@
 //!     let options = LoadOptions::default();
 //!     let mut model = Model::load(dir, spec, backend, &options, &mut |_| ControlFlow::Continue(()))?;
 //!     let mut kv = model.new_kv(KvFormat::F16, 256)?;
-//!     let row = StepRow { ids: &[1, 2, 3], past: 0, pages: &[0], logits_last: 1 };
+//!     let row = StepRow::new(&[1, 2, 3], 0, &[0], LogitUse::Choice);
 //!     model.forward(&StepPlan::new(&[row])?, &mut kv)?;
 //!     let mut logits = Vec::new();
 //!     model.read_logits(&mut logits)?;

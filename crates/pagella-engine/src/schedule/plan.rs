@@ -6,7 +6,7 @@
 //! same step or has written before: shared pages are skipped as far as they are filled, and a chunk
 //! ends in front of a shared page that another row fills.
 
-use pagella_backend::{PAGE_TOKENS, PlanError, StepPlan, StepRow};
+use pagella_backend::{LogitUse, PAGE_TOKENS, PlanError, StepPlan, StepRow};
 
 use crate::job::{Job, Sequence};
 use crate::pages::{PageIdx, PageTable, Parent};
@@ -62,16 +62,14 @@ pub(crate) struct PlannedRow {
     pub tokens: usize,
     /// Whether they are a chunk of a prompt, and not what the job has written.
     pub is_prompt: bool,
-    /// Whether the logits of the last one are wanted, to choose an id.
-    pub logits: bool,
-    /// How many logits are wanted besides, of the tokens before: they score ids of the prompt.
-    pub scored: usize,
+    /// What their logits are for.
+    pub logits: LogitUse,
 }
 
 impl PlannedRow {
     /// Rows of logits.
     pub fn logit_rows(&self) -> usize {
-        self.scored + usize::from(self.logits)
+        self.logits.wanted(self.tokens)
     }
 }
 
@@ -206,10 +204,10 @@ impl<'a> Planner<'a> {
         if self.budget < job.sequences.len() || job.sequences.iter().any(Cursor::lacks_page) {
             return;
         }
+        let logits = if job.sequences.len() == 1 { LogitUse::Choice } else { LogitUse::Mix };
         for (sequence, cursor) in job.sequences.iter().enumerate() {
-            let (job, tokens) = (job.job, 1);
-            let (is_prompt, logits, scored) = (false, true, 0);
-            self.add(cursor, PlannedRow { job, sequence, tokens, is_prompt, logits, scored });
+            let (job, tokens, is_prompt) = (job.job, 1, false);
+            self.add(cursor, PlannedRow { job, sequence, tokens, is_prompt, logits });
         }
     }
 
@@ -230,11 +228,15 @@ impl<'a> Planner<'a> {
             if tokens == 0 {
                 continue;
             }
-            let logits = cursor.kv + tokens == len;
-            let scored = if job.scores { tokens - usize::from(logits) } else { 0 };
+            let choice = cursor.kv + tokens == len;
+            let logits = match (job.scores, choice) {
+                (true, choice) => LogitUse::Score { choice },
+                (false, true) => LogitUse::Choice,
+                (false, false) => LogitUse::None,
+            };
             self.note_coming(cursor, tokens);
             let (job, is_prompt) = (job.job, true);
-            self.add(cursor, PlannedRow { job, sequence, tokens, is_prompt, logits, scored });
+            self.add(cursor, PlannedRow { job, sequence, tokens, is_prompt, logits });
         }
         if job.is_ready() && !self.rows.iter().any(|row| row.job == job.job) {
             self.add_decode(job);
@@ -246,12 +248,8 @@ impl<'a> Planner<'a> {
         let shared = cursor.page_range(row.tokens).filter(|idx| *idx < sequence.keys.len());
         self.filling.extend(shared.map(|idx| sequence.pages[idx]));
         self.budget -= row.tokens;
-        self.step_rows.push(StepRow {
-            ids: &sequence.ids[kv..kv + row.tokens],
-            past: kv,
-            pages: &sequence.pages,
-            logits_last: row.logit_rows(),
-        });
+        let ids = &sequence.ids[kv..kv + row.tokens];
+        self.step_rows.push(StepRow::new(ids, kv, &sequence.pages, row.logits));
         self.rows.push(row);
     }
 

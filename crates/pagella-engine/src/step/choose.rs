@@ -131,7 +131,7 @@ pub(super) fn sampling_jobs(planned: &PlannedStep) -> Vec<Sampling> {
     let mut rows = 0;
     for row in &planned.rows {
         rows += row.logit_rows();
-        if !row.logits {
+        if !row.logits.chooses() {
             continue;
         }
         let number = rows - 1;

@@ -22,7 +22,7 @@ pub(super) fn scoring_rows(generator: &Generator, planned: &PlannedStep) -> Vec<
     let mut number = 0;
     for row in &planned.rows {
         let sequence = &generator.active[row.job].sequences[row.sequence];
-        let scored = (0..row.scored).map(|idx| Scoring {
+        let scored = (0..row.logits.scored(row.tokens)).map(|idx| Scoring {
             job: row.job,
             row: number + idx,
             position: sequence.kv + idx + 1,

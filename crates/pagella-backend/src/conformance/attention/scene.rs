@@ -5,8 +5,8 @@ use pagella_arch::RopeSpec;
 use super::super::fixture::{download, poisoned, step_of, text, upload};
 use super::super::noise;
 use crate::{
-    AttentionOp, Backend, BackendError, KvFormat, KvLayer, KvSpec, NormWeights, PAGE_TOKENS,
-    StepRow,
+    AttentionOp, Backend, BackendError, KvFormat, KvLayer, KvSpec, LogitUse, NormWeights,
+    PAGE_TOKENS, StepRow,
 };
 
 /// Pages of every scene's cache.
@@ -208,12 +208,7 @@ impl<B: Backend> Layer<'_, B> {
         let step_rows: Vec<StepRow<'_>> = rows
             .iter()
             .zip(&counts)
-            .map(|(row, &count)| StepRow {
-                ids: &ids[..count],
-                past: row.past,
-                pages: row.pages,
-                logits_last: 0,
-            })
+            .map(|(row, &count)| StepRow::new(&ids[..count], row.past, row.pages, LogitUse::None))
             .collect();
         let step = step_of(backend, &step_rows)?;
         self.append(backend, &step, &mut q, &mut k, &mut v, kv)?;
@@ -255,7 +250,7 @@ impl<B: Backend> Layer<'_, B> {
         let tokens = PAGES * PAGE_TOKENS;
         let ids = vec![0; tokens];
         let pages: Vec<u32> = (0..PAGES as u32).collect();
-        let row = StepRow { ids: &ids, past: 0, pages: &pages, logits_last: 0 };
+        let row = StepRow::new(&ids, 0, &pages, LogitUse::None);
         let step = step_of(backend, &[row])?;
         let op = self.op;
         let nan = |heads: usize| poisoned(backend, tokens, heads * op.head_dim);

@@ -1,6 +1,8 @@
 //! Attention against f64, and against itself: cut, threaded and compiled in different ways.
 
-use pagella_backend::{AttentionOp, KvFormat, KvLayer, KvSpec, PAGE_TOKENS, StepPlan, StepRow};
+use pagella_backend::{
+    AttentionOp, KvFormat, KvLayer, KvSpec, LogitUse, PAGE_TOKENS, StepPlan, StepRow,
+};
 
 use super::*;
 use crate::kv::code::tests::scalar_round_trip;
@@ -93,7 +95,7 @@ impl Way {
         for past in (0..case.tokens).step_by(self.chunk) {
             let new = self.chunk.min(case.tokens - past);
             let ids = vec![0; new];
-            let row = StepRow { ids: &ids, past, pages: &table, logits_last: 0 };
+            let row = StepRow::new(&ids, past, &table, LogitUse::None);
             let plan = StepPlan::new(&[row]).unwrap();
             let part = |all: &[f32]| {
                 let width = all.len() / case.tokens;
@@ -340,11 +342,13 @@ fn rows_of_a_batch_do_not_see_each_other() {
             let ids = vec![0; 1000];
             let rows: Vec<StepRow<'_>> = chosen
                 .iter()
-                .map(|&i| StepRow {
-                    ids: &ids[..new(&cases[i])],
-                    past: if last { cases[i].tokens - 1 } else { 0 },
-                    pages: &tables[i],
-                    logits_last: 0,
+                .map(|&i| {
+                    StepRow::new(
+                        &ids[..new(&cases[i])],
+                        if last { cases[i].tokens - 1 } else { 0 },
+                        &tables[i],
+                        LogitUse::None,
+                    )
                 })
                 .collect();
             let plan = StepPlan::new(&rows).unwrap();
@@ -365,9 +369,8 @@ fn wrong_sizes_are_errors() {
     let case = case(64, 2, 2, 10);
     let pool = Pool::new(1, None);
     let kv = cache(&case, 1);
-    let plan = |page: u32| {
-        StepPlan::new(&[StepRow { ids: &[1], past: 0, pages: &[page], logits_last: 0 }]).unwrap()
-    };
+    let plan =
+        |page: u32| StepPlan::new(&[StepRow::new(&[1], 0, &[page], LogitUse::None)]).unwrap();
     let q = Tensor::new(1, 256).unwrap();
     let mut out = Tensor::new(1, 256).unwrap();
     let mut run = |plan: &StepPlan, op: &AttentionOp| {

@@ -162,7 +162,9 @@ fn mixed_prompts_give_their_logits_in_one_step() {
     scene.start(&[ids(90, 1), ids(40, 2)]);
     assert_eq!(rows(&scene.step()), [(0, 0, 89, 0), (0, 1, 11, 0)]);
     assert_eq!(rows(&scene.step()), [(0, 1, 28, 0)]);
-    assert_eq!(rows(&scene.step()), [(0, 0, 1, 1), (0, 1, 1, 1)]);
+    let plan = scene.plan();
+    assert_eq!(rows(&plan), [(0, 0, 1, 1), (0, 1, 1, 1)]);
+    assert!(plan.step.unwrap().rows.iter().all(|row| row.logits == LogitUse::Mix));
 }
 
 #[test]
@@ -173,7 +175,7 @@ fn scored_prompts_have_all_their_logits_a_few_at_a_time() {
     assert_eq!(rows(&scene.step()), [(0, 0, SCORED_ROWS_MAX, SCORED_ROWS_MAX)]);
     let plan = scene.plan();
     let row = plan.step.unwrap().rows[0];
-    assert_eq!((row.tokens, row.scored, row.logits), (18, 17, true));
+    assert_eq!((row.tokens, row.logits), (18, LogitUse::Score { choice: true }));
 }
 
 #[test]
