@@ -317,9 +317,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Makes a plan ready. Every id is below the rows of the embedding table used later.
     fn begin(&self, plan: &StepPlan) -> Result<Self::Step, BackendError>;
 
-    /// Numbers of rows, increasing, for which steps that write one token per row are recorded; steps
+    /// Numbers of tokens, increasing, for which steps are recorded whose tokens all have logits; steps
     /// of other numbers use the next one. Empty if nothing is recorded.
-    fn recorded_rows(&self) -> &'static [usize] {
+    fn recorded_tokens(&self) -> &'static [usize] {
         &[]
     }
 

@@ -39,8 +39,8 @@ pub trait Forward: Send {
     fn narrows(&self) -> bool {
         false
     }
-    /// Numbers of rows whose first steps take longer than the later ones, because they are recorded.
-    fn recorded_rows(&self) -> &'static [usize] {
+    /// Numbers of tokens whose first steps take longer than the later ones, because they are recorded.
+    fn recorded_tokens(&self) -> &'static [usize] {
         &[]
     }
     /// Waits for what was launched last and replaces `rows` by what is asked of its rows of logits:
@@ -126,8 +126,8 @@ impl<B: Backend> Forward for ModelWithCache<B> {
         self.model.backend().narrows()
     }
 
-    fn recorded_rows(&self) -> &'static [usize] {
-        self.model.backend().recorded_rows()
+    fn recorded_tokens(&self) -> &'static [usize] {
+        self.model.backend().recorded_tokens()
     }
 
     fn read(&mut self, asks: &[RowAsk<'_>], rows: &mut LogitRows) -> Result<(), EngineError> {

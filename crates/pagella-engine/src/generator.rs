@@ -151,7 +151,7 @@ impl Generator {
 
     /// Writes a few tokens and forgets them, so that the first jobs do not pay for what is made on first
     /// use. Where a device records steps, that is done with the longest step and with every number of
-    /// rows it records. Does nothing while there are jobs.
+    /// tokens it records, one of each row. Does nothing while there are jobs.
     pub fn warmup(&mut self) -> Result<(), EngineError> {
         if self.n_jobs() > 0 || self.embeddings.len() > 0 {
             return Ok(());
@@ -159,7 +159,7 @@ impl Generator {
         let GeneratorOptions { batch_max, queue_max, .. } = self.options;
         let rows_max = batch_max.min(queue_max).min(self.facts.n_pages);
         let mut sizes: Vec<usize> =
-            self.forward.recorded_rows().iter().map(|rows| *rows.min(&rows_max)).collect();
+            self.forward.recorded_tokens().iter().map(|rows| *rows.min(&rows_max)).collect();
         sizes.dedup();
         if !sizes.is_empty() {
             let longest =
