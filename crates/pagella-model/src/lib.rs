@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod cache;
 mod error;
 mod forward;
 mod head;
@@ -41,6 +42,7 @@ mod memory;
 mod model;
 mod probe;
 mod progress;
+mod stage;
 mod survey;
 pub mod synthetic;
 mod unfold;
@@ -48,6 +50,7 @@ mod unused;
 mod weights;
 mod workspace;
 
+pub use cache::Cache;
 pub use error::ModelError;
 pub use forward::Tap;
 pub use load::LoadOptions;

@@ -7,9 +7,9 @@ use pagella_backend::KvFormat;
 use pagella_formats::{Linear, load_linear};
 
 use super::{MemoryReport, Tally};
+use crate::cache::kv_spec;
 use crate::error::ModelError;
 use crate::load::LoadOptions;
-use crate::model::kv_spec;
 use crate::survey::{Survey, check_blocks, open, survey};
 use crate::unfold::is_taken_apart;
 use crate::weights::{LinearUse, request};
@@ -121,7 +121,8 @@ impl<L: DeviceLayout> DevicePrediction<L> {
         tally.device_bytes += norms;
         let on_device = if layout.tables_on_host() { 0 } else { survey.mapped_bytes };
         let logits_row_bytes = 4 * spec.vocab as u64;
-        let activations = tensor_bytes(spec, options.step_tokens_max) + logits_row_bytes;
+        let tensors = tensor_bytes(spec.hidden, &spec.layers, options.step_tokens_max);
+        let activations = tensors + logits_row_bytes;
         DevicePrediction {
             report: tally.report(activations),
             extent: step_extent(spec, options.step_tokens_max),
@@ -134,12 +135,12 @@ impl<L: DeviceLayout> DevicePrediction<L> {
 
     /// Bytes that one token takes in a cache of this format.
     pub fn kv_bytes_per_token(&self, format: KvFormat) -> u64 {
-        kv_spec(&self.spec, format, 0).bytes_per_token() as u64
+        kv_spec(&self.spec.layers, format, 0).bytes_per_token() as u64
     }
 
     /// Bytes of a cache for at least `tokens` tokens.
     pub fn kv_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
-        kv_spec(&self.spec, format, tokens).bytes() as u64
+        kv_spec(&self.spec.layers, format, tokens).bytes() as u64
     }
 
     /// Embedding and learned positions, as far as they lie on the device.

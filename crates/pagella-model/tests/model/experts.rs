@@ -8,7 +8,7 @@ use pagella_cpu::MathMode;
 use pagella_formats::OwnedLinear;
 use pagella_formats::safetensors::write::{TensorData, write_file};
 use pagella_formats::synthetic::{RowOrder, exl2, gptq, plain_f16};
-use pagella_model::{LoadOptions, MemoryReport, Model, predict_memory};
+use pagella_model::{Cache, LoadOptions, MemoryReport, Model, predict_memory};
 
 use crate::cpu::cpu;
 use crate::directory::{all_logits_in, load};
@@ -166,7 +166,7 @@ fn a_single_expert_is_a_dense_mlp() {
     assert!(relative_rms(&sparse.run(cpu(MathMode::Exact, 2)), &dense) < 1e-5);
 }
 
-fn step<B: Backend>(model: &mut Model<B>, kv: &mut B::Kv, rows: &[StepRow<'_>]) -> Vec<f32> {
+fn step<B: Backend>(model: &mut Model<B>, kv: &mut Cache<B>, rows: &[StepRow<'_>]) -> Vec<f32> {
     let mut logits = Vec::new();
     model.forward(&StepPlan::new(rows).unwrap(), kv).unwrap();
     model.read_logits(&mut logits).unwrap();

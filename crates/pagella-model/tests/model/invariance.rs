@@ -3,14 +3,14 @@
 
 use pagella_backend::{Backend, KvFormat, LogitUse, PAGE_TOKENS, StepPlan, StepRow};
 use pagella_cpu::MathMode;
-use pagella_model::Model;
+use pagella_model::{Cache, Model};
 
 use crate::cpu::{cpu, ids};
 use crate::directory::{all_logits_in, argmax, demo, load};
 
 const MODES: [MathMode; 2] = [MathMode::Exact, MathMode::Wide];
 
-fn step<B: Backend>(model: &mut Model<B>, kv: &mut B::Kv, rows: &[StepRow<'_>]) -> Vec<f32> {
+fn step<B: Backend>(model: &mut Model<B>, kv: &mut Cache<B>, rows: &[StepRow<'_>]) -> Vec<f32> {
     let mut logits = Vec::new();
     model.forward(&StepPlan::new(rows).unwrap(), kv).unwrap();
     model.read_logits(&mut logits).unwrap();
