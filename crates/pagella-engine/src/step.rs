@@ -15,7 +15,7 @@ use crate::EngineError;
 use crate::generator::Generator;
 use crate::job::{Ending, EosReason, Job, JobState, Record, Stage};
 use crate::schedule::{
-    Candidate, PageCopy, Plan, PlannedRow, PlannedStep, Planner, Reuse, admit, make_room,
+    PageCopy, Plan, PlannedRow, PlannedStep, Planner, Reuse, Runnable, admit, make_room,
 };
 use crate::trace::StepTrace;
 
@@ -48,8 +48,8 @@ impl Generator {
 
     /// Plans a step and takes over what the plan found in the cache. What is left is to be computed.
     fn plan(&mut self, records: &mut Vec<Record>) -> Result<Option<PlannedStep>, EngineError> {
-        let candidates = Candidate::of(&self.active);
-        let Plan { reuse, step } = Planner::new(&self.table, &self.options).plan(candidates)?;
+        let jobs = Runnable::of(&self.active);
+        let Plan { reuse, step } = Planner::new(&self.table, &self.options).plan(jobs)?;
         for found in &reuse {
             self.take_over(found)?;
         }

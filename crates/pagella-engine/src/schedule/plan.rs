@@ -87,7 +87,7 @@ impl PlannedStep {
 
 /// A job as planning sees it.
 #[derive(Clone, Debug)]
-pub(crate) struct Candidate<'a> {
+pub(crate) struct Runnable<'a> {
     /// Index among the active jobs.
     job: usize,
     sequences: Vec<Cursor<'a>>,
@@ -95,20 +95,20 @@ pub(crate) struct Candidate<'a> {
     scores: bool,
 }
 
-impl<'a> Candidate<'a> {
+impl<'a> Runnable<'a> {
     /// The jobs that do not rest.
     pub fn of(active: &'a [Job]) -> Vec<Self> {
         let awake = active.iter().enumerate().filter(|(_, job)| !job.resting);
-        let candidate = |(idx, job): (usize, &'a Job)| {
+        let runnable = |(idx, job): (usize, &'a Job)| {
             let scores = job.spec.return_prompt_logprobs.is_some() && job.new_tokens == 0;
             Self::new(idx, &job.sequences, scores)
         };
-        awake.map(candidate).collect()
+        awake.map(runnable).collect()
     }
 
     fn new(job: usize, sequences: &'a [Sequence], scores: bool) -> Self {
         let sequences = sequences.iter().map(|sequence| Cursor { sequence, kv: sequence.kv });
-        Candidate { job, sequences: sequences.collect(), scores }
+        Runnable { job, sequences: sequences.collect(), scores }
     }
 
     /// All sequences have everything but their newest id in the cache.
@@ -178,7 +178,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Plans a step of these jobs, which are in the order of their start.
-    pub fn plan(mut self, mut jobs: Vec<Candidate<'a>>) -> Result<Plan, PlanError> {
+    pub fn plan(mut self, mut jobs: Vec<Runnable<'a>>) -> Result<Plan, PlanError> {
         jobs.iter().filter(|job| job.is_ready()).for_each(|job| self.add_decode(job));
         if let (Some(limit), false) =
             (self.options.prefill_tokens_while_decoding, self.rows.is_empty())
@@ -200,7 +200,7 @@ impl<'a> Planner<'a> {
         Ok(Plan { reuse, step })
     }
 
-    fn add_decode(&mut self, job: &Candidate<'a>) {
+    fn add_decode(&mut self, job: &Runnable<'a>) {
         if self.budget < job.sequences.len() || job.sequences.iter().any(Cursor::lacks_page) {
             return;
         }
@@ -211,7 +211,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn add_prefill(&mut self, job: &mut Candidate<'a>) {
+    fn add_prefill(&mut self, job: &mut Runnable<'a>) {
         let alone = job.sequences.len() == 1;
         for (sequence, cursor) in job.sequences.iter_mut().enumerate() {
             if self.budget == 0 {

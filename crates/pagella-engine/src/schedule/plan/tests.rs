@@ -40,7 +40,7 @@ impl Scene {
 
     fn plan(&self) -> Plan {
         let jobs = self.jobs.iter().enumerate();
-        let jobs = jobs.map(|(idx, (sequences, scores))| Candidate::new(idx, sequences, *scores));
+        let jobs = jobs.map(|(idx, (sequences, scores))| Runnable::new(idx, sequences, *scores));
         Planner::new(&self.table, &self.options).plan(jobs.collect()).unwrap()
     }
 
