@@ -62,4 +62,21 @@ impl BackendError {
     ) -> Self {
         BackendError::Unsupported { backend, what: what.into(), hint: hint.into() }
     }
+
+    /// Checks that a tensor of so many rows and elements per row, `found`, has `rows` rows of
+    /// exactly `width` elements.
+    pub fn expect_tensor(
+        what: &'static str,
+        found: (usize, usize),
+        rows: usize,
+        width: usize,
+    ) -> Result<(), Self> {
+        if found.1 != width {
+            return Err(BackendError::Size { what, expected: width, found: found.1 });
+        }
+        if found.0 < rows {
+            return Err(BackendError::Size { what, expected: rows, found: found.0 });
+        }
+        Ok(())
+    }
 }

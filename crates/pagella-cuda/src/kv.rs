@@ -174,11 +174,11 @@ fn codes(format: KvFormat) -> Result<(Code, Code), BackendError> {
         KvFormat::K8V4 => (Code::Q8, Code::Q4),
         KvFormat::Q4 => (Code::Q4, Code::Q4),
         KvFormat::F32 => {
-            return Err(BackendError::Unsupported {
-                backend: "cuda",
-                what: format!("a {} cache", format.name()),
-                hint: "tensor cores read keys and values as 16-bit numbers; use fp16".into(),
-            });
+            return Err(BackendError::unsupported(
+                "cuda",
+                format!("a {} cache", format.name()),
+                "tensor cores read keys and values as 16-bit numbers; use fp16",
+            ));
         }
     })
 }
@@ -189,10 +189,10 @@ fn unsupported(
     is_latent: bool,
 ) -> BackendError {
     let name = format.name();
-    BackendError::Unsupported {
-        backend: "cuda",
-        what: format!("a {name} cache for {kv_heads} heads of {head_dim} elements"),
-        hint: if !is_latent && head_dim > HEAD_DIM_MAX {
+    BackendError::unsupported(
+        "cuda",
+        format!("a {name} cache for {kv_heads} heads of {head_dim} elements"),
+        if !is_latent && head_dim > HEAD_DIM_MAX {
             format!("heads have at most {HEAD_DIM_MAX} elements; use the CPU")
         } else {
             format!(
@@ -200,7 +200,7 @@ fn unsupported(
                  all; use fp16"
             )
         },
-    }
+    )
 }
 
 /// Refuses entries of latent attention that the kernels do not hold.
@@ -215,13 +215,11 @@ pub(crate) fn expect_entry(
     if head_dim <= ENTRY_MAX && rank <= RANK_MAX {
         return Ok(());
     }
-    Err(BackendError::Unsupported {
-        backend: "cuda",
-        what: format!(
-            "latent attention over entries of {head_dim} elements, {rank} of them values"
-        ),
-        hint: format!("at most {ENTRY_MAX} and {RANK_MAX} are; use --device cpu"),
-    })
+    Err(BackendError::unsupported(
+        "cuda",
+        format!("latent attention over entries of {head_dim} elements, {rank} of them values"),
+        format!("at most {ENTRY_MAX} and {RANK_MAX} are; use --device cpu"),
+    ))
 }
 
 impl CudaKv {

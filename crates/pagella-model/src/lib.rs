@@ -55,8 +55,8 @@ pub use error::ModelError;
 pub use forward::Tap;
 pub use load::LoadOptions;
 pub use memory::{
-    DeviceLayout, DevicePrediction, ExpertExtent, KindShare, MemoryPrediction, MemoryReport,
-    StepExtent, WeightShare, predict_device_memory, predict_memory,
+    DeviceLayout, DevicePrediction, KindShare, MemoryPrediction, MemoryReport, WeightShare,
+    predict_device_memory, predict_memory,
 };
 pub use model::Model;
 pub use progress::{LoadProgress, ProgressFn};

@@ -139,7 +139,7 @@ fn expect_first(op: &AttentionOp) -> Result<(), BackendError> {
         (None, QkNormOrder::AfterRope) => "a norm over all heads after rotation",
     };
     let hint = "no known model has it".to_owned();
-    Err(BackendError::Unsupported { backend: "cpu", what: what.to_owned(), hint })
+    Err(BackendError::unsupported("cpu", what, hint))
 }
 
 /// What the query at `position` is multiplied by.

@@ -109,18 +109,15 @@ impl LayerPages {
         let fits =
             head_dim.is_multiple_of(SCALED) && (kv_heads * head_dim).is_multiple_of(ROTATION);
         if matches!(keys, Element::Code(_)) && !fits {
-            return Err(BackendError::Unsupported {
-                backend: "cpu",
-                what: format!(
-                    "a {} cache for {kv_heads} heads of {head_dim} elements",
-                    format.name()
-                ),
-                hint: format!(
+            return Err(BackendError::unsupported(
+                "cpu",
+                format!("a {} cache for {kv_heads} heads of {head_dim} elements", format.name()),
+                format!(
                     "quantised caches need heads of a multiple of {SCALED} elements, \
                      {ROTATION} in all; use {}",
                     KvFormat::F16.name()
                 ),
-            });
+            ));
         }
         Ok(LayerPages {
             kv_heads,

@@ -115,11 +115,11 @@ impl CpuExperts {
         expect("experts", self.op.experts, self.op.experts.max(self.experts.len() + 1))?;
         // `w · (W x)` is `W (w · x)`, but a bias would be weighed with it.
         if self.op.routing.weigh == Weigh::Input && (gate.bias.is_some() || up.bias.is_some()) {
-            return Err(BackendError::Unsupported {
-                backend: "cpu",
-                what: "experts with weighed inputs and biases".to_owned(),
-                hint: "no known model has them".to_owned(),
-            });
+            return Err(BackendError::unsupported(
+                "cpu",
+                "experts with weighed inputs and biases",
+                "no known model has them",
+            ));
         }
         self.experts.push(Expert { gate, up, down });
         Ok(())
