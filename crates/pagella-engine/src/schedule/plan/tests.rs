@@ -1,6 +1,9 @@
 use super::*;
 use crate::pages::{Namespace, SequenceNeed};
 
+/// The id that every job writes.
+const ID: u32 = 5;
+
 /// A page table and the jobs that have pages of it; no model, no device.
 struct Scene {
     table: PageTable,
@@ -44,7 +47,7 @@ impl Scene {
         Planner::new(&self.table, &self.options).plan(jobs.collect()).unwrap()
     }
 
-    /// Does what a plan says, as far as it can be seen in the table.
+    /// Does what a plan says, as far as it can be seen in the table; whoever chooses an id takes [`ID`].
     fn carry_out(&mut self, plan: &Plan) {
         for found in &plan.reuse {
             let sequence = &mut self.jobs[found.job].0[found.sequence];
@@ -54,7 +57,9 @@ impl Scene {
             }
         }
         for row in plan.step.iter().flat_map(|step| &step.rows) {
-            self.jobs[row.job].0[row.sequence].commit(row.tokens, &mut self.table);
+            let sequence = &mut self.jobs[row.job].0[row.sequence];
+            sequence.commit(row.tokens, &mut self.table);
+            sequence.ids.extend(row.logits.chooses().then_some(ID));
         }
     }
 
@@ -80,17 +85,15 @@ fn jobs_that_write_come_before_prompts_and_share_the_budget() {
     let mut scene = Scene::new(100);
     scene.start(&[ids(80, 1)]);
     assert_eq!(rows(&scene.step()), [(0, 0, 80, 1)]);
-    scene.jobs[0].0[0].ids.push(5);
     scene.start(&[ids(90, 2)]);
     scene.start(&[ids(90, 3)]);
     let plan = scene.step();
     assert_eq!(rows(&plan), [(0, 0, 1, 1), (1, 0, 90, 1), (2, 0, 9, 0)]);
     let step = plan.step.unwrap();
     assert_eq!((step.plan.past(0), step.plan.past(2), step.prefill_tokens()), (80, 0, 99));
-    assert_eq!(step.plan.ids()[0], 5);
+    assert_eq!(step.plan.ids()[0], ID);
     scene.options.prefill_tokens_while_decoding = Some(4);
-    scene.jobs[0].0[0].ids.push(6);
-    assert_eq!(rows(&scene.plan()), [(0, 0, 1, 1), (2, 0, 4, 0)], "job 1 has nothing to feed");
+    assert_eq!(rows(&scene.plan()), [(0, 0, 1, 1), (1, 0, 1, 1), (2, 0, 4, 0)]);
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn equal_prompts_are_computed_once_and_found_by_the_other() {
     assert_eq!((found.job, found.filled), (1, 256));
     // The rest of the prompt is in a page of the first one's own.
     assert_eq!(found.copy.map(|copy| copy.tokens), Some(299 - 256));
-    assert_eq!(rows(&plan), [(1, 0, 1, 1)]);
+    assert_eq!(rows(&plan), [(0, 0, 1, 1), (1, 0, 1, 1)]);
 }
 
 #[test]
@@ -132,12 +135,12 @@ fn a_common_beginning_of_a_page_is_copied_and_the_rest_computed() {
     let plan = scene.plan();
     let copy = Some(PageCopy { from, to: own, tokens: 120 });
     assert_eq!(plan.reuse, [Reuse { job: 1, sequence: 0, filled: 0, copy }]);
-    assert_eq!(rows(&plan), [(1, 0, 80, 1)]);
-    assert_eq!(plan.step.unwrap().plan.past(0), 120);
+    assert_eq!(rows(&plan), [(0, 0, 1, 1), (1, 0, 80, 1)]);
+    assert_eq!(plan.step.unwrap().plan.past(1), 120);
     assert_eq!(scene.table.fill(own), 0, "nothing was written");
     scene.options.copy_tokens_min = 121;
     let plan = scene.plan();
-    assert_eq!((plan.reuse.len(), rows(&plan)), (0, vec![(1, 0, 200, 1)]));
+    assert_eq!((plan.reuse.len(), rows(&plan)), (0, vec![(0, 0, 1, 1), (1, 0, 200, 1)]));
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn what_one_copy_brings_to_a_shared_page_others_find_in_the_same_plan() {
     let found: Vec<_> = plan.reuse.iter().map(|found| (found.job, found.filled)).collect();
     assert_eq!(found, [(1, 0), (2, 120)]);
     assert_eq!((plan.reuse[0].copy.is_some(), plan.reuse[1].copy), (true, None));
-    assert_eq!(rows(&plan), [(1, 0, 180, 1)]);
+    assert_eq!(rows(&plan), [(0, 0, 1, 1), (1, 0, 180, 1)]);
 }
 
 #[test]
@@ -183,9 +186,7 @@ fn a_job_without_a_page_for_its_newest_id_waits() {
     let mut scene = Scene::new(1000);
     scene.start(&[ids(256, 1)]);
     scene.step();
-    let sequence = &mut scene.jobs[0].0[0];
-    sequence.ids.push(9);
-    sequence.pages.truncate(1);
+    scene.jobs[0].0[0].pages.truncate(1);
     let plan = scene.plan();
     assert!(plan.reuse.is_empty() && plan.step.is_none());
 }
