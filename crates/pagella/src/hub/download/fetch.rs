@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::client::{Client, Located};
-use super::download::Download;
+use super::file::Download;
 use super::id::is_part;
 use super::place::Place;
 use super::pull::{check_list, is_wanted};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::cache::hub_home;
 use super::client::{Client, Located};
-use super::download::Download;
+use super::file::Download;
 use super::id::is_part;
 use super::place::Place;
 use super::space::{self, free_bytes};
