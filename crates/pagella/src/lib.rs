@@ -56,7 +56,7 @@ pub use model_ref::{DEMO, resolve_model};
 
 pub use pagella_arch::RopeOverride;
 pub use pagella_backend::KvFormat;
-pub use pagella_conversation::{ConversationError, Part, ToolCall};
+pub use pagella_conversation::{ConversationError, Part, TextModel, ToolCall};
 pub use pagella_engine::constraint::ConstraintSpec;
 pub use pagella_engine::pages::PageInfo;
 pub use pagella_engine::{
