@@ -5,6 +5,7 @@ use std::path::PathBuf;
 /// Why a model could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "a field that its name says all of needs no words")]
 pub enum HubError {
     /// The server could not be reached or broke off.
     #[error(
@@ -45,7 +46,6 @@ pub enum HubError {
     /// The downloaded bytes are not those the hub promised.
     #[error("{file} arrived damaged ({problem}): it was removed, run the same command again")]
     Damaged {
-        /// The file.
         file: String,
         /// How it was noticed.
         problem: String,
@@ -53,7 +53,6 @@ pub enum HubError {
     /// Another process is downloading the same file.
     #[error("{file} is being downloaded by another process: wait for it to finish")]
     Busy {
-        /// The file.
         file: String,
     },
     /// The cache could not be written.
@@ -85,7 +84,6 @@ pub enum HubError {
         "{host} is not among the hosts that may be asked, or not over HTTPS: see downloads.hosts"
     )]
     Host {
-        /// The host.
         host: String,
     },
     /// No file has a name that was asked for.
@@ -99,7 +97,6 @@ pub enum HubError {
     Names {
         /// The repository.
         id: String,
-        /// One of the names.
         name: String,
     },
     /// No place for the cache is known.

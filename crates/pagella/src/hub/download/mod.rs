@@ -1,9 +1,9 @@
 //! Files of the hub on their way to this machine. All of the crate that touches the network.
 
 mod client;
+mod dirs;
 mod fetch;
 mod file;
-mod place;
 mod pull;
 mod space;
 
