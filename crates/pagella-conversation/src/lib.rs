@@ -24,11 +24,13 @@ mod style;
 mod text_model;
 mod token_split;
 pub mod tools;
+mod turn;
 
 pub use conversation::Conversation;
 pub use error::{ConversationError, Problem};
-pub use message::{Traits, messages};
+pub use message::{message, messages};
 pub use parts::{Ending, Part, SplitPlan, Splitter, ToolCall, Whole};
 pub use stamp::replace_stamps;
 pub use style::{AnswerStyle, Marking};
 pub use text_model::TextModel;
+pub use turn::{Turn, tool_answer};

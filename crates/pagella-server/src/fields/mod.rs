@@ -158,11 +158,6 @@ impl Fields {
         self.value(name)?.as_str()
     }
 
-    /// All values, under their first spellings.
-    pub fn into_values(self) -> Map<String, Value> {
-        self.values
-    }
-
     /// A field that must be there.
     pub fn need(&self, name: &str) -> Result<&Value, ApiError> {
         self.value(name).ok_or_else(|| missing(name))

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::busy::{Answering, RequestBody};
-use crate::access::Access;
+use crate::access::AccessEntry;
 use crate::app::App;
 use crate::call::Reply;
 use crate::settings::Limits;
@@ -131,12 +131,12 @@ pub struct TrackedBody {
     body: ReplyBody,
     /// What is sent between two pieces to see whether anyone reads.
     sign_of_life: &'static [u8],
-    access: Arc<Access>,
+    access: Arc<AccessEntry>,
     answering: Answering,
 }
 
 impl TrackedBody {
-    pub fn new(reply: Reply, access: Arc<Access>, mut answering: Answering) -> Self {
+    pub fn new(reply: Reply, access: Arc<AccessEntry>, mut answering: Answering) -> Self {
         if let ReplyBody::Whole(None) = reply.body {
             access.complete();
             answering.complete();

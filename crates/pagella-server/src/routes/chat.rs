@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use pagella_conversation::{Ending, Part, ToolCall, Whole};
 use pagella_engine::{Record, Stage};
-use pagella_text::{AddBos, EncodeBudget};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -11,7 +10,9 @@ use super::body::{Body, Counts};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Reply};
-use crate::chat::{Answer, CONVERSATION, ChatPrompt, ChatRequest, REASONING, Said, TOOLS, Talk};
+use crate::chat::{
+    Answer, CONVERSATION, ChatInput, ChatPrompt, ChatRequest, REASONING, Said, TOOLS, Talk,
+};
 use crate::fields::{Fields, Param, any, integer, one_of};
 use crate::generate::ending::answer_finish_reason;
 use crate::generate::logprobs;
@@ -69,10 +70,9 @@ pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
-    let conversation = ChatPrompt::read(&call, &fields, &model)?;
-    let encode = move |budget: EncodeBudget| conversation.encode(&model, AddBos::Auto, &budget);
-    let ids = call.app.blocking.prepare(call.body_bytes, encode).await?;
-    let body = json!({ "object": "response.input_tokens", "input_tokens": ids.len() });
+    let input = ChatInput::read(&fields, &call.app.settings.limits)?;
+    let tokens = ChatPrompt::new(&call, input, &model)?.count(&call, &model).await?;
+    let body = json!({ "object": "response.input_tokens", "input_tokens": tokens });
     let mut reply = Reply::json(&body)?;
     ignored.write_header(&mut reply.headers);
     Ok(reply)

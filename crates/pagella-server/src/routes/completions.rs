@@ -16,13 +16,13 @@ use crate::call::{Call, Reply};
 use crate::fields::{
     Fields, Param, any, boolean, ids, integer, one_of, out_of_range, text, unsupported, wrong_type,
 };
-use crate::generate::ask::{Ask, Delivery};
 use crate::generate::ending::{finish_reason, text_error};
 use crate::generate::fill;
 use crate::generate::given::GivenPrompt;
-use crate::generate::logprobs::{self, LogprobAsk};
+use crate::generate::logprobs::{self, LogprobRequest};
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::generate::prompt::prompt_ids;
+use crate::generate::request::{Delivery, GenerationRequest};
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, Running, enter};
 use crate::generate::usage::Usage;
@@ -58,7 +58,7 @@ struct Completions {
     delivery: Delivery,
     id: String,
     created: u64,
-    logprobs: Option<LogprobAsk>,
+    logprobs: Option<LogprobRequest>,
     /// The prompts, where they are part of the answer.
     echo: Option<Vec<Echo>>,
     /// Jobs per prompt, of which `n` are shown.
@@ -71,37 +71,37 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
-    let mut ask = Ask::read(&call, &fields, &model, ZeroTopP::Off)?;
+    let mut generation = GenerationRequest::read(&call, &fields, &model, ZeroTopP::Off)?;
     let logprobs = read_logprobs(&fields, call.app.settings.limits.top_logprobs)?;
     let suffix = fields.text("suffix").filter(|suffix| !suffix.is_empty());
     if suffix.is_some() {
         fill::need(&model.parts.tokenizer, "suffix", "", "")?;
     }
     if let Some(logprobs) = logprobs.filter(|_| fields.is("echo")) {
-        if logprobs.processed || ask.negative.is_some() {
+        if logprobs.processed || generation.negative.is_some() {
             let instead = "log-probabilities of a prompt are the model's own, of one prompt alone";
             return Err(unsupported("echo", instead));
         }
-        ask.job.return_prompt_logprobs = Some(logprobs.top);
+        generation.job.return_prompt_logprobs = Some(logprobs.top);
     }
-    let n = ask.n;
-    let best_of = read_best_of(&call, &fields, &ask)?;
+    let n = generation.n;
+    let best_of = read_best_of(&call, &fields, &generation)?;
     match logprobs {
-        Some(logprobs) => logprobs.apply(&mut ask.job),
+        Some(logprobs) => logprobs.apply(&mut generation.job),
         // The best are those whose tokens the model found most likely.
-        None if best_of > n => ask.job.return_logprobs = Some(0),
+        None if best_of > n => generation.job.return_logprobs = Some(0),
         None => {}
     }
-    ask.n = best_of;
+    generation.n = best_of;
     let entered = enter(&call)?;
-    let prompts = encode(&call, &fields, &model, ask.negative.clone()).await?;
+    let prompts = encode(&call, &fields, &model, generation.negative.clone()).await?;
     let echo = fields.is("echo").then(|| {
         let decode = |ids: &[u32]| model.parts.tokenizer.decode(ids, SpecialTokens::Hide);
         let echo = |prompt: &Prompt| Echo { text: decode(&prompt.ids), ids: prompt.ids.clone() };
         prompts.iter().map(echo).collect()
     });
-    let (seed, delivery) = (ask.seed, ask.delivery.clone());
-    let mut running = entered.submit(&call, &model, ask, prompts, "prompt").await?;
+    let (seed, delivery) = (generation.seed, generation.delivery.clone());
+    let mut running = entered.submit(&call, &model, generation, prompts, "prompt").await?;
     let completions = Completions {
         model,
         id: format!("cmpl-{}", call.id),
@@ -129,7 +129,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-fn read_logprobs(fields: &Fields, most: usize) -> Result<Option<LogprobAsk>, ApiError> {
+fn read_logprobs(fields: &Fields, most: usize) -> Result<Option<LogprobRequest>, ApiError> {
     let top = fields.int("top_logprobs");
     let top = match fields.value("logprobs") {
         None | Some(Value::Bool(false)) => top,
@@ -140,18 +140,22 @@ fn read_logprobs(fields: &Fields, most: usize) -> Result<Option<LogprobAsk>, Api
         }
     };
     let processed = fields.text("logprobs_mode") == Some("processed");
-    LogprobAsk::within(fields, top, processed, most)
+    LogprobRequest::within(fields, top, processed, most)
 }
 
-fn read_best_of(call: &Call, fields: &Fields, ask: &Ask) -> Result<usize, ApiError> {
-    let Some(best_of) = fields.int("best_of") else { return Ok(ask.n) };
+fn read_best_of(
+    call: &Call,
+    fields: &Fields,
+    generation: &GenerationRequest,
+) -> Result<usize, ApiError> {
+    let Some(best_of) = fields.int("best_of") else { return Ok(generation.n) };
     let most = call.app.settings.limits.max_n;
     match usize::try_from(best_of) {
-        Ok(best_of) if best_of > ask.n && ask.delivery.stream => {
+        Ok(best_of) if best_of > generation.n && generation.delivery.stream => {
             let message = "best_of cannot be streamed: leave stream or best_of out";
             Err(ApiError::field(Code::ConflictingParameters, "best_of", message))
         }
-        Ok(best_of) if (ask.n..=most).contains(&best_of) => Ok(best_of),
+        Ok(best_of) if (generation.n..=most).contains(&best_of) => Ok(best_of),
         _ => Err(out_of_range("best_of", &format!("from n to {most}"))),
     }
 }

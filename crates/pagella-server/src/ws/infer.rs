@@ -8,8 +8,8 @@ use super::outbox::Outbox;
 use super::request::{self, Asked};
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::generate::ask::Delivery;
 use crate::generate::ending::finish_reason;
+use crate::generate::request::Delivery;
 use crate::generate::submit::{Running, enter};
 use crate::model::resolve;
 use crate::wire::error::ApiError;
@@ -79,8 +79,8 @@ async fn begin(
     let entered = enter(call)?;
     let live = entered.listed.live.clone();
     let used = asked.encode(call, &model).await?;
-    let (delivery, full) = (asked.ask.delivery.clone(), asked.full);
-    let running = entered.submit(call, &model, asked.ask, vec![used.prompt], "text").await?;
+    let (delivery, full) = (asked.generation.delivery.clone(), asked.full);
+    let running = entered.submit(call, &model, asked.generation, vec![used.prompt], "text").await?;
     Ok((Answer { delivery, full, used: used.text, running, text: String::new() }, live))
 }
 

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::access::Access;
+use crate::access::AccessEntry;
 use crate::app::App;
 use crate::call::Call;
-use crate::router::Route;
+use crate::route::Route;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::id::request_id;
 
@@ -60,7 +60,8 @@ impl Origin {
         let caller = self.app.identify(&self.headers, self.peer)?;
         let (id, begun) = (request_id(None), Instant::now());
         let peer = self.app.log.peer(self.peer);
-        let mut access = Access::new(self.app.clone(), id.clone(), "GET".to_owned(), peer, begun);
+        let mut access =
+            AccessEntry::new(self.app.clone(), id.clone(), "GET".to_owned(), peer, begun);
         access.set_route(self.route);
         access.set_agent(&self.headers);
         access.begin();

@@ -52,9 +52,7 @@ pub enum HubError {
     },
     /// Another process is downloading the same file.
     #[error("{file} is being downloaded by another process: wait for it to finish")]
-    Busy {
-        file: String,
-    },
+    Busy { file: String },
     /// The cache could not be written.
     #[error("cannot write {}: {source}: free some space or set HF_HOME to another place", path.display())]
     Cache {
@@ -83,9 +81,7 @@ pub enum HubError {
     #[error(
         "{host} is not among the hosts that may be asked, or not over HTTPS: see downloads.hosts"
     )]
-    Host {
-        host: String,
-    },
+    Host { host: String },
     /// No file has a name that was asked for.
     #[error("no file of {id} has a name that was asked for: check include and exclude")]
     NothingMatches {
