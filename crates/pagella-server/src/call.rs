@@ -19,7 +19,7 @@ use crate::net::{self, ReplyBody, RequestBody, Upgrade, Waits};
 use crate::route::{BodyRule, Route};
 use crate::settings::UnknownFields;
 use crate::wire::error::{ApiError, Code};
-use crate::wire::sse::{Events, Sink};
+use crate::wire::sse::{EventStream, Sink};
 
 /// A request whose sender is known and may ask this.
 pub struct Call {
@@ -205,7 +205,7 @@ impl Reply {
 
     /// A stream of events that an `async` block writes.
     pub fn events<F: Future<Output = ()> + Send + 'static>(block: impl FnOnce(Sink) -> F) -> Self {
-        Self::of_events(Events::new(block))
+        Self::of_events(EventStream::new(block))
     }
 
     /// A stream of JSON objects, one on each line, that an `async` block writes; the same for
@@ -230,7 +230,7 @@ impl Reply {
     }
 
     /// A stream of events that someone writes already.
-    pub fn of_events(events: Events) -> Self {
+    pub fn of_events(events: EventStream) -> Self {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("content-type", "text/event-stream; charset=utf-8"),

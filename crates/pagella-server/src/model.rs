@@ -31,7 +31,7 @@ pub use change::{LoadAsk, Unload, UnloadMode, begin_load, load_at_start, place, 
 pub use conversation::{CONVERSATION, ConversationOptions, describe as describe_conversation};
 pub use file::effective_options;
 pub use idle::watch as watch_idle;
-pub use load::{Followed, Follower, Origin};
+pub use load::{Followed, Follower, LoadOrigin};
 pub use open::{KnownModel, LoadStep, ModelFile, ModelOpener, OpenError};
 pub use options::{FOREIGN, LoadOptions, OPTIONS};
 pub use plan::{DevicePlan, MemoryPlan};

@@ -56,7 +56,7 @@ pub type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply, ApiErro
 
 /// The body of a request.
 #[derive(Clone, Copy)]
-pub struct Body {
+pub struct BodySchema {
     pub rule: BodyRule,
     /// The name of its schema.
     pub name: &'static str,
@@ -81,7 +81,7 @@ pub struct Query {
 
 /// What a route answers when all is well.
 #[derive(Clone, Copy)]
-pub enum Answer {
+pub enum AnswerKind {
     /// JSON, of the schema of this name.
     Json(&'static str),
     /// Something else, of these types.
@@ -99,7 +99,7 @@ pub struct Route {
     pub path: &'static str,
     /// Who may ask.
     pub access: Access,
-    pub(crate) body: Option<Body>,
+    pub(crate) body: Option<BodySchema>,
     /// How its errors look.
     pub(crate) dialect: Dialect,
     pub(crate) handler: Handler,
@@ -110,7 +110,7 @@ pub struct Route {
     pub(crate) id: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) query: &'static [Query],
-    pub(crate) answer: Answer,
+    pub(crate) answer: AnswerKind,
     /// The schema of one event, where the answer can be a stream.
     pub(crate) events: Option<&'static str>,
     /// The schema of one line, where the answer can be a stream of lines.
@@ -161,7 +161,7 @@ const fn route(
         id: "",
         summary: "",
         query: &[],
-        answer: Answer::Other(&[]),
+        answer: AnswerKind::Other(&[]),
         events: None,
         lines: None,
         also: &[],
@@ -250,7 +250,7 @@ impl Route {
         tables: &'static [&'static [Param]],
         required: &'static [&'static str],
     ) -> Self {
-        self.body = Some(Body { rule, name, tables, required, optional: false });
+        self.body = Some(BodySchema { rule, name, tables, required, optional: false });
         self
     }
 
@@ -271,19 +271,19 @@ impl Route {
 
     /// Answers with JSON of this schema.
     pub(crate) const fn json(mut self, schema: &'static str) -> Self {
-        self.answer = Answer::Json(schema);
+        self.answer = AnswerKind::Json(schema);
         self
     }
 
     /// Answers with something that is not JSON.
     pub(crate) const fn kinds(mut self, kinds: &'static [&'static str]) -> Self {
-        self.answer = Answer::Other(kinds);
+        self.answer = AnswerKind::Other(kinds);
         self
     }
 
     /// Goes on in another protocol.
     pub(crate) const fn upgrades(mut self) -> Self {
-        self.answer = Answer::Upgrade;
+        self.answer = AnswerKind::Upgrade;
         self
     }
 

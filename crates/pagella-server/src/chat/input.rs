@@ -1,13 +1,13 @@
 //! A conversation as requests put it: the fields of chats, and what every dialect makes of its own.
 
 use pagella_conversation::messages;
-use pagella_conversation::tools::{ToolSet, WrittenTools};
+use pagella_conversation::tools::{Tool, ToolSet, WrittenTools};
 use pagella_text::Message;
 use serde_json::{Map, Value};
 
 use super::variables::{own_variables, reasoning_variables};
-use crate::fields::{Fields, Param, any, boolean, text, wrong_type};
-use crate::settings::Limits;
+use crate::fields::{Fields, Param, any, boolean, text, unsupported, wrong_type};
+use crate::settings::{HostedTools, Limits};
 use crate::wire::error::{ApiError, Code};
 
 /// The fields of a conversation.
@@ -66,6 +66,22 @@ pub enum TemplateChoice {
     Named(String),
     /// This one.
     Source(String),
+}
+
+/// What becomes of a tool that only the servers of others have: nothing, or an error.
+pub fn hosted_tool(
+    (path, kind): (&str, Option<&str>),
+    hosted: HostedTools,
+    dropped: &mut Vec<String>,
+) -> Result<Option<Tool>, ApiError> {
+    match kind {
+        None => Err(wrong_type(format!("{path}.type"), "a string")),
+        Some(kind) if hosted == HostedTools::Drop => {
+            dropped.push(format!("tools.{kind}"));
+            Ok(None)
+        }
+        Some(_) => Err(unsupported(format!("{path}.type"), "it runs elsewhere")),
+    }
 }
 
 impl ChatInput {

@@ -221,7 +221,7 @@ pub struct Said {
 }
 
 /// A whole answer.
-pub struct Answer {
+pub struct ChatAnswer {
     /// Its parts, put together.
     pub whole: Whole,
     /// What the engine said: all ids.
@@ -239,7 +239,7 @@ impl Said {
     }
 }
 
-impl Answer {
+impl ChatAnswer {
     /// What is reported of tokens: those of content.
     pub fn tokens(&self) -> &Record {
         self.tokens.as_ref().unwrap_or(&self.record)
@@ -305,7 +305,7 @@ impl Talk {
     }
 
     /// Whole answers, by choice.
-    pub async fn finish(&mut self) -> Result<Vec<Answer>, ApiError> {
+    pub async fn finish(&mut self) -> Result<Vec<ChatAnswer>, ApiError> {
         let records = self.running.finish().await?;
         let answers = records.into_iter().zip(&mut self.splitters).map(|(record, splitter)| {
             let mut whole = Whole::default();
@@ -313,7 +313,7 @@ impl Talk {
             let tokens = splitter.content_tokens(&record);
             let ending = splitter.ending(&record).ok_or_else(ApiError::internal)?;
             self.running.note_ending(&ending, splitter);
-            Ok(Answer { whole, record, tokens, ending })
+            Ok(ChatAnswer { whole, record, tokens, ending })
         });
         answers.collect()
     }

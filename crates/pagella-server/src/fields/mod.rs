@@ -9,7 +9,7 @@ use pagella_conversation::ConversationError;
 use serde_json::{Map, Value};
 
 pub use param::{
-    Effect, Kind, Param, any, boolean, integer, joined, number, one_of, optional, rows, text,
+    Effect, FieldKind, Param, any, boolean, integer, joined, number, one_of, optional, rows, text,
 };
 
 use crate::wire::error::{ApiError, Code};

@@ -10,7 +10,7 @@ use crate::fields::Fields;
 use crate::generate::ending::finish_reason;
 use crate::generate::request::Delivery;
 use crate::generate::submit::{Running, enter};
-use crate::kobold::{self, Asked, GENKEY, Named};
+use crate::kobold::{self, GENKEY, KoboldRequest, Named};
 use crate::routes::model_name::model_for;
 use crate::routes::streamed;
 use crate::wire::error::ApiError;
@@ -37,7 +37,7 @@ async fn answer(mut call: Call, stream: bool) -> Result<Reply, ApiError> {
     let fields = kobold::read(&call, body, stream)?;
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
-    let mut asked = Asked::new(&call, &fields, &model)?;
+    let mut asked = KoboldRequest::new(&call, &fields, &model)?;
     let entered = enter(&call)?;
     let live = entered.listed.live.clone();
     let named = call.app.genkeys.name(&call.caller.key.name, kobold::genkey(&fields), live);

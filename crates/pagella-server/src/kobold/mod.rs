@@ -12,7 +12,7 @@ use crate::settings::ApiServer;
 use crate::wire::error::Dialect;
 
 pub use genkeys::{Genkeys, Named};
-pub use request::{Asked, FIELDS, GENKEY, TOKENCOUNT, genkey, read};
+pub use request::{FIELDS, GENKEY, KoboldRequest, TOKENCOUNT, genkey, read};
 
 /// Statuses of routes that the operator has to choose, alone and with those of the model.
 const OFF: &[u16] = &[501];

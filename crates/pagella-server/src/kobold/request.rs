@@ -106,7 +106,7 @@ pub fn read(call: &Call, body: Map<String, Value>, stream: bool) -> Result<Field
 }
 
 /// What a request asks for.
-pub struct Asked {
+pub struct KoboldRequest {
     /// The job and how to answer, as everywhere.
     pub generation: GenerationRequest,
     prompt: String,
@@ -116,7 +116,7 @@ pub struct Asked {
     context: Option<usize>,
 }
 
-impl Asked {
+impl KoboldRequest {
     /// What these fields ask of a model.
     pub fn new(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
         let mut generation = GenerationRequest::read(call, fields, model, ZeroTopP::Off)?;
@@ -136,7 +136,13 @@ impl Asked {
             _ => AddBos::Auto,
         };
         let text = |name: &str| fields.text(name).unwrap_or_default().to_owned();
-        Ok(Asked { generation, prompt: text("prompt"), memory: text("memory"), add_bos, context })
+        Ok(KoboldRequest {
+            generation,
+            prompt: text("prompt"),
+            memory: text("memory"),
+            add_bos,
+            context,
+        })
     }
 
     /// The prompt as ids. With a context that it does not fit into, its beginning is left out, as

@@ -15,7 +15,7 @@ use crate::route::{Access, BodyRule, GENERATE, MODEL, Route, of_family, post, to
 use crate::settings::ApiServer;
 use crate::wire::error::Dialect;
 
-pub use answer::Answer;
+pub use answer::MessageAnswer;
 pub use request::{FIELDS, MessagesRequest};
 
 /// Every route of the family.

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::call::{Call, Ignored, Reply};
 use crate::chat::ChatPrompt;
 use crate::fields::Fields;
-use crate::messages::{Answer, FIELDS, MessagesRequest};
+use crate::messages::{FIELDS, MessageAnswer, MessagesRequest};
 use crate::routes::model_name::model_for;
 use crate::wire::error::{ApiError, Dialect};
 use crate::wire::sse;
@@ -17,7 +17,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     fields.need("max_tokens")?;
     let model = model_for(&call, &fields).await?;
     let request = read(&call, &fields, &mut ignored)?;
-    let answer = Answer::new(&call.id, request.omit_thinking);
+    let answer = MessageAnswer::new(&call.id, request.omit_thinking);
     let request = request.into_chat(&call, &fields, &model)?;
     let mut talk = request.start(&call, &model).await?;
     ignored.add(std::mem::take(&mut talk.unenforced));

@@ -3,7 +3,8 @@
 use pagella_conversation::tools::{Mode, Tool, ToolSet};
 use serde_json::Value;
 
-use crate::fields::{Fields, missing, unsupported, wrong_type};
+use crate::chat::hosted_tool;
+use crate::fields::{Fields, missing, wrong_type};
 use crate::settings::HostedTools;
 use crate::wire::error::{ApiError, Code};
 
@@ -20,12 +21,7 @@ pub fn tools(
             let Value::Object(tool) = tool else { return Err(wrong_type(path, "an object")) };
             Ok(Some(Tool::function(path, tool, "input_schema")?))
         }
-        Some(Some(kind)) if hosted == HostedTools::Drop => {
-            dropped.push(format!("tools.{kind}"));
-            Ok(None)
-        }
-        Some(Some(_)) => Err(unsupported(format!("{path}.type"), "it runs elsewhere")),
-        Some(None) => Err(wrong_type(format!("{path}.type"), "a string")),
+        Some(kind) => hosted_tool((path, kind), hosted, dropped),
     };
     let tools = match fields.value("tools") {
         None => Vec::new(),

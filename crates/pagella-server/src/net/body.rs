@@ -19,7 +19,7 @@ use crate::call::Reply;
 use crate::settings::Limits;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::json;
-use crate::wire::sse::{self, Events};
+use crate::wire::sse::{self, EventStream};
 
 /// How long a body may be slower than the slowest rate.
 const SLOW_START: Duration = Duration::from_secs(5);
@@ -123,7 +123,7 @@ pub enum ReplyBody {
     /// Everything at once.
     Whole(Option<Bytes>),
     /// Piece by piece.
-    Events(Events),
+    Events(EventStream),
 }
 
 /// A body on its way out. Tells the log and the connection when it is done.

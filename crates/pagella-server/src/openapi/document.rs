@@ -8,7 +8,7 @@ use crate::chat::{CONVERSATION, REASONING, TOOLS};
 use crate::fields::Param;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::model::{CONVERSATION as MODEL_CONVERSATION, FOREIGN, OPTIONS};
-use crate::route::{Access, Answer, Body, BodyRule, Route};
+use crate::route::{Access, AnswerKind, BodyRule, BodySchema, Route};
 use crate::router::ROUTES;
 
 /// Tables that several routes share: each is one schema, to which theirs refer.
@@ -100,13 +100,13 @@ fn same(a: &[Param], b: &[Param]) -> bool {
 }
 
 /// The schema that a table is part of: a shared one, or that of the body.
-pub fn schema_of(body: &Body, table: &[Param]) -> &'static str {
+pub fn schema_of(body: &BodySchema, table: &[Param]) -> &'static str {
     let shared = SHARED.iter().find(|(_, shared)| same(shared, table));
     shared.map_or(body.name, |(name, _)| name)
 }
 
 /// A body: shared tables by reference, its own in place.
-fn body_schema(notes: &Notes, body: &Body) -> Value {
+fn body_schema(notes: &Notes, body: &BodySchema) -> Value {
     let mut parts = Vec::new();
     let mut own = Map::new();
     for table in body.tables {
@@ -162,7 +162,7 @@ fn describe(route: &Route) -> Value {
         });
     }
     let mut responses = Map::new();
-    let status = if matches!(route.answer, Answer::Upgrade) { "101" } else { "200" };
+    let status = if matches!(route.answer, AnswerKind::Upgrade) { "101" } else { "200" };
     responses.insert(status.into(), answer(route));
     responses.extend(errors::of(route));
     described["responses"] = Value::Object(responses);
@@ -200,12 +200,12 @@ fn parameters(route: &Route) -> Vec<Value> {
 fn answer(route: &Route) -> Value {
     let mut content = Map::new();
     match route.answer {
-        Answer::Upgrade => return json!({ "description": route.summary }),
-        Answer::Json(name) => {
+        AnswerKind::Upgrade => return json!({ "description": route.summary }),
+        AnswerKind::Json(name) => {
             let schema = json!({ "$ref": format!("#/components/schemas/{name}") });
             content.insert("application/json".into(), json!({ "schema": schema }));
         }
-        Answer::Other(kinds) => {
+        AnswerKind::Other(kinds) => {
             let text = json!({ "schema": { "type": "string" } });
             content.extend(kinds.iter().map(|kind| ((*kind).to_owned(), text.clone())));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::route::{Access, Answer, Route};
+use crate::route::{Access, AnswerKind, Route};
 use crate::wire::error::{ApiError, Code, Dialect};
 
 /// Statuses that health gives with its own body.
@@ -97,7 +97,7 @@ pub fn of(route: &Route) -> Map<String, Value> {
     statuses.dedup();
     let reference = |status: u16| {
         let response = match route.answer {
-            Answer::Json(HEALTH) if status == 503 => json!({
+            AnswerKind::Json(HEALTH) if status == 503 => json!({
                 "description": "Not now; the body says why",
                 "content": { "application/json": {
                     "schema": { "$ref": "#/components/schemas/Health" },

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::document::{TAGS, schema_of, text};
 use super::parameters::Notes;
 use super::{document, page};
-use crate::fields::Kind;
-use crate::route::Answer;
+use crate::fields::FieldKind;
+use crate::route::AnswerKind;
 use crate::router::ROUTES;
 
 #[test]
@@ -40,7 +40,7 @@ fn every_field_is_described_and_no_word_is_left_over() {
             let shapes = ["type", "anyOf", "enum", "minimum", "maximum", "maxLength"];
             let shaped = shapes.iter().any(|key| note.contains_key(*key));
             assert!(
-                matches!(param.kind, Kind::Any) || !shaped,
+                matches!(param.kind, FieldKind::Any) || !shaped,
                 "{path}: its type and range are the table's"
             );
             used.extend([path, param.name.to_owned()]);
@@ -73,7 +73,7 @@ fn references_lead_somewhere_and_no_schema_is_left_over() {
         }
     }
     for route in ROUTES {
-        if let Answer::Json(name) = route.answer {
+        if let AnswerKind::Json(name) = route.answer {
             assert!(document["components"]["schemas"].get(name).is_some(), "{name}");
         }
     }

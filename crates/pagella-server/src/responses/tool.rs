@@ -3,7 +3,8 @@
 use pagella_conversation::tools::{Tool, ToolSet};
 use serde_json::Value;
 
-use crate::fields::{Fields, unsupported, wrong_type};
+use crate::chat::hosted_tool;
+use crate::fields::{Fields, wrong_type};
 use crate::settings::HostedTools;
 use crate::wire::error::{ApiError, Code};
 
@@ -18,12 +19,7 @@ pub fn tools(
     let read = |path: &str, tool: &Value| match tool.get("type").map(Value::as_str) {
         _ if !tool.is_object() => Err(wrong_type(path, "an object")),
         Some(Some("function" | "custom")) => Ok(Some(Tool::read(path, tool)?)),
-        Some(Some(kind)) if hosted == HostedTools::Drop => {
-            dropped.push(format!("tools.{kind}"));
-            Ok(None)
-        }
-        Some(Some(_)) => Err(unsupported(format!("{path}.type"), "it runs elsewhere")),
-        None | Some(None) => Err(wrong_type(format!("{path}.type"), "a string")),
+        kind => hosted_tool((path, kind.flatten()), hosted, dropped),
     };
     let tools = match fields.value("tools") {
         None => Vec::new(),

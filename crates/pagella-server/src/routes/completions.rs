@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use pagella_engine::{Record, Stage};
 use pagella_text::{AddBos, EncodeBudget, SpecialTokens};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::body::{Body, Counts};
+use super::body::{CompletionBody, UsageField, progress};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Reply};
@@ -237,19 +236,8 @@ struct Choice<'a> {
 }
 
 impl Completions {
-    fn body<'a>(&'a self, choices: &'a [Choice<'a>]) -> Body<'a, Choice<'a>> {
-        Body {
-            id: &self.id,
-            object: "text_completion",
-            created: self.created,
-            model: &self.model.parts.id,
-            system_fingerprint: &self.model.parts.facts.fingerprint,
-            choices,
-            prompt_progress: None,
-            usage: Counts::Absent,
-            seed: None,
-            timings: None,
-        }
+    fn body<'a>(&'a self, choices: &'a [Choice<'a>]) -> CompletionBody<'a, Choice<'a>> {
+        CompletionBody::new((&self.id, self.created), "text_completion", &self.model, choices)
     }
 
     /// One choice, or one piece of it, behind the prompt where that is its beginning.
@@ -304,8 +292,8 @@ impl Completions {
             }
         }
         let usage = self.usage(running);
-        Reply::json(&Body {
-            usage: Counts::Told(usage.openai()),
+        Reply::json(&CompletionBody {
+            usage: UsageField::Told(usage.openai()),
             seed: Some(self.seed),
             timings: self.delivery.timings.then(|| usage.timings()),
             ..self.body(&choices)
@@ -329,7 +317,7 @@ impl Completions {
         };
         let written = streamed::write(&mut running, &delivery, &sink, write);
         let ended = match written.await {
-            Ok(()) => self.end(&running),
+            Ok(()) => self.body(&[]).ends(&delivery, &self.usage(&running)),
             Err(error) => sse::error(&error),
         };
         sink.send(ended).await;
@@ -346,44 +334,25 @@ impl Completions {
     ) {
         let silent = record.text.is_empty() && record.token_ids.is_empty() && !record.is_last();
         let silent = silent && echo.is_none();
-        let progress = self.delivery.progress && record.stage != Stage::Streaming;
-        if silent && !progress {
+        let shown = self.delivery.progress && record.stage != Stage::Streaming;
+        if silent && !shown {
             return;
         }
         let choices = match self.choice(idx, echo, record, offset) {
             Ok(choice) => [choice],
             Err(error) => return out.extend_from_slice(&sse::error(&error)),
         };
-        let progress = progress.then(|| {
-            json!({
-                "total": record.max_progress,
-                "processed": record.curr_progress,
-                "queue_position": record.queue_position,
-                "time_ms": self.begun.elapsed().as_millis() as u64,
-            })
-        });
+        let progress = shown.then(|| progress(record, self.begun));
         let in_last = self.delivery.usage_in_choice && running.is_done();
         let usage = match () {
             () if self.delivery.continuous_usage || in_last => {
-                Counts::Told(self.usage(running).openai())
+                UsageField::Told(self.usage(running).openai())
             }
-            () if self.delivery.include_usage => Counts::Later,
-            () => Counts::Absent,
+            () if self.delivery.include_usage => UsageField::Later,
+            () => UsageField::Absent,
         };
-        let body = Body { prompt_progress: progress, usage, ..self.body(&choices) };
+        let body = CompletionBody { prompt_progress: progress, usage, ..self.body(&choices) };
         sse::write_data(out, &body);
-    }
-
-    fn end(&self, running: &Running) -> Bytes {
-        let mut bytes = Vec::new();
-        if self.delivery.include_usage && !self.delivery.usage_in_choice {
-            let usage = self.usage(running);
-            let timings = self.delivery.timings.then(|| usage.timings());
-            let usage = Counts::Told(usage.openai());
-            sse::write_data(&mut bytes, &Body { usage, timings, ..self.body(&[]) });
-        }
-        bytes.extend_from_slice(sse::DONE);
-        Bytes::from(bytes)
     }
 }
 

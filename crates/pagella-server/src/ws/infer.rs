@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::outbox::Outbox;
-use super::request::{self, Asked};
+use super::request::{self, InferRequest};
 use crate::call::Call;
 use crate::fields::Fields;
 use crate::generate::ending::finish_reason;
@@ -75,7 +75,7 @@ async fn begin(
     fields: &Fields,
 ) -> Result<(Answer, std::sync::Arc<crate::requests::Live>), ApiError> {
     let model = resolve(call, fields.text("model"), false).await?;
-    let mut asked = Asked::new(call, fields, &model)?;
+    let mut asked = InferRequest::new(call, fields, &model)?;
     let entered = enter(call)?;
     let live = entered.listed.live.clone();
     let used = asked.encode(call, &model).await?;

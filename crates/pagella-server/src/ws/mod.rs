@@ -14,7 +14,7 @@ use crate::route::{Access, Route, get, of_family, to};
 use crate::settings::ApiServer;
 use crate::wire::error::Dialect;
 
-pub use origin::Origin;
+pub use origin::SocketOrigin;
 pub use socket::serve;
 
 const ABOUT: &str = "A WebSocket with ExLlamaV2's actions echo, estimate_token, lefttrim_token, infer and \

@@ -14,7 +14,7 @@ use crate::wire::error::{ApiError, Code};
 use crate::wire::id::request_id;
 
 /// The other end of a socket.
-pub struct Origin {
+pub struct SocketOrigin {
     /// What all requests share.
     pub app: Arc<App>,
     route: &'static Route,
@@ -23,11 +23,11 @@ pub struct Origin {
     peer: SocketAddr,
 }
 
-impl Origin {
+impl SocketOrigin {
     /// Of the request that began it.
     pub fn of(call: &Call) -> Self {
         let (app, route) = (call.app.clone(), call.route);
-        Origin { app, route, headers: call.headers.clone(), peer: call.peer }
+        SocketOrigin { app, route, headers: call.headers.clone(), peer: call.peer }
     }
 
     /// The client says who it is.

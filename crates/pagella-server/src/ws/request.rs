@@ -90,7 +90,7 @@ pub fn read(body: Map<String, Value>) -> Result<Fields, ApiError> {
 }
 
 /// What a message asks for.
-pub struct Asked {
+pub struct InferRequest {
     /// The job and how to answer, as everywhere.
     pub generation: GenerationRequest,
     /// Every part of the answer repeats all of it.
@@ -106,7 +106,7 @@ pub struct Used {
     pub text: String,
 }
 
-impl Asked {
+impl InferRequest {
     /// What these fields ask of a model.
     pub fn new(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
         let generation = GenerationRequest::read(call, fields, model, ZeroTopP::Off)?;
@@ -118,7 +118,7 @@ impl Asked {
             Some(false) => AddBos::Never,
             _ => AddBos::Auto,
         };
-        Ok(Asked {
+        Ok(InferRequest {
             generation,
             full: fields.is("stream_full"),
             text: fields.text("text").unwrap_or_default().to_owned(),
