@@ -3,6 +3,7 @@
 //! A failing stage does not stop the others: one run reports everything that is wrong. What was left
 //! out (a stage, interop data, a part of a check) is said in the summary, never silently.
 
+mod library;
 mod select;
 mod server;
 mod stage;

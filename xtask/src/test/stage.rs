@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::server;
+use super::{library, server};
 use crate::cuda::toolchain::{self, Readiness};
 use crate::tools::on_build_machine;
 use crate::workspace::Workspace;
@@ -33,6 +33,7 @@ pub const STAGES: &[Stage] = &[
     Stage { name: "fmt", about: "code is formatted", run: fmt },
     Stage { name: "tidy", about: "style rules that a program can check", run: tidy_rules },
     Stage { name: "kernels", about: "CUDA kernels compile; none spills registers", run: kernels },
+    Stage { name: "library", about: "it compiles without the command", run: library::alone },
     Stage { name: "clippy", about: "no warnings in any target", run: clippy },
     Stage {
         name: "tests",
