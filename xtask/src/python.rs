@@ -65,7 +65,9 @@ pub fn interpreter(workspace: &Workspace, pinned: Pinned) -> Result<PathBuf> {
     console.say(format_args!("installing the packages of {from} into {into}"));
     let started = Instant::now();
     run(console, Command::new(base).args(["-m", "venv", "--clear"]).arg(&folder))?;
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
+    // Modules are compiled when they are imported, which few of them are.
+    let install =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "-r"];
     run(console, Command::new(&python).args(install).arg(&pins))?;
     // Last, so that an environment with this file is complete.
     fs::write(&stamp, wanted)?;

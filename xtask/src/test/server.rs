@@ -59,7 +59,7 @@ fn suite(workspace: &Workspace, python: PathBuf, program: PathBuf) -> Command {
     let mut command = Command::new(python);
     command.current_dir(workspace.root.join(CLIENTS_DIR)).env("PAGELLA_BIN", program);
     // A checkout may be read-only, and caches are no part of it.
-    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("PYTHONPYCACHEPREFIX", workspace.target_dir().join("tools").join("pycache"));
     command
 }
 
