@@ -29,7 +29,7 @@ pub(super) const ROWS: &[Entry] = &[
     entry((N, "base_path"), Kind::Text, "", "What every path begins with", |s, v| {
         s.network.base_path = v.text();
     }),
-    entry((N, "disable_auth"), Kind::Bool, "false", "Ask for no key", |s, v| {
+    entry((N, "disable_auth"), Kind::Bool, "false", "GenerationRequest for no key", |s, v| {
         s.network.disable_auth = v.bool();
     }),
     entry(
