@@ -35,7 +35,12 @@ pub fn alone(workspace: &Workspace) -> Result<Outcome> {
     if !found.is_empty() {
         return Ok(Outcome::Failed(format!("the library alone needs {}", found.join(", "))));
     }
-    check(workspace.cargo().arg("check").args(ALONE))
+    // The server beside it without the routes that are features: both are checked in one go.
+    let server = ["check", "-p", "pagella-server", "--no-default-features"];
+    match check(workspace.cargo().arg("check").args(ALONE))? {
+        Outcome::Passed => check(workspace.cargo().args(server)),
+        other => Ok(other),
+    }
 }
 
 /// Crates of a list, `name version` per line, that only the command may need.
