@@ -103,7 +103,7 @@ impl ChatPrompt {
             continue_final_message: continues,
             documents,
             variables: variables(fields, &of_model)?,
-            limits: settings.limits.template,
+            limits: settings.limits.template(),
             ..RenderOptions::default()
         };
         let prefix = fields.text("response_prefix").map(str::to_owned);
@@ -178,7 +178,7 @@ fn refuse(fields: &Fields) -> Result<(), ApiError> {
 
 /// The template that was named, or the model's own.
 fn template(call: &Call, fields: &Fields, model: &ServedModel) -> Result<ChatTemplate, ApiError> {
-    let limits = &call.app.settings.limits.template;
+    let limits = &call.app.settings.limits.template();
     if let Some(source) = fields.value("chat_template") {
         if !call.app.settings.chat.allow_request_template {
             return Err(unsupported("chat_template", "name a template in prompt_template"));

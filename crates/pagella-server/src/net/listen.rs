@@ -106,7 +106,7 @@ impl Server {
         if !base.is_empty() && (!base.starts_with('/') || base.ends_with('/')) {
             return Err(ServerError::BasePath { path: base.clone() });
         }
-        let certificates = network.tls.clone().map(Certificates::load).transpose();
+        let certificates = network.tls().map(Certificates::load).transpose();
         let certificates = certificates.map_err(|problem| ServerError::Tls { problem })?;
         let certificates = certificates.map(Arc::new);
         let socket = network.host.strip_prefix(UNIX).map(PathBuf::from);
