@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pagella_text::{ChatTemplate, Message, RenderOptions, Span, TextError, spans_to_string};
 use serde_json::Value;
 
-use crate::message::{Traits, into_parts};
+use crate::message::{Traits, into_parts, prepare};
 use crate::style::AnswerStyle;
 use crate::tools::{self, ToolPlan};
 
@@ -26,8 +26,8 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Messages in the words of a template, with tools that it or the prompt explains. Of the options,
-    /// `tools` follow from the plan.
+    /// Messages, brought into the form that the template reads, with tools that it or the prompt
+    /// explains. Of the options, `tools` follow from the plan.
     pub fn new(
         template: ChatTemplate,
         mut messages: Vec<Message>,
@@ -35,6 +35,7 @@ impl Conversation {
         mut options: RenderOptions,
     ) -> Self {
         let traits = Traits::of(template.source());
+        prepare(&mut messages, traits);
         let explained = tools.as_ref().filter(|plan| plan.explains());
         if explained.is_some() || traits.knows_no_tools {
             messages = tools::plain(messages, explained.map(|plan| &*plan.set));

@@ -22,10 +22,12 @@ mod stamp;
 mod style;
 mod token_split;
 pub mod tools;
+mod turn;
 
 pub use conversation::Conversation;
 pub use error::{ConversationError, Problem};
-pub use message::{Traits, messages};
+pub use message::{message, messages};
 pub use parts::{Ending, Part, SplitPlan, Splitter, ToolCall, Whole};
 pub use stamp::replace_stamps;
 pub use style::{AnswerStyle, Marking};
+pub use turn::{Turn, tool_answer};

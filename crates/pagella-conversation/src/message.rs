@@ -1,4 +1,4 @@
-//! Messages on the wire become messages for a template: checked, flattened, in order.
+//! Messages as chats write them become messages for a template: checked, flattened, in order.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,13 @@ use pagella_text::Message;
 use serde_json::{Map, Value, json};
 
 use crate::error::{ConversationError, Problem};
+use crate::turn::arguments;
 
 /// Fields of a message beyond role and content that templates read.
 const EXTRA: &[&str] = &["name", "reasoning_content", "tool_calls", "tool_call_id"];
+/// Other names of such fields.
+const OTHER_NAMES: &[(&str, &str)] =
+    &[("reasoning", "reasoning_content"), ("thinking", "reasoning_content"), ("tool_name", "name")];
 
 /// What a template does with messages, as its source shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,12 +41,8 @@ impl Traits {
     }
 }
 
-/// All messages, ready for a template.
-pub fn messages(
-    value: &Value,
-    most: usize,
-    traits: Traits,
-) -> Result<Vec<Message>, ConversationError> {
+/// Reads a list of messages, of which there may be `most`.
+pub fn messages(value: &Value, most: usize) -> Result<Vec<Message>, ConversationError> {
     let Value::Array(list) = value else {
         return Err(ConversationError::wrong_type("messages", "a list of messages"));
     };
@@ -52,24 +52,18 @@ pub fn messages(
             &format!("a list of 1 to {most} messages"),
         ));
     }
-    let read = |(idx, item): (usize, &Value)| message(&format!("messages[{idx}]"), item, traits);
-    let mut messages = list.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
-    order_tool_answers(&mut messages);
-    if traits.numbers_calls {
-        number_calls(&mut messages);
-    }
-    Ok(messages)
+    let read = |(idx, item): (usize, &Value)| message(&format!("messages[{idx}]"), item);
+    list.iter().enumerate().map(read).collect()
 }
 
-fn message(path: &str, value: &Value, traits: Traits) -> Result<Message, ConversationError> {
+/// Reads one message; errors call it `path`.
+pub fn message(path: &str, value: &Value) -> Result<Message, ConversationError> {
     let Value::Object(map) = value else {
         return Err(ConversationError::wrong_type(path, "an object"));
     };
     let role = match map.get("role").and_then(Value::as_str) {
-        Some("developer") if traits.names_developer => "developer",
-        Some("developer") => "system",
         Some("function") => "tool",
-        Some(role @ ("system" | "user" | "assistant" | "tool")) => role,
+        Some(role @ ("system" | "developer" | "user" | "assistant" | "tool")) => role,
         Some(_) => {
             let message = format!("{path}.role must be system, developer, user, assistant or tool");
             return Err(ConversationError::new(
@@ -99,13 +93,28 @@ fn message(path: &str, value: &Value, traits: Traits) -> Result<Message, Convers
             message.extra.insert((*name).to_owned(), value.clone());
         }
     }
-    if let Some(reasoning) = map.get("reasoning").filter(|value| value.is_string()) {
-        message.extra.entry("reasoning_content").or_insert(reasoning.clone());
+    for (other, name) in OTHER_NAMES {
+        if let Some(value) = map.get(*other).filter(|value| value.is_string()) {
+            message.extra.entry(*name).or_insert(value.clone());
+        }
     }
     if let Some(calls) = message.extra.get_mut("tool_calls") {
         tool_calls(&format!("{path}.tool_calls"), calls)?;
     }
     Ok(message)
+}
+
+/// Brings messages into the form and order that a template reads.
+pub(crate) fn prepare(messages: &mut [Message], traits: Traits) {
+    if !traits.names_developer {
+        for message in messages.iter_mut().filter(|message| message.role == "developer") {
+            message.role = "system".to_owned();
+        }
+    }
+    order_tool_answers(messages);
+    if traits.numbers_calls {
+        number_calls(messages);
+    }
 }
 
 /// A content of parts, for templates that want them.
@@ -170,11 +179,8 @@ fn tool_calls(path: &str, calls: &mut Value) -> Result<(), ConversationError> {
         if !function.get("name").is_some_and(Value::is_string) {
             return Err(ConversationError::wrong_type(format!("{path}.function.name"), "a string"));
         }
-        let arguments = function.entry("arguments").or_insert_with(|| Value::Object(Map::new()));
-        let parsed = arguments.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
-        if let Some(object @ Value::Object(_)) = parsed {
-            *arguments = object;
-        }
+        let written = function.remove("arguments").unwrap_or_else(|| Value::Object(Map::new()));
+        function.insert("arguments".into(), arguments(written));
     }
     Ok(())
 }
@@ -227,7 +233,13 @@ mod tests {
     use super::*;
 
     fn read(value: Value) -> Result<Vec<Message>, ConversationError> {
-        messages(&value, 100, Traits::default())
+        prepared(&value, Traits::default())
+    }
+
+    fn prepared(value: &Value, traits: Traits) -> Result<Vec<Message>, ConversationError> {
+        let mut list = messages(value, 100)?;
+        prepare(&mut list, traits);
+        Ok(list)
     }
 
     #[test]
@@ -255,7 +267,7 @@ mod tests {
             {"role": "assistant", "tool_calls": [call("a", "f")]}, answer("a"), answer("z"),
         ]);
         let traits = Traits { numbers_calls: true, ..Traits::default() };
-        let list = messages(&list, 100, traits).unwrap();
+        let list = prepared(&list, traits).unwrap();
         let ids = |message: &Message| -> Vec<String> {
             let calls = message.extra["tool_calls"].as_array().unwrap().iter();
             calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::metrics::{Cause, Lead};
 use crate::requests::Progress;
-use crate::router::Route;
+use crate::route::Route;
 
 /// Status in logs of a request whose client went away before the answer ended.
 const CLIENT_WENT: u16 = 499;
@@ -85,7 +85,7 @@ impl Facts {
 }
 
 /// Writes its line when dropped.
-pub struct Access {
+pub struct AccessEntry {
     app: Arc<App>,
     id: String,
     method: String,
@@ -100,7 +100,7 @@ pub struct Access {
     facts: Mutex<Facts>,
 }
 
-impl Access {
+impl AccessEntry {
     /// A request that has come.
     pub fn new(
         app: Arc<App>,
@@ -109,7 +109,7 @@ impl Access {
         peer: Option<String>,
         begun: Instant,
     ) -> Self {
-        Access {
+        AccessEntry {
             app,
             id,
             method,
@@ -161,7 +161,7 @@ impl Access {
     }
 }
 
-impl Drop for Access {
+impl Drop for AccessEntry {
     fn drop(&mut self) {
         let route = self.route.map_or("<unmatched>", |route| route.path);
         let complete = *self.complete.get_mut();

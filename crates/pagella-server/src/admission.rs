@@ -27,7 +27,7 @@ const NEWEST_WEIGHT: f64 = 0.1;
 
 /// Counts of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct AdmissionCounts {
     /// Admitted, and not begun by the engine.
     pub queued: usize,
     /// Begun.
@@ -35,7 +35,7 @@ pub struct Counts {
 }
 
 struct State {
-    counts: Counts,
+    counts: AdmissionCounts,
     /// Jobs of requests that were begun: rows of the batch that are taken.
     jobs: usize,
     keys: HashMap<String, KeyUse>,
@@ -67,7 +67,7 @@ impl Admission {
     /// Nobody is there yet.
     pub fn new(limits: &Limits) -> Self {
         let state = State {
-            counts: Counts::default(),
+            counts: AdmissionCounts::default(),
             jobs: 0,
             keys: HashMap::new(),
             mean_seconds: 0.0,
@@ -89,7 +89,7 @@ impl Admission {
     }
 
     /// How many there are now.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> AdmissionCounts {
         self.lock().counts
     }
 
@@ -352,9 +352,9 @@ mod tests {
         let second = admission.enter(&key, 0).unwrap();
         first.begin();
         first.begin();
-        assert_eq!(admission.counts(), Counts { queued: 1, running: 1 });
+        assert_eq!(admission.counts(), AdmissionCounts { queued: 1, running: 1 });
         drop((first, second));
-        assert_eq!(admission.counts(), Counts::default());
+        assert_eq!(admission.counts(), AdmissionCounts::default());
         assert!(admission.lock().keys.is_empty());
     }
 
@@ -376,7 +376,10 @@ mod tests {
             let fourth = admission.enter(&key, 1).unwrap();
             assert!(admission.enter(&key, 1).is_err());
             drop((first, others, fourth));
-            assert_eq!((admission.counts(), admission.lock().jobs), (Counts::default(), 0));
+            assert_eq!(
+                (admission.counts(), admission.lock().jobs),
+                (AdmissionCounts::default(), 0)
+            );
         }
     }
 
@@ -417,7 +420,7 @@ mod tests {
         assert_eq!(refused.code, Code::QueueFull);
         assert!(refused.retry_after.is_some());
         drop((place, running));
-        assert_eq!(admission.counts(), Counts { queued: 3, running: 0 });
+        assert_eq!(admission.counts(), AdmissionCounts { queued: 3, running: 0 });
     }
 
     #[test]

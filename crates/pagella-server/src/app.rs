@@ -17,20 +17,21 @@ use crate::detached::Detached;
 use crate::downloads::Downloads;
 use crate::events::Events;
 use crate::exchange::Exchange;
+#[cfg(feature = "kobold")]
 use crate::kobold::Genkeys;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::model::{LoadOptions, ModelParts, Models, ServedModel, place};
+use crate::net::Sockets;
 use crate::presets::Presets;
 use crate::requests::Requests;
 use crate::responses::Store;
-use crate::router::{Access, Route};
+use crate::route::{Access, Route};
 use crate::routes::docs::Described;
 use crate::settings::{CacheIsolation, DocsAuth, LiveSettings, MetricsAuth, Settings};
 use crate::ui_store::UiStore;
 use crate::wakes::Wakes;
 use crate::wire::error::{ApiError, Code};
-use crate::ws::Sockets;
 
 /// How far the server is with ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +65,7 @@ pub struct App {
     /// Requests that live.
     pub requests: Requests,
     /// Answers of Kobold's clients, by the names they gave them.
+    #[cfg(feature = "kobold")]
     pub genkeys: Genkeys,
     /// What is put below and above the fields of requests.
     pub presets: Presets,
@@ -105,6 +107,7 @@ impl App {
             blocking: Blocking::new(&settings.limits),
             metrics: Metrics::default(),
             requests: Requests::default(),
+            #[cfg(feature = "kobold")]
             genkeys: Genkeys::default(),
             presets: Presets::default(),
             detached: Detached::default(),

@@ -10,16 +10,16 @@ use http_body::Body;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::access::Access;
+use crate::access::AccessEntry;
 use crate::app::App;
 use crate::auth::{Caller, Role};
 use crate::fields::Fields;
 use crate::log::secret::Secrets;
 use crate::net::{self, ReplyBody, RequestBody, Upgrade, Waits};
-use crate::router::{BodyRule, Route};
+use crate::route::{BodyRule, Route};
 use crate::settings::UnknownFields;
 use crate::wire::error::{ApiError, Code};
-use crate::wire::sse::{Events, Sink};
+use crate::wire::sse::{EventStream, Sink};
 
 /// A request whose sender is known and may ask this.
 pub struct Call {
@@ -38,7 +38,7 @@ pub struct Call {
     /// Headers.
     pub headers: HeaderMap,
     /// What is written down at the end.
-    pub access: Arc<Access>,
+    pub access: Arc<AccessEntry>,
     /// When the request came.
     pub begun: Instant,
     /// Who sent it.
@@ -58,7 +58,7 @@ impl Call {
     /// The body as JSON object; an empty one where the body may be left out.
     pub async fn object(&mut self) -> Result<Map<String, Value>, ApiError> {
         let limits = &self.app.settings.limits;
-        let bytes_max = match self.route.body {
+        let bytes_max = match self.route.body_rule() {
             BodyRule::None => 0,
             BodyRule::Small => limits.body_bytes,
             BodyRule::Generation => limits.generation_body_bytes,
@@ -107,6 +107,11 @@ impl Call {
             true => Ok(Map::new()),
             false => self.object().await,
         }
+    }
+
+    /// Whether an answer is sent piece by piece where that is asked for: operators can switch it off.
+    pub fn streams(&self, asked: bool) -> bool {
+        asked && !self.app.settings.developer.disable_request_streaming
     }
 
     /// Deals with fields that nobody asked about: refuses them, or names them in the answer.
@@ -200,7 +205,7 @@ impl Reply {
 
     /// A stream of events that an `async` block writes.
     pub fn events<F: Future<Output = ()> + Send + 'static>(block: impl FnOnce(Sink) -> F) -> Self {
-        Self::of_events(Events::new(block))
+        Self::of_events(EventStream::new(block))
     }
 
     /// A stream of JSON objects, one on each line, that an `async` block writes; the same for
@@ -225,7 +230,7 @@ impl Reply {
     }
 
     /// A stream of events that someone writes already.
-    pub fn of_events(events: Events) -> Self {
+    pub fn of_events(events: EventStream) -> Self {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("content-type", "text/event-stream; charset=utf-8"),

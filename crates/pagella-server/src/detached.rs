@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::call::Call;
 use crate::fields::out_of_range;
 use crate::wire::error::{ApiError, Code};
-use crate::wire::sse::{self, Events};
+use crate::wire::sse::{self, EventStream};
 
 /// Bytes of a stream that are kept; the oldest go first.
 const RING_BYTES_MAX: usize = 4 << 20;
@@ -106,7 +106,7 @@ impl Detached {
 
     /// Lets a stream go on by itself, and returns one that reads it. An older one of the same name
     /// ends.
-    pub fn adopt(&self, app: &Arc<App>, wanted: Wanted, events: Events) -> Events {
+    pub fn adopt(&self, app: &Arc<App>, wanted: Wanted, events: EventStream) -> EventStream {
         let session = Arc::new(Session {
             request: wanted.request,
             ring: Mutex::default(),
@@ -151,7 +151,7 @@ impl Session {
     }
 
     /// Writes what the block says until it ends or nobody reads any more.
-    async fn write(&self, mut events: Events, patience: Duration) {
+    async fn write(&self, mut events: EventStream, patience: Duration) {
         let mut abandoned = std::pin::pin!(self.abandoned(patience));
         loop {
             tokio::select! {
@@ -225,9 +225,9 @@ impl Session {
     }
 
     /// Reads from a place on and follows.
-    pub fn read_from(self: &Arc<Self>, from: u64) -> Events {
+    pub fn read_from(self: &Arc<Self>, from: u64) -> EventStream {
         let reading = Reading::new(self.clone());
-        Events::new(move |sink| async move {
+        EventStream::new(move |sink| async move {
             let session = &reading.session;
             let mut changes = session.changed.subscribe();
             let mut at = from;

@@ -27,17 +27,17 @@ impl Events {
     }
 
     /// Listens from now on.
-    pub fn listen(&self) -> Listener {
-        Listener { receiver: self.sender.subscribe() }
+    pub fn listen(&self) -> EventListener {
+        EventListener { receiver: self.sender.subscribe() }
     }
 }
 
 /// Hears what happens.
-pub struct Listener {
+pub struct EventListener {
     receiver: broadcast::Receiver<Value>,
 }
 
-impl Listener {
+impl EventListener {
     /// The next event; `None` when the server is gone. What a slow listener missed is left out.
     pub async fn next(&mut self) -> Option<Value> {
         loop {

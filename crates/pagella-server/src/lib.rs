@@ -19,6 +19,8 @@
 //! What a model is made of is not known here: whoever starts the server hands in a [`ModelOpener`].
 
 #![forbid(unsafe_code)]
+// Only WebSockets go on with a connection.
+#![cfg_attr(not(feature = "ws"), allow(dead_code, unused_imports))]
 
 mod access;
 mod admission;
@@ -36,6 +38,7 @@ mod events;
 mod exchange;
 mod fields;
 mod generate;
+#[cfg(feature = "kobold")]
 mod kobold;
 mod llamacpp;
 mod log;
@@ -50,6 +53,7 @@ mod presets;
 mod requests;
 mod rerank;
 mod responses;
+mod route;
 mod router;
 mod routes;
 pub mod settings;
@@ -59,6 +63,7 @@ mod ui_store;
 mod wakes;
 mod whole_pages;
 mod wire;
+#[cfg(feature = "ws")]
 mod ws;
 
 pub use app::App;
@@ -75,6 +80,7 @@ pub use model::{
 };
 pub use net::{Server, ServerError, Shutdown};
 pub use openapi::text as openapi_text;
-pub use router::{Access, ROUTES, Route};
+pub use route::{Access, Route};
+pub use router::ROUTES;
 pub use settings::Settings;
 pub use whole_pages::{PartialPage, whole_pages};

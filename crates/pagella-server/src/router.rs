@@ -1,234 +1,36 @@
-//! The table of routes. Nothing else adds one: who may ask, how large the body may be and how errors
-//! look follow from a route's row.
+//! All routes, and which one a path leads to. Nothing else adds one: who may ask, how large the body may
+//! be, how errors look and what is said about it follow from a route's row.
 
-use std::pin::Pin;
-
-use crate::call::{Call, Reply};
-use crate::routes::{
-    chat, completions, control, docs, download, embeddings, events, health, kobold, kobold_info,
-    list, llamacpp, load, lora, messages, metrics, model, ollama, ollama_embed, ollama_info, pages,
-    parameters, permission, requests, rerank, responses, sampling_override, service_info, slots,
-    stats, stream, template, token, ui, ui_store, unload, ws,
-};
+#[cfg(feature = "kobold")]
+use crate::kobold;
+use crate::route::{Route, count, joined};
 use crate::settings::ApiServer;
-use crate::wire::error::{ApiError, Dialect};
+use crate::wire::error::Dialect;
+#[cfg(feature = "ws")]
+use crate::ws;
+use crate::{embeddings, llamacpp, messages, ollama, rerank, responses, routes};
 
-/// Who may ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Everyone.
-    Public,
-    /// Every valid key.
-    Api,
-    /// Keys of administrators.
-    Admin,
-    /// Everyone on this machine; from other machines, keys of administrators.
-    Metrics,
-    /// Everyone, unless the operator chose otherwise.
-    Docs,
-}
+/// The rows of every family.
+const TABLES: &[&[Route]] = &[
+    routes::ROUTES,
+    responses::ROUTES,
+    messages::ROUTES,
+    embeddings::ROUTES,
+    rerank::ROUTES,
+    ollama::ROUTES,
+    llamacpp::ROUTES,
+    #[cfg(feature = "kobold")]
+    kobold::ROUTES,
+    #[cfg(feature = "ws")]
+    ws::ROUTES,
+];
 
-impl Access {
-    /// What it comes to on an address that only this machine reaches, or on another.
-    pub fn here(self, loopback: bool) -> Access {
-        match self {
-            Access::Metrics if loopback => Access::Public,
-            Access::Metrics => Access::Admin,
-            Access::Docs => Access::Public,
-            other => other,
-        }
-    }
-}
+/// Every route.
+pub static ROUTES: &[Route] = &joined::<{ count(TABLES) }>(TABLES);
 
-/// What body a route reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyRule {
-    /// None.
-    None,
-    /// A small one.
-    Small,
-    /// One with conversations in it.
-    Generation,
-}
-
-/// What answers.
-pub type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
-
-/// One row.
-pub struct Route {
-    /// Method.
-    pub method: &'static str,
-    /// Path; `{…}` stands for one segment.
-    pub path: &'static str,
-    /// Who may ask.
-    pub access: Access,
-    /// What body it reads.
-    pub body: BodyRule,
-    /// How its errors look.
-    pub dialect: Dialect,
-    /// What answers.
-    pub handler: Handler,
-}
-
-impl Route {
-    /// The family of routes that it belongs to, if it is one that the operator chooses.
-    pub fn family(&self) -> Option<ApiServer> {
-        const OPENAI: [&str; 4] =
-            ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings"];
-        const KOBOLD: [&str; 3] = ["/api/v1", "/api/latest", "/api/extra"];
-        const LLAMA_CPP: [&str; 3] = ["/completion", "/completions", "/infill"];
-        let under = |base: &str| {
-            let rest = self.path.strip_prefix(base);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        if OPENAI.into_iter().any(under) {
-            Some(ApiServer::OpenAi)
-        } else if under("/v1/messages") {
-            Some(ApiServer::Anthropic)
-        } else if KOBOLD.into_iter().any(under) {
-            Some(ApiServer::Kobold)
-        } else if under("/api") {
-            Some(ApiServer::Ollama)
-        } else if LLAMA_CPP.into_iter().any(under) {
-            Some(ApiServer::LlamaCpp)
-        } else if under("/ws") {
-            Some(ApiServer::Ws)
-        } else {
-            None
-        }
-    }
-}
-
-macro_rules! routes {
-    ($($method:ident $path:literal $access:ident $body:ident $dialect:ident $handler:path;)+) => {
-        /// Every route.
-        pub static ROUTES: &[Route] = &[$(Route {
-            method: stringify!($method),
-            path: $path,
-            access: Access::$access,
-            body: BodyRule::$body,
-            dialect: Dialect::$dialect,
-            handler: |call| Box::pin($handler(call)),
-        }),+];
-    };
-}
-
-routes! {
-    POST "/v1/chat/completions" Api Generation OpenAi chat::create;
-    POST "/v1/chat/completions/control" Api Small OpenAi control::act;
-    POST "/v1/chat/completions/input_tokens" Api Generation OpenAi chat::input_tokens;
-    POST "/v1/completions" Api Generation OpenAi completions::create;
-    POST "/v1/responses" Api Generation OpenAi responses::create;
-    POST "/v1/responses/input_tokens" Api Generation OpenAi responses::input_tokens;
-    GET "/v1/responses/{id}" Api None OpenAi responses::show;
-    DELETE "/v1/responses/{id}" Api None OpenAi responses::delete;
-    POST "/v1/responses/{id}/cancel" Api None OpenAi responses::cancel;
-    GET "/v1/responses/{id}/input_items" Api None OpenAi responses::input_items;
-    POST "/v1/messages" Api Generation Anthropic messages::create;
-    POST "/v1/messages/count_tokens" Api Generation Anthropic messages::count_tokens;
-    POST "/v1/embeddings" Api Generation OpenAi embeddings::create;
-    POST "/v1/token/encode" Api Generation Tabby token::encode;
-    POST "/v1/token/decode" Api Generation Tabby token::decode;
-    POST "/tokenize" Api Generation OpenAi token::tokenize;
-    POST "/detokenize" Api Generation OpenAi token::detokenize;
-    POST "/apply-template" Api Generation OpenAi token::apply_template;
-    GET "/v1/models" Api None OpenAi list::models;
-    GET "/v1/model/list" Api None Tabby list::models;
-    GET "/v1/models/{id}" Api None OpenAi list::card;
-    GET "/v1/model" Api None Tabby model::show;
-    GET "/props" Api None OpenAi model::props;
-    GET "/v1/model/draft/list" Api None Tabby list::drafts;
-    GET "/v1/model/embedding/list" Api None Tabby list::embedding_models;
-    GET "/v1/model/embedding" Api None Tabby model::embedding;
-    POST "/v1/model/load" Admin Small Tabby load::load;
-    POST "/v1/model/unload" Admin Small Tabby unload::unload;
-    POST "/v1/model/embedding/load" Admin Small Tabby model::change_embedding;
-    POST "/v1/model/embedding/unload" Admin Small Tabby model::change_embedding;
-    GET "/v1/events" Admin None OpenAi events::show;
-    GET "/v1/auth/permission" Api None Tabby permission::show;
-    GET "/v1/requests" Api None OpenAi requests::list;
-    POST "/v1/requests/{id}/cancel" Api None OpenAi requests::cancel;
-    GET "/v1/stats" Api None OpenAi stats::show;
-    GET "/v1/cache/pages" Admin None OpenAi pages::show;
-    POST "/v1/cache/clear" Admin None OpenAi pages::clear;
-    GET "/slots" Admin None OpenAi slots::show;
-    GET "/v1/stream" Api None OpenAi stream::read;
-    DELETE "/v1/stream" Api None OpenAi stream::stop;
-    POST "/v1/streams/lookup" Api Small OpenAi stream::lookup;
-    GET "/v1/templates" Api None Tabby template::list;
-    GET "/v1/template/list" Api None Tabby template::list;
-    POST "/v1/template/switch" Admin Small Tabby template::switch;
-    POST "/v1/template/unload" Admin None Tabby template::unload;
-    GET "/v1/sampling/parameters" Public None Tabby parameters::list;
-    GET "/v1/sampling/overrides" Api None Tabby sampling_override::list;
-    GET "/v1/sampling/override/list" Api None Tabby sampling_override::list;
-    POST "/v1/sampling/override/switch" Admin Small Tabby sampling_override::switch;
-    POST "/v1/sampling/override/unload" Admin None Tabby sampling_override::unload;
-    GET "/v1/loras" Api None Tabby lora::list;
-    GET "/v1/lora/list" Api None Tabby lora::list;
-    GET "/v1/lora" Api None Tabby lora::list;
-    POST "/v1/lora/load" Admin Small Tabby lora::load;
-    POST "/v1/lora/unload" Admin Small Tabby lora::unload;
-    POST "/v1/download" Admin Small Tabby download::create;
-    GET "/v1/download/{id}" Admin None Tabby download::show;
-    DELETE "/v1/download/{id}" Admin None Tabby download::stop;
-    POST "/v1/rerank" Api Generation OpenAi rerank::create;
-    POST "/v1/reranking" Api Generation OpenAi rerank::create;
-    POST "/rerank" Api Generation OpenAi rerank::create;
-    POST "/reranking" Api Generation OpenAi rerank::create;
-    POST "/completion" Api Generation OpenAi llamacpp::completion;
-    POST "/completions" Api Generation OpenAi llamacpp::completion;
-    POST "/infill" Api Generation OpenAi llamacpp::infill;
-    POST "/api/chat" Api Generation Ollama ollama::chat;
-    POST "/api/generate" Api Generation Ollama ollama::generate;
-    POST "/api/embed" Api Generation Ollama ollama_embed::embed;
-    POST "/api/embeddings" Api Generation Ollama ollama_embed::embeddings;
-    GET "/api/tags" Api None Ollama ollama_info::tags;
-    GET "/api/ps" Api None Ollama ollama_info::ps;
-    GET "/api/version" Api None Ollama ollama_info::version;
-    POST "/api/show" Api Small Ollama ollama_info::show;
-    POST "/api/pull" Api Small Ollama ollama_info::pull;
-    POST "/api/push" Api Small Ollama ollama_info::refuse;
-    POST "/api/create" Api Small Ollama ollama_info::refuse;
-    POST "/api/copy" Api Small Ollama ollama_info::refuse;
-    DELETE "/api/delete" Api Small Ollama ollama_info::refuse;
-    POST "/api/v1/generate" Api Generation OpenAi kobold::generate;
-    GET "/api/v1/model" Api None OpenAi kobold_info::model;
-    GET "/api/v1/config/max_length" Api None OpenAi kobold_info::max_length;
-    GET "/api/v1/config/max_context_length" Api None OpenAi kobold_info::max_context_length;
-    GET "/api/v1/config/soft_prompt" Public None OpenAi kobold_info::soft_prompt;
-    GET "/api/v1/config/soft_prompts_list" Public None OpenAi kobold_info::soft_prompts;
-    GET "/api/v1/info/version" Public None OpenAi kobold_info::version;
-    POST "/api/latest/generate" Api Generation OpenAi kobold::generate;
-    GET "/api/latest/model" Api None OpenAi kobold_info::model;
-    GET "/api/latest/config/max_length" Api None OpenAi kobold_info::max_length;
-    GET "/api/latest/config/max_context_length" Api None OpenAi kobold_info::max_context_length;
-    GET "/api/latest/config/soft_prompt" Public None OpenAi kobold_info::soft_prompt;
-    GET "/api/latest/config/soft_prompts_list" Public None OpenAi kobold_info::soft_prompts;
-    GET "/api/latest/info/version" Public None OpenAi kobold_info::version;
-    POST "/api/extra/generate/stream" Api Generation OpenAi kobold::stream;
-    GET "/api/extra/generate/check" Api None OpenAi kobold::check_unnamed;
-    POST "/api/extra/generate/check" Api Small OpenAi kobold::check;
-    POST "/api/extra/abort" Api Small OpenAi kobold::abort;
-    POST "/api/extra/tokencount" Api Generation OpenAi kobold_info::tokencount;
-    GET "/api/extra/true_max_context_length" Api None OpenAi kobold_info::max_context_length;
-    GET "/api/extra/version" Public None OpenAi kobold_info::extra_version;
-    GET "/ws" Api None OpenAi ws::open;
-    GET "/health" Public None OpenAi health::health;
-    GET "/v1/health" Public None OpenAi health::health;
-    GET "/health/live" Public None OpenAi health::live;
-    GET "/health/ready" Public None OpenAi health::health;
-    GET "/metrics" Metrics None OpenAi metrics::show;
-    GET "/.well-known/serviceinfo" Public None OpenAi service_info::show;
-    GET "/openapi.json" Docs None OpenAi docs::document;
-    GET "/docs" Docs None OpenAi docs::page;
-    GET "/" Public None OpenAi ui::index;
-    GET "/ui/{name}" Public None OpenAi ui::asset;
-    GET "/v1/ui/store" Api None OpenAi ui_store::list;
-    GET "/v1/ui/store/{id}" Api None OpenAi ui_store::read;
-    PUT "/v1/ui/store/{id}" Api Generation OpenAi ui_store::write;
-    DELETE "/v1/ui/store/{id}" Api None OpenAi ui_store::delete;
-    POST "/ui/exchange" Public Small OpenAi ui::exchange;
+/// Whether this build has a family of routes.
+pub fn is_built(family: ApiServer) -> bool {
+    ROUTES.iter().any(|route| route.family() == Some(family))
 }
 
 /// What a path leads to.
@@ -328,6 +130,7 @@ pub fn query_value(query: &str, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::route::Access;
 
     fn route(method: &str, path: &str) -> Option<(&'static str, Option<String>)> {
         match find(method, path) {
@@ -391,13 +194,6 @@ mod tests {
         let paths: Vec<&str> = public.map(|route| route.path).collect();
         let expected = [
             "/v1/sampling/parameters",
-            "/api/v1/config/soft_prompt",
-            "/api/v1/config/soft_prompts_list",
-            "/api/v1/info/version",
-            "/api/latest/config/soft_prompt",
-            "/api/latest/config/soft_prompts_list",
-            "/api/latest/info/version",
-            "/api/extra/version",
             "/health",
             "/v1/health",
             "/health/live",
@@ -406,6 +202,13 @@ mod tests {
             "/",
             "/ui/{name}",
             "/ui/exchange",
+            "/api/v1/config/soft_prompt",
+            "/api/v1/config/soft_prompts_list",
+            "/api/v1/info/version",
+            "/api/latest/config/soft_prompt",
+            "/api/latest/config/soft_prompts_list",
+            "/api/latest/info/version",
+            "/api/extra/version",
         ];
         assert_eq!(paths, expected);
     }

@@ -25,7 +25,7 @@ const UNFINISHED: &str = ".part";
 
 /// A document in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct StoredEntry {
     /// Its version.
     pub version: u64,
     /// Bytes of its text.
@@ -90,12 +90,12 @@ impl UiStore {
     }
 
     /// The documents of a key, by id.
-    pub fn list(&self, key: &str) -> Result<BTreeMap<String, Entry>, ApiError> {
+    pub fn list(&self, key: &str) -> Result<BTreeMap<String, StoredEntry>, ApiError> {
         self.entries(key).map_err(|error| failed(&error))
     }
 
-    fn entries(&self, key: &str) -> io::Result<BTreeMap<String, Entry>> {
-        let mut found: BTreeMap<String, Entry> = BTreeMap::new();
+    fn entries(&self, key: &str) -> io::Result<BTreeMap<String, StoredEntry>> {
+        let mut found: BTreeMap<String, StoredEntry> = BTreeMap::new();
         let files = match fs::read_dir(self.folder(key)) {
             Ok(files) => files,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
@@ -107,7 +107,7 @@ impl UiStore {
             let Some((id, version)) = name.to_str().and_then(parse_name) else { continue };
             // A file can go between its name and its length.
             let Ok(facts) = file.metadata() else { continue };
-            let entry = Entry { version, bytes: facts.len(), path: file.path() };
+            let entry = StoredEntry { version, bytes: facts.len(), path: file.path() };
             match found.get(id) {
                 Some(newer) if newer.version >= version => {}
                 _ => drop(found.insert(id.to_owned(), entry)),
@@ -161,7 +161,11 @@ impl UiStore {
         fs::remove_file(&entry.path).map_err(|error| failed(&error))
     }
 
-    fn check_room(&self, others: &BTreeMap<String, Entry>, bytes: u64) -> Result<(), ApiError> {
+    fn check_room(
+        &self,
+        others: &BTreeMap<String, StoredEntry>,
+        bytes: u64,
+    ) -> Result<(), ApiError> {
         let kept = others.values().map(|entry| entry.bytes).sum::<u64>();
         let message = if others.len() >= self.entries_max {
             format!("a key keeps at most {} documents: delete some", self.entries_max)
@@ -180,7 +184,7 @@ fn failed(error: &io::Error) -> ApiError {
     ApiError::new(Code::InternalError, message)
 }
 
-fn check_expected(now: Option<&Entry>, expected: Expected) -> Result<(), ApiError> {
+fn check_expected(now: Option<&StoredEntry>, expected: Expected) -> Result<(), ApiError> {
     let now = now.map(|entry| entry.version);
     let fits = match expected {
         Expected::Absent => now.is_none(),
@@ -190,7 +194,7 @@ fn check_expected(now: Option<&Entry>, expected: Expected) -> Result<(), ApiErro
 }
 
 /// The time in milliseconds, or more.
-fn next_version(old: Option<&Entry>) -> u64 {
+fn next_version(old: Option<&StoredEntry>) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let now = u64::try_from(now).unwrap_or(u64::MAX);
     now.max(old.map_or(0, |old| old.version + 1))

@@ -86,6 +86,11 @@ pub struct WrittenTools<'a> {
 }
 
 impl ToolSet {
+    /// Tools that the model calls or does not, as it decides.
+    pub fn new(tools: Vec<Tool>, parallel: bool) -> Self {
+        ToolSet { tools, parallel, ..ToolSet::default() }
+    }
+
     /// Reads and checks what was written; empty where there are no tools, of which there may be `most`.
     pub fn read(written: &WrittenTools<'_>, most: usize) -> Result<Self, ConversationError> {
         let tools = match (written.tools, written.functions) {
@@ -93,12 +98,15 @@ impl ToolSet {
                 let message = "functions is the old name of tools: give one of them";
                 return Err(ConversationError::new(Problem::Conflict, "functions", message));
             }
-            (Some(list), None) => tools(list, "tools", most)?,
-            (None, Some(list)) => tools(list, "functions", most)?,
-            (None, None) => Vec::new(),
+            (Some(list), None) => Some((list, "tools")),
+            (None, Some(list)) => Some((list, "functions")),
+            (None, None) => None,
         };
+        let tool = |path: &str, value: &Value| Tool::read(path, value).map(Some);
+        let tools =
+            tools.map(|(list, path)| Tool::read_list(path, list, most, tool)).transpose()?;
         let parallel = written.parallel.unwrap_or(true);
-        let mut set = ToolSet { tools, parallel, ..ToolSet::default() };
+        let mut set = ToolSet::new(tools.unwrap_or_default(), parallel);
         if let Some(choice) = written.tool_choice {
             set.choose("tool_choice", choice)?;
         } else if let Some(call) = written.function_call {
@@ -168,40 +176,53 @@ impl ToolSet {
         self.tools.iter().map(tool).collect()
     }
 
-    fn choose(&mut self, path: &str, choice: &Value) -> Result<(), ConversationError> {
+    /// Chooses as chats write it: a word, a tool, or several that are allowed.
+    pub fn choose(&mut self, path: &str, choice: &Value) -> Result<(), ConversationError> {
         let name = named(choice);
         match (choice, choice.get("type").and_then(Value::as_str)) {
-            (Value::String(word), _) => self.mode = mode(path, word)?,
+            (Value::String(word), _) => self.choose_mode(path, mode(path, word)?),
             (Value::Object(_), Some("allowed_tools")) => {
                 let inner = choice.get("allowed_tools").unwrap_or(choice);
                 let word = inner.get("mode").and_then(Value::as_str).unwrap_or("auto");
-                self.mode = mode(&format!("{path}.mode"), word)?;
-                let path = format!("{path}.tools");
+                let mode = mode(&format!("{path}.mode"), word)?;
+                let tools_path = format!("{path}.tools");
                 let Some(Value::Array(list)) = inner.get("tools") else {
-                    return Err(ConversationError::wrong_type(path, "a list of tools"));
+                    return Err(ConversationError::wrong_type(tools_path, "a list of tools"));
                 };
-                let mut names = BTreeSet::new();
-                for tool in list {
-                    names.insert(self.known(&path, named(tool))?);
-                }
-                self.allowed = Some(names);
+                let known = |tool: &Value| self.known(&tools_path, named(tool));
+                self.allowed = Some(list.iter().map(known).collect::<Result<_, _>>()?);
+                self.choose_mode(path, mode)
             }
             (Value::Object(_), Some("function" | "custom") | None) if name.is_some() => {
-                let name = self.known(&format!("{path}.function.name"), name)?;
-                self.mode = Mode::Required;
-                self.allowed = Some(BTreeSet::from([name]));
-                // Who names a tool waits for one call of it.
-                self.parallel = false;
+                self.choose_tool(&format!("{path}.function.name"), name)
             }
             _ => {
                 let expected = "none, auto, required, or an object that names a function";
-                return Err(ConversationError::wrong_type(path, expected));
+                Err(ConversationError::wrong_type(path, expected))
             }
         }
-        if self.mode == Mode::Required && self.callable().next().is_none() {
+    }
+
+    /// Lets something be called, or must, or nothing.
+    pub fn choose_mode(&mut self, path: &str, mode: Mode) -> Result<(), ConversationError> {
+        self.mode = mode;
+        if mode == Mode::Required && self.callable().next().is_none() {
             let message = format!("{path} asks for a call and there are no tools: give tools");
             return Err(ConversationError::new(Problem::Missing, "tools", message));
         }
+        Ok(())
+    }
+
+    /// Lets one tool be called, by its name.
+    pub fn choose_tool(
+        &mut self,
+        path: &str,
+        name: Option<&Value>,
+    ) -> Result<(), ConversationError> {
+        self.allowed = Some(BTreeSet::from([self.known(path, name)?]));
+        self.mode = Mode::Required;
+        // Who names a tool waits for one call of it.
+        self.parallel = false;
         Ok(())
     }
 
@@ -235,93 +256,104 @@ fn mode(path: &str, word: &str) -> Result<Mode, ConversationError> {
     }
 }
 
-fn tools(list: &Value, path: &str, most: usize) -> Result<Vec<Tool>, ConversationError> {
-    let Value::Array(list) = list else {
-        return Err(ConversationError::wrong_type(path, "a list of tools"));
-    };
-    let bytes = serde_json::to_string(list).map_or(usize::MAX, |text| text.len());
-    if list.len() > most || bytes > TOOLS_BYTES_MAX {
-        let allowed = format!("at most {most} tools, {TOOLS_BYTES_MAX} bytes");
-        return Err(ConversationError::out_of_range(path, &allowed));
-    }
-    let mut tools: Vec<Tool> = Vec::with_capacity(list.len());
-    for (idx, value) in list.iter().enumerate() {
-        let path = format!("{path}[{idx}]");
-        let tool = tool(&path, value)?;
-        if tools.iter().any(|other| other.name == tool.name) {
-            let message = format!("{path} has the name of another tool: give it its own");
-            return Err(ConversationError::new(Problem::Conflict, path, message));
+impl Tool {
+    /// Reads a list of tools, of which there may be `most`. `read` gives nothing for a tool that is left
+    /// out.
+    pub fn read_list<E: From<ConversationError>>(
+        path: &str,
+        list: &Value,
+        most: usize,
+        mut read: impl FnMut(&str, &Value) -> Result<Option<Tool>, E>,
+    ) -> Result<Vec<Tool>, E> {
+        let Value::Array(list) = list else {
+            return Err(ConversationError::wrong_type(path, "a list of tools").into());
+        };
+        let bytes = serde_json::to_string(list).map_or(usize::MAX, |text| text.len());
+        if list.len() > most || bytes > TOOLS_BYTES_MAX {
+            let allowed = format!("at most {most} tools, {TOOLS_BYTES_MAX} bytes");
+            return Err(ConversationError::out_of_range(path, &allowed).into());
         }
-        tools.push(tool);
+        let mut tools: Vec<Tool> = Vec::with_capacity(list.len());
+        for (idx, value) in list.iter().enumerate() {
+            let path = format!("{path}[{idx}]");
+            let Some(tool) = read(&path, value)? else { continue };
+            if tools.iter().any(|other| other.name == tool.name) {
+                let message = format!("{path} has the name of another tool: give it its own");
+                return Err(ConversationError::new(Problem::Conflict, path, message).into());
+            }
+            tools.push(tool);
+        }
+        Ok(tools)
     }
-    Ok(tools)
-}
 
-/// `{"type": "function", "function": {…}}`, the same with `custom`, or what is inside it.
-fn tool(path: &str, value: &Value) -> Result<Tool, ConversationError> {
-    let Value::Object(outer) = value else {
-        return Err(ConversationError::wrong_type(path, "an object"));
-    };
-    let kind = match outer.get("type").filter(|kind| !kind.is_null()) {
-        None => "function",
-        Some(Value::String(kind)) if kind == "function" || kind == "custom" => kind.as_str(),
-        Some(_) => {
-            let message = format!("{path}.type must be function or custom: no others run here");
-            return Err(ConversationError::new(
-                Problem::UnknownValue,
-                format!("{path}.type"),
-                message,
-            ));
+    /// Reads `{"type": "function", "function": {…}}`, the same with `custom`, or what is inside it.
+    pub fn read(path: &str, value: &Value) -> Result<Self, ConversationError> {
+        let Value::Object(outer) = value else {
+            return Err(ConversationError::wrong_type(path, "an object"));
+        };
+        let kind = match outer.get("type").filter(|kind| !kind.is_null()) {
+            None => "function",
+            Some(Value::String(kind)) if kind == "function" || kind == "custom" => kind.as_str(),
+            Some(_) => {
+                let message = format!("{path}.type must be function or custom: no others run here");
+                let path = format!("{path}.type");
+                return Err(ConversationError::new(Problem::UnknownValue, path, message));
+            }
+        };
+        let (path, inner) = match outer.get(kind) {
+            Some(Value::Object(inner)) => (format!("{path}.{kind}"), inner),
+            Some(_) => {
+                return Err(ConversationError::wrong_type(format!("{path}.{kind}"), "an object"));
+            }
+            None => (path.to_owned(), outer),
+        };
+        let tool = Self::function(&path, inner, "parameters")?;
+        if kind == "function" {
+            return Ok(tool);
         }
-    };
-    let (path, function) = match outer.get(kind) {
-        Some(Value::Object(function)) => (format!("{path}.{kind}"), function),
-        Some(_) => {
-            return Err(ConversationError::wrong_type(format!("{path}.{kind}"), "an object"));
-        }
-        None => (path.to_owned(), outer),
-    };
-    let name =
-        function.get("name").ok_or_else(|| ConversationError::missing(format!("{path}.name")))?;
-    let name = name
-        .as_str()
-        .ok_or_else(|| ConversationError::wrong_type(format!("{path}.name"), "a string"))?;
-    if !is_name(name) || name.len() > NAME_BYTES_MAX {
-        let allowed = format!("1 to {NAME_BYTES_MAX} letters, digits, '_', '.' and '-'");
-        return Err(ConversationError::out_of_range(format!("{path}.name"), &allowed));
+        let input = custom::input(&path, inner.get("format").filter(|value| !value.is_null()))?;
+        let parameters = custom::parameters();
+        let enforced = parameters.clone();
+        Ok(Tool { input: Some(input), parameters, enforced, ..tool })
     }
-    let given = |key: &str| function.get(key).filter(|value| !value.is_null());
-    let description = match given("description") {
-        None => None,
-        Some(Value::String(text)) => Some(text.clone()),
-        Some(_) => {
-            return Err(ConversationError::wrong_type(format!("{path}.description"), "a string"));
+
+    /// Reads a function whose schema is in the field `schema`.
+    pub fn function(
+        path: &str,
+        function: &Map<String, Value>,
+        schema: &str,
+    ) -> Result<Self, ConversationError> {
+        let wrong = |key: &str, expected: &str| {
+            Err(ConversationError::wrong_type(format!("{path}.{key}"), expected))
+        };
+        let given = |key: &str| function.get(key).filter(|value| !value.is_null());
+        let name = match given("name") {
+            None => return Err(ConversationError::missing(format!("{path}.name"))),
+            Some(Value::String(name)) => name.clone(),
+            Some(_) => return wrong("name", "a string"),
+        };
+        if !is_name(&name) || name.len() > NAME_BYTES_MAX {
+            let allowed = format!("1 to {NAME_BYTES_MAX} letters, digits, '_', '.' and '-'");
+            return Err(ConversationError::out_of_range(format!("{path}.name"), &allowed));
         }
-    };
-    let input = match kind {
-        "custom" => Some(custom::input(&path, given("format"))?),
-        _ => None,
-    };
-    let parameters = match given("parameters") {
-        _ if input.is_some() => custom::parameters(),
-        None => json!({ "type": "object", "properties": {} }),
-        Some(schema @ Value::Object(_)) => schema.clone(),
-        Some(_) => {
-            return Err(ConversationError::wrong_type(
-                format!("{path}.parameters"),
-                "a JSON schema",
-            ));
-        }
-    };
-    let strict = match given("strict") {
-        None => false,
-        Some(Value::Bool(strict)) => *strict,
-        Some(_) => {
-            return Err(ConversationError::wrong_type(format!("{path}.strict"), "true or false"));
-        }
-    };
-    let enforced = parameters.clone();
-    Ok(Tool { name: name.to_owned(), description, parameters, strict, input, enforced })
+        let description = match given("description") {
+            None => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(_) => return wrong("description", "a string"),
+        };
+        let parameters = match given(schema) {
+            None => json!({ "type": "object", "properties": {} }),
+            Some(schema @ Value::Object(_)) => schema.clone(),
+            Some(_) => return wrong(schema, "a JSON schema"),
+        };
+        let strict = match given("strict") {
+            None => false,
+            Some(Value::Bool(strict)) => *strict,
+            Some(_) => return wrong("strict", "true or false"),
+        };
+        let enforced = parameters.clone();
+        Ok(Tool { name, description, parameters, strict, input: None, enforced })
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! Conversations: from messages on the wire to ids of a prompt.
 
 mod halving;
+mod input;
 mod prompt;
 mod reasoning;
 mod talk;
 mod variables;
 
 pub use halving::Halving;
-pub use prompt::{CONVERSATION, ChatPrompt, TOOLS};
-pub use reasoning::{REASONING, style};
-pub use talk::{Answer, ChatRequest, Said, Talk};
-pub use variables::check_variables;
+pub use input::{CONVERSATION, ChatInput, TOOLS, hosted_tool};
+pub use prompt::ChatPrompt;
+pub use reasoning::{REASONING, nested_budget, style};
+pub use talk::{ChatAnswer, ChatRequest, Said, Talk};
+pub use variables::{check_variables, own_variables, reasoning_variables};

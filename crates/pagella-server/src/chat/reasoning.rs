@@ -28,7 +28,7 @@ pub const REASONING: &[Param] = &optional([
 
 /// What a request says about reasoning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReasoningAsk {
+pub struct ReasoningRequest {
     /// It is told apart from content.
     pub split: bool,
     /// It is part of the content as well, tags included.
@@ -41,34 +41,49 @@ pub struct ReasoningAsk {
     pub message: String,
 }
 
-impl ReasoningAsk {
+impl ReasoningRequest {
+    /// What holds where a request says nothing.
+    pub fn usual(settings: &ReasoningSettings) -> Self {
+        ReasoningRequest {
+            split: true,
+            legacy: false,
+            hidden: false,
+            budget: settings.budget_tokens,
+            message: settings.budget_message.clone().unwrap_or_default(),
+        }
+    }
+
     /// Reads the fields; what they do not say is the operator's choice. A budget below 0 says nothing.
     pub fn read(fields: &Fields, settings: &ReasoningSettings) -> Result<Self, ApiError> {
-        let object = match fields.value("reasoning") {
-            None => None,
-            Some(Value::Object(object)) => Some(object),
-            Some(_) => return Err(wrong_type("reasoning", "an object")),
-        };
-        let nested = match object.and_then(|object| object.get("max_tokens")) {
-            None | Some(Value::Null) => None,
-            Some(value) => {
-                let path = "reasoning.max_tokens";
-                let checked = integer(path, i64::MIN, i64::MAX).check(path, value.clone())?;
-                checked.as_i64()
-            }
-        };
-        let budgets = [fields.int("reasoning_budget_tokens"), nested];
-        let budget = budgets.into_iter().flatten().find_map(|budget| usize::try_from(budget).ok());
-        let message = fields.text("reasoning_budget_message").map(str::to_owned);
+        let nested = nested_budget(fields)?;
+        let own =
+            fields.int("reasoning_budget_tokens").and_then(|budget| usize::try_from(budget).ok());
         let format = fields.text("reasoning_format").unwrap_or("auto");
-        Ok(ReasoningAsk {
+        let message = fields.text("reasoning_budget_message").map(str::to_owned);
+        let usual = Self::usual(settings);
+        Ok(ReasoningRequest {
             split: format != "none",
             legacy: format == "deepseek-legacy",
             hidden: fields.bool("include_reasoning") == Some(false),
-            budget: budget.or(settings.budget_tokens),
-            message: message.or(settings.budget_message.clone()).unwrap_or_default(),
+            budget: own.or(nested).or(usual.budget),
+            message: message.unwrap_or(usual.message),
         })
     }
+}
+
+/// `reasoning.max_tokens`; below 0 it says nothing.
+pub fn nested_budget(fields: &Fields) -> Result<Option<usize>, ApiError> {
+    let object = match fields.value("reasoning") {
+        None => return Ok(None),
+        Some(Value::Object(object)) => object,
+        Some(_) => return Err(wrong_type("reasoning", "an object")),
+    };
+    let path = "reasoning.max_tokens";
+    let Some(value) = object.get("max_tokens").filter(|value| !value.is_null()) else {
+        return Ok(None);
+    };
+    let checked = integer(path, i64::MIN, i64::MAX).check(path, value.clone())?;
+    Ok(checked.as_u64().and_then(|tokens| usize::try_from(tokens).ok()))
 }
 
 /// How a model writes its answers: as the operator says, or as its template shows.

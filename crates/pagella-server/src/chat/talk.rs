@@ -10,13 +10,14 @@ use pagella_engine::Record;
 use pagella_engine::constraint::ConstraintSpec;
 use pagella_text::{AddBos, EncodeBudget, Tokenizer};
 
+use super::input::ChatInput;
 use super::prompt::{ChatPrompt, Encoded};
-use super::reasoning::{ReasoningAsk, style};
+use super::reasoning::{ReasoningRequest, style};
 use crate::call::Call;
 use crate::fields::{Fields, unsupported};
-use crate::generate::ask::{Ask, Delivery};
 use crate::generate::ending::text_error;
-use crate::generate::logprobs::LogprobAsk;
+use crate::generate::logprobs::LogprobRequest;
+use crate::generate::request::{Delivery, GenerationRequest};
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Entered, Prompt, Running, enter};
 use crate::generate::usage::Usage;
@@ -25,17 +26,16 @@ use crate::model::ServedModel;
 use crate::settings::Toggle;
 use crate::wire::error::ApiError;
 
-/// A conversation whose fields are checked. A dialect with other fields translates them to those of
-/// `/v1/chat/completions` and may change what was read from them.
+/// A conversation that is to be answered. Every dialect reads its own fields into one.
 pub struct ChatRequest {
     /// Messages, tools and how they are rendered.
     pub prompt: ChatPrompt,
     /// The job, and how to answer.
-    pub ask: Ask,
+    pub generation: GenerationRequest,
     /// What is done with reasoning.
-    pub reasoning: ReasoningAsk,
+    pub reasoning: ReasoningRequest,
     /// Which log-probabilities are reported.
-    pub logprobs: Option<LogprobAsk>,
+    pub logprobs: Option<LogprobRequest>,
     /// What errors call the prompt.
     pub prompt_field: &'static str,
     /// Ids of what was said before; the prompt is then kept, so that others can go on from it.
@@ -45,42 +45,66 @@ pub struct ChatRequest {
 impl ChatRequest {
     /// Reads the fields of `routes::chat::FIELDS`.
     pub fn read(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
-        let ask = Ask::read(call, fields, model, ZeroTopP::One)?;
-        let logprobs = LogprobAsk::of_chat(fields, call.app.settings.limits.top_logprobs)?;
+        let input = ChatInput::read(fields, &call.app.settings.limits)?;
+        let mut request = Self::new(call, fields, input, model)?;
+        request.logprobs = LogprobRequest::of_chat(fields, call.app.settings.limits.top_logprobs)?;
         let settings = model.conversation(&call.app.settings.model.conversation);
-        let reasoning = ReasoningAsk::read(fields, &settings.reasoning)?;
-        let prompt = ChatPrompt::read(call, fields, model)?;
+        request.reasoning = ReasoningRequest::read(fields, &settings.reasoning)?;
+        Ok(request)
+    }
+
+    /// A conversation with the fields that all routes share.
+    pub fn new(
+        call: &Call,
+        fields: &Fields,
+        input: ChatInput,
+        model: &ServedModel,
+    ) -> Result<Self, ApiError> {
+        let generation = GenerationRequest::read(call, fields, model, ZeroTopP::One)?;
+        let settings = model.conversation(&call.app.settings.model.conversation);
+        let reasoning = ReasoningRequest::usual(&settings.reasoning);
+        let prompt = ChatPrompt::new(call, input, model)?;
         let prompt_field = "messages";
-        Ok(ChatRequest { prompt, ask, reasoning, logprobs, prompt_field, context: None })
+        Ok(ChatRequest {
+            prompt,
+            generation,
+            reasoning,
+            logprobs: None,
+            prompt_field,
+            context: None,
+        })
     }
 
     /// Renders, waits to be let in and submits. Everything that can be wrong with a request is found
     /// before this returns.
     pub async fn start(self, call: &Call, model: &Arc<ServedModel>) -> Result<Talk, ApiError> {
-        let ChatRequest { prompt, mut ask, reasoning, logprobs, prompt_field, context } = self;
+        let ChatRequest { prompt, mut generation, reasoning, logprobs, prompt_field, context } =
+            self;
         if let Some(logprobs) = logprobs {
-            logprobs.apply(&mut ask.job);
+            logprobs.apply(&mut generation.job);
         }
         let tokenizer = &model.parts.tokenizer;
         let entered = enter(call)?;
         let tools = match prompt.tools().cloned() {
-            Some(tools) => Some(enforceable(call, model, ask.constraint.clone(), tools).await?),
+            Some(tools) => {
+                Some(enforceable(call, model, generation.constraint.clone(), tools).await?)
+            }
             None => None,
         };
         let unenforced = tools.as_ref().map(|tools| tools.set.unenforced.clone());
         let unenforced = unenforced.unwrap_or_default();
         call.access.note(|facts| facts.warn(unenforced.iter().map(|n| format!("ignored {n}"))));
         if let Some(tools) = &tools {
-            shape_calls(&mut ask, tools, tokenizer);
+            shape_calls(&mut generation, tools, tokenizer);
         }
         let settings = model.conversation(&call.app.settings.model.conversation);
         let source = prompt.source();
         let style = style(&settings.reasoning, source, tokenizer);
         if style == AnswerStyle::Channels {
-            refuse_in_channels(&ask, &reasoning)?;
+            refuse_in_channels(&generation, &reasoning)?;
         }
-        ask.job.shown_ids.extend(style.shown_ids(tokenizer));
-        let (encoder, negative) = (model.clone(), ask.negative.clone());
+        generation.job.shown_ids.extend(style.shown_ids(tokenizer));
+        let (encoder, negative) = (model.clone(), generation.negative.clone());
         let of_answer = style.clone();
         let kept = Kept::of(call);
         let encode = move |budget: EncodeBudget| {
@@ -105,7 +129,7 @@ impl ChatRequest {
         };
         if let Some(tags) = style.tags() {
             let block = tags.block(inside, reasoning.budget, &reasoning.message, tokenizer);
-            ask.block = Some(block.map_err(|error| text_error(&error))?);
+            generation.block = Some(block.map_err(|error| text_error(&error))?);
         }
         let plan = SplitPlan {
             marking: style.marking(opening, inside).filter(|_| reasoning.split),
@@ -113,11 +137,17 @@ impl ChatRequest {
             hidden: reasoning.hidden,
             calls_in_reasoning: settings.tool_calls_in_reasoning,
             tools,
-            include_stop: ask.delivery.include_stop,
+            include_stop: generation.delivery.include_stop,
             tells_tokens: logprobs.is_some(),
         };
-        let talk =
-            Talk::begin(entered, call, model, (ask, logprobs), (prompt, prompt_field), &plan);
+        let talk = Talk::begin(
+            entered,
+            call,
+            model,
+            (generation, logprobs),
+            (prompt, prompt_field),
+            &plan,
+        );
         Ok(Talk { context: kept, unenforced, ..talk.await? })
     }
 }
@@ -152,18 +182,21 @@ async fn enforceable(
 }
 
 /// Lets an answer call tools, or keeps it from that.
-fn shape_calls(ask: &mut Ask, tools: &ToolPlan, tokenizer: &Tokenizer) {
-    tools.deny(&mut ask.job, tokenizer);
-    ask.job.shown_ids.extend(tools.specials(tokenizer));
-    if ask.constraint.is_none() {
-        ask.constraint_field = "tools";
+fn shape_calls(generation: &mut GenerationRequest, tools: &ToolPlan, tokenizer: &Tokenizer) {
+    tools.deny(&mut generation.job, tokenizer);
+    generation.job.shown_ids.extend(tools.specials(tokenizer));
+    if generation.constraint.is_none() {
+        generation.constraint_field = "tools";
     }
-    ask.constraint = tools.constraint(ask.constraint.take(), tokenizer);
+    generation.constraint = tools.constraint(generation.constraint.take(), tokenizer);
 }
 
 /// What cannot be had of a model that speaks in channels.
-fn refuse_in_channels(ask: &Ask, reasoning: &ReasoningAsk) -> Result<(), ApiError> {
-    if ask.constraint.is_some() {
+fn refuse_in_channels(
+    generation: &GenerationRequest,
+    reasoning: &ReasoningRequest,
+) -> Result<(), ApiError> {
+    if generation.constraint.is_some() {
         let instead = "the model answers in channels, where nothing can be enforced: leave it out";
         return Err(unsupported("response_format", instead));
     }
@@ -189,7 +222,7 @@ pub struct Said {
 }
 
 /// A whole answer.
-pub struct Answer {
+pub struct ChatAnswer {
     /// Its parts, put together.
     pub whole: Whole,
     /// What the engine said: all ids.
@@ -207,7 +240,7 @@ impl Said {
     }
 }
 
-impl Answer {
+impl ChatAnswer {
     /// What is reported of tokens: those of content.
     pub fn tokens(&self) -> &Record {
         self.tokens.as_ref().unwrap_or(&self.record)
@@ -221,7 +254,7 @@ pub struct Talk {
     /// Who answers.
     pub model: Arc<ServedModel>,
     /// Which log-probabilities are reported.
-    pub logprobs: Option<LogprobAsk>,
+    pub logprobs: Option<LogprobRequest>,
     /// The seed, as clients see it.
     pub seed: i64,
     /// How the answer is sent.
@@ -242,13 +275,13 @@ impl Talk {
         entered: Entered,
         call: &Call,
         model: &Arc<ServedModel>,
-        (ask, logprobs): (Ask, Option<LogprobAsk>),
+        (generation, logprobs): (GenerationRequest, Option<LogprobRequest>),
         (prompt, prompt_field): (Prompt, &'static str),
         plan: &SplitPlan,
     ) -> Result<Self, ApiError> {
-        let (n, seed, delivery) = (ask.n, ask.seed, ask.delivery.clone());
+        let (n, seed, delivery) = (generation.n, generation.seed, generation.delivery.clone());
         let splitters = (0..n).map(|_| Splitter::new(plan)).collect();
-        let running = entered.submit(call, model, ask, vec![prompt], prompt_field).await?;
+        let running = entered.submit(call, model, generation, vec![prompt], prompt_field).await?;
         call.access.note(|facts| facts.stream = delivery.stream);
         let (model, begun) = (model.clone(), call.begun);
         let (context, unenforced) = (Vec::new(), Vec::new());
@@ -273,7 +306,7 @@ impl Talk {
     }
 
     /// Whole answers, by choice.
-    pub async fn finish(&mut self) -> Result<Vec<Answer>, ApiError> {
+    pub async fn finish(&mut self) -> Result<Vec<ChatAnswer>, ApiError> {
         let records = self.running.finish().await?;
         let answers = records.into_iter().zip(&mut self.splitters).map(|(record, splitter)| {
             let mut whole = Whole::default();
@@ -281,7 +314,7 @@ impl Talk {
             let tokens = splitter.content_tokens(&record);
             let ending = splitter.ending(&record).ok_or_else(ApiError::internal)?;
             self.running.note_ending(&ending, splitter);
-            Ok(Answer { whole, record, tokens, ending })
+            Ok(ChatAnswer { whole, record, tokens, ending })
         });
         answers.collect()
     }

@@ -4,7 +4,6 @@ use pagella_text::is_reserved_variable;
 use serde_json::{Map, Value};
 
 use crate::fields::{Fields, out_of_range, wrong_type};
-use crate::settings::ConversationSettings;
 use crate::wire::error::{ApiError, Code};
 
 /// Variables of a template, at most.
@@ -12,12 +11,9 @@ const VARIABLES_MAX: usize = 64;
 /// Bytes of their JSON, at most.
 const VARIABLES_BYTES_MAX: usize = 64 << 10;
 
-/// What the template may read besides messages, from the least to the most particular.
-pub fn variables(
-    fields: &Fields,
-    settings: &ConversationSettings,
-) -> Result<Map<String, Value>, ApiError> {
-    let mut variables = settings.template_vars_default.clone();
+/// What templates read of the fields about reasoning.
+pub fn reasoning_variables(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
+    let mut variables = Map::new();
     match fields.value("reasoning") {
         None => {}
         Some(Value::Object(reasoning)) => {
@@ -37,16 +33,19 @@ pub fn variables(
             variables.insert(name.into(), value.clone());
         }
     }
+    Ok(variables)
+}
+
+/// What a request gives its template by name.
+pub fn own_variables(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
     match fields.value("template_vars") {
-        None => {}
+        None => Ok(Map::new()),
         Some(Value::Object(own)) => {
             check_size("template_vars", own)?;
-            variables.extend(own.clone());
+            Ok(own.clone())
         }
-        Some(_) => return Err(wrong_type("template_vars", "an object")),
+        Some(_) => Err(wrong_type("template_vars", "an object")),
     }
-    variables.extend(settings.template_vars_force.clone());
-    Ok(variables)
 }
 
 /// Refuses variables that are too many or too large, or that templates have anyway.

@@ -35,7 +35,7 @@ enum Input {
 }
 
 /// What a request asks for.
-pub struct EmbedAsk {
+pub struct EmbedRequest {
     inputs: Vec<Input>,
     /// What every text begins with.
     prefix: String,
@@ -46,7 +46,7 @@ pub struct EmbedAsk {
     pub shape: Shape,
 }
 
-impl EmbedAsk {
+impl EmbedRequest {
     /// Reads and checks the fields. `usual` is what the operator chose for models that do not say.
     pub fn read(
         fields: &Fields,
@@ -65,7 +65,7 @@ impl EmbedAsk {
             dimensions: dimensions(fields, facts, model.parts.worker.hidden())?,
             normalize: fields.bool("normalize").or(facts.normalize).unwrap_or(true),
         };
-        Ok(EmbedAsk {
+        Ok(EmbedRequest {
             inputs: inputs(fields.need("input")?, model.parts.vocab)?,
             prefix: prefix(fields, facts)?,
             truncate: fields.is("truncate"),
@@ -76,7 +76,7 @@ impl EmbedAsk {
 
     /// All texts as ids. Takes a while: not for threads that move bytes.
     pub fn encode(self, model: &ServedModel) -> Result<Vec<Vec<u32>>, ApiError> {
-        let EmbedAsk { inputs, prefix, truncate, .. } = self;
+        let EmbedRequest { inputs, prefix, truncate, .. } = self;
         let capacity = model.capacity();
         let encode = |(idx, input)| {
             let path = format!("input[{idx}]");

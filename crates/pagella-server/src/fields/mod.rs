@@ -9,7 +9,7 @@ use pagella_conversation::ConversationError;
 use serde_json::{Map, Value};
 
 pub use param::{
-    Effect, Kind, Param, any, boolean, integer, joined, number, one_of, optional, rows, text,
+    Effect, FieldKind, Param, any, boolean, integer, joined, number, one_of, optional, rows, text,
 };
 
 use crate::wire::error::{ApiError, Code};
@@ -156,11 +156,6 @@ impl Fields {
     /// A text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.value(name)?.as_str()
-    }
-
-    /// All values, under their first spellings.
-    pub fn into_values(self) -> Map<String, Value> {
-        self.values
     }
 
     /// A field that must be there.

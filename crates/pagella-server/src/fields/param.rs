@@ -8,7 +8,7 @@ use crate::wire::error::{ApiError, Code};
 
 /// What a field may hold.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum FieldKind {
     /// True or false.
     Bool,
     /// An integer; `5.0` is one too.
@@ -46,7 +46,7 @@ pub struct Param {
     /// Others that mean the same.
     pub aliases: &'static [&'static str],
     /// Type and range.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// Its row in the engine's table of generation parameters.
     pub row: Option<&'static Row>,
     /// An empty text, list or object is the same as its absence.
@@ -68,16 +68,16 @@ pub enum Effect {
     Refused,
 }
 
-const fn param(name: &'static str, kind: Kind) -> Param {
+const fn param(name: &'static str, kind: FieldKind) -> Param {
     Param { name, aliases: &[], kind, row: None, optional: false, effect: Effect::Used, off: &[] }
 }
 
 /// A row of the engine's table.
 pub const fn row(row: &'static Row) -> Param {
     let kind = match row.kind {
-        ParamKind::Code => Kind::Text { bytes_max: usize::MAX },
-        ParamKind::Texts | ParamKind::Ids | ParamKind::Json => Kind::Any,
-        _ => Kind::Scalar,
+        ParamKind::Code => FieldKind::Text { bytes_max: usize::MAX },
+        ParamKind::Texts | ParamKind::Ids | ParamKind::Json => FieldKind::Any,
+        _ => FieldKind::Scalar,
     };
     let param = Param { aliases: row.aliases, row: Some(row), ..param(row.wire(), kind) };
     param.optional()
@@ -85,7 +85,7 @@ pub const fn row(row: &'static Row) -> Param {
 
 /// Rows of the engine's table.
 pub const fn rows<const N: usize>(of: &'static [Row]) -> [Param; N] {
-    let mut params = [param("", Kind::Any); N];
+    let mut params = [param("", FieldKind::Any); N];
     let mut idx = 0;
     while idx < N {
         params[idx] = row(&of[idx]);
@@ -96,7 +96,7 @@ pub const fn rows<const N: usize>(of: &'static [Row]) -> [Param; N] {
 
 /// Two tables as one.
 pub const fn joined<const N: usize>(first: &[Param], second: &[Param]) -> [Param; N] {
-    let mut params = [param("", Kind::Any); N];
+    let mut params = [param("", FieldKind::Any); N];
     let mut idx = 0;
     while idx < N {
         params[idx] = if idx < first.len() { first[idx] } else { second[idx - first.len()] };
@@ -117,32 +117,32 @@ pub const fn optional<const N: usize>(mut params: [Param; N]) -> [Param; N] {
 
 /// A truth value.
 pub const fn boolean(name: &'static str) -> Param {
-    param(name, Kind::Bool)
+    param(name, FieldKind::Bool)
 }
 
 /// An integer from `min` to `max`.
 pub const fn integer(name: &'static str, min: i64, max: i64) -> Param {
-    param(name, Kind::Integer { min, max })
+    param(name, FieldKind::Integer { min, max })
 }
 
 /// A number from `min` to `max`.
 pub const fn number(name: &'static str, min: f64, max: f64) -> Param {
-    param(name, Kind::Number { min, max })
+    param(name, FieldKind::Number { min, max })
 }
 
 /// A text of at most `bytes_max` bytes.
 pub const fn text(name: &'static str, bytes_max: usize) -> Param {
-    param(name, Kind::Text { bytes_max })
+    param(name, FieldKind::Text { bytes_max })
 }
 
 /// One of these texts.
 pub const fn one_of(name: &'static str, texts: &'static [&'static str]) -> Param {
-    param(name, Kind::OneOf(texts))
+    param(name, FieldKind::OneOf(texts))
 }
 
 /// Something that whoever uses it checks.
 pub const fn any(name: &'static str) -> Param {
-    param(name, Kind::Any)
+    param(name, FieldKind::Any)
 }
 
 /// An integer, also one written with a point.
@@ -229,20 +229,20 @@ impl Param {
     /// The value if it has the right type and range; integers lose their point.
     pub fn check(&self, path: &str, value: Value) -> Result<Value, ApiError> {
         match self.kind {
-            Kind::Any => Ok(value),
-            Kind::Scalar => match self.row {
+            FieldKind::Any => Ok(value),
+            FieldKind::Scalar => match self.row {
                 Some(row) => scalar(row, path, &value),
                 None => Ok(value),
             },
-            Kind::Bool if value.is_boolean() => Ok(value),
-            Kind::Bool => Err(wrong_type(path, "true or false")),
-            Kind::Integer { min, max } => match as_integer(&value) {
+            FieldKind::Bool if value.is_boolean() => Ok(value),
+            FieldKind::Bool => Err(wrong_type(path, "true or false")),
+            FieldKind::Integer { min, max } => match as_integer(&value) {
                 Some(number) if (min..=max).contains(&number) => Ok(number.into()),
                 // An integer all the same, only beyond the signed ones.
                 None if !value.is_u64() => Err(wrong_type(path, "an integer")),
                 _ => Err(out_of_range(path, &range(min, max))),
             },
-            Kind::Number { min, max } => match value.as_f64() {
+            FieldKind::Number { min, max } => match value.as_f64() {
                 Some(number) if (min..=max).contains(&number) => {
                     Number::from_f64(number).map(Value::Number).ok_or_else(ApiError::internal)
                 }
@@ -250,12 +250,12 @@ impl Param {
                 Some(_) => Err(out_of_range(path, &format!("from {min} to {max}"))),
                 None => Err(wrong_type(path, "a number")),
             },
-            Kind::Text { bytes_max } => match value.as_str() {
+            FieldKind::Text { bytes_max } => match value.as_str() {
                 Some(text) if text.len() <= bytes_max => Ok(value),
                 Some(_) => Err(out_of_range(path, &format!("at most {bytes_max} bytes long"))),
                 None => Err(wrong_type(path, "a string")),
             },
-            Kind::OneOf(texts) => match value.as_str() {
+            FieldKind::OneOf(texts) => match value.as_str() {
                 Some(text) if texts.contains(&text) => Ok(value),
                 Some(_) => {
                     let message = format!("{path} must be one of {}", texts.join(", "));

@@ -12,7 +12,7 @@ const LOWEST: f32 = -9999.0;
 
 /// What is to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogprobAsk {
+pub struct LogprobRequest {
     /// Alternatives per token.
     pub top: usize,
     /// As the sampler left them, instead of as the model gave them.
@@ -31,7 +31,7 @@ fn known(logprob: f32) -> f32 {
     if logprob >= LOWEST { logprob } else { LOWEST }
 }
 
-impl LogprobAsk {
+impl LogprobRequest {
     /// Of a chat. `logprobs` is a truth value there, and either field implies the other.
     pub fn of_chat(fields: &Fields, most: usize) -> Result<Option<Self>, ApiError> {
         let top = fields.int("top_logprobs");
@@ -57,7 +57,7 @@ impl LogprobAsk {
     ) -> Result<Option<Self>, ApiError> {
         let Some(top) = top else { return Ok(None) };
         match usize::try_from(top) {
-            Ok(top) if top <= most => Ok(Some(LogprobAsk { top, processed })),
+            Ok(top) if top <= most => Ok(Some(LogprobRequest { top, processed })),
             _ => {
                 let named = fields.value("top_logprobs").is_some();
                 let field = if named { "top_logprobs" } else { "logprobs" };
@@ -112,7 +112,7 @@ fn lossy(tokenizer: &Tokenizer, id: u32) -> String {
 }
 
 /// `logprobs` of a chat choice.
-pub fn chat(ask: LogprobAsk, record: &Record, tokenizer: &Tokenizer) -> Value {
+pub fn chat(ask: LogprobRequest, record: &Record, tokenizer: &Tokenizer) -> Value {
     let token = |id: u32, logprob: Option<f32>| {
         json!({
             "token": lossy(tokenizer, id),
@@ -131,12 +131,12 @@ pub fn chat(ask: LogprobAsk, record: &Record, tokenizer: &Tokenizer) -> Value {
 }
 
 /// `logprobs` as Ollama has it: a list of tokens.
-pub fn ollama(ask: LogprobAsk, record: &Record, tokenizer: &Tokenizer) -> Value {
+pub fn ollama(ask: LogprobRequest, record: &Record, tokenizer: &Tokenizer) -> Value {
     chat(ask, record, tokenizer)["content"].take()
 }
 
 /// `completion_probabilities` as llama.cpp has it; processed ones are probabilities, not logarithms.
-pub fn llama_cpp(ask: LogprobAsk, record: &Record, tokenizer: &Tokenizer) -> Value {
+pub fn llama_cpp(ask: LogprobRequest, record: &Record, tokenizer: &Tokenizer) -> Value {
     let (one, list) = match ask.processed {
         true => ("prob", "top_probs"),
         false => ("logprob", "top_logprobs"),
@@ -169,7 +169,7 @@ fn piece(tokenizer: &Tokenizer, id: u32) -> String {
 /// `logprobs` of a completion choice. `echo` is the prompt where it is part of the text. `offset` is
 /// where its text begins, in code points of the returned text, and is moved on.
 pub fn completion(
-    ask: LogprobAsk,
+    ask: LogprobRequest,
     echo: &[u32],
     record: &Record,
     tokenizer: &Tokenizer,

@@ -1,12 +1,11 @@
 //! From the fields of a request to jobs, and from their records to answers. The same for every route
 //! that generates text.
 //!
-//! - `params`: the fields; `sampling`, `shape`, `ask`: what they mean;
+//! - `params`: the fields; `sampling`, `shape`, `request`: what they mean;
 //! - `submit`: jobs in the engine, held by guards; `choices`: their records, whichever comes next;
 //! - `prompt`: text as ids; `given`: prompts as clients give them; `fill`: prompts with a gap;
 //! - `ending`, `usage`, `logprobs`: what clients read of them.
 
-pub mod ask;
 pub mod choices;
 pub mod cut_short;
 pub mod ending;
@@ -16,6 +15,7 @@ pub mod journal;
 pub mod logprobs;
 pub mod params;
 pub mod prompt;
+pub mod request;
 pub mod sampling;
 pub mod shape;
 pub mod submit;

@@ -13,7 +13,9 @@ const CHOICES_MAX: usize = 10_000;
 pub fn constraint(fields: &Fields) -> Result<Option<(&'static str, ConstraintSpec)>, ApiError> {
     let mut found: Vec<(&'static str, ConstraintSpec)> = Vec::new();
     if let Some(value) = fields.value("response_format") {
-        found.extend(response_format(value)?.map(|spec| ("response_format", spec)));
+        found.extend(
+            response_format("response_format", value)?.map(|spec| ("response_format", spec)),
+        );
     }
     if let Some(schema) = fields.value("json_schema") {
         found.push(("json_schema", json_schema("json_schema", schema)?));
@@ -31,13 +33,19 @@ pub fn constraint(fields: &Fields) -> Result<Option<(&'static str, ConstraintSpe
         found.extend(structured(value)?.map(|spec| ("structured_outputs", spec)));
     }
     if let [(first, _), (second, _), ..] = found.as_slice() {
-        let message = format!("{first} and {second} both say what the text looks like: give one");
-        return Err(ApiError::field(Code::ConflictingParameters, *second, message));
+        return Err(said_twice(first, second));
     }
     Ok(found.pop())
 }
 
-fn json_schema(path: &str, schema: &Value) -> Result<ConstraintSpec, ApiError> {
+/// The error for two fields that say what the text looks like.
+pub fn said_twice(first: &str, second: &str) -> ApiError {
+    let message = format!("{first} and {second} both say what the text looks like: give one");
+    ApiError::field(Code::ConflictingParameters, second, message)
+}
+
+/// A schema, which some clients send as text.
+pub fn json_schema(path: &str, schema: &Value) -> Result<ConstraintSpec, ApiError> {
     match schema {
         Value::Object(_) | Value::Bool(_) => Ok(ConstraintSpec::JsonSchema(schema.clone())),
         // Some clients send the schema as text.
@@ -68,20 +76,20 @@ fn text_of<'a>(map: &'a Map<String, Value>, path: &str, key: &str) -> Result<&'a
     value.as_str().ok_or_else(|| wrong_type(path, "a string"))
 }
 
-fn response_format(value: &Value) -> Result<Option<ConstraintSpec>, ApiError> {
-    let path = "response_format";
+/// What `response_format` says; errors call it `path`.
+pub fn response_format(path: &str, value: &Value) -> Result<Option<ConstraintSpec>, ApiError> {
     let Value::Object(map) = value else { return Err(wrong_type(path, "an object")) };
     let spec = match text_of(map, path, "type")? {
         "text" => return Ok(None),
         "json_object" | "json" => match map.get("schema") {
             None | Some(Value::Null) => ConstraintSpec::JsonObject,
-            Some(schema) => json_schema("response_format.schema", schema)?,
+            Some(schema) => json_schema(&format!("{path}.schema"), schema)?,
         },
         "json_schema" => {
             let nested = map.get("json_schema").and_then(|inner| inner.get("schema"));
             let schema = nested.or_else(|| map.get("schema"));
-            let path = "response_format.json_schema.schema";
-            json_schema(path, schema.ok_or_else(|| missing(path))?)?
+            let path = format!("{path}.json_schema.schema");
+            json_schema(&path, schema.ok_or_else(|| missing(&path))?)?
         }
         "regex" => ConstraintSpec::Regex(text_of(map, path, "pattern")?.to_owned()),
         "grammar" => {
@@ -91,20 +99,20 @@ fn response_format(value: &Value) -> Result<Option<ConstraintSpec>, ApiError> {
                 Some("gbnf") => ConstraintSpec::Gbnf(definition.to_owned()),
                 Some("lark") => ConstraintSpec::Lark(definition.to_owned()),
                 Some(_) => {
-                    let message = "response_format.syntax must be gbnf or lark";
-                    let param = "response_format.syntax";
+                    let param = format!("{path}.syntax");
+                    let message = format!("{param} must be gbnf or lark");
                     return Err(ApiError::field(Code::UnsupportedValue, param, message));
                 }
             }
         }
         "choice" => {
-            let path = "response_format.choices";
-            choice(path, map.get("choices").ok_or_else(|| missing(path))?)?
+            let path = format!("{path}.choices");
+            choice(&path, map.get("choices").ok_or_else(|| missing(&path))?)?
         }
         _ => {
-            let message = "response_format.type must be text, json_object, json_schema, regex, \
-                           grammar or choice";
-            let param = "response_format.type";
+            let param = format!("{path}.type");
+            let known = "text, json_object, json_schema, regex, grammar or choice";
+            let message = format!("{param} must be {known}");
             return Err(ApiError::field(Code::UnsupportedValue, param, message));
         }
     };

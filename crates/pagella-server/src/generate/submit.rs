@@ -9,12 +9,12 @@ use pagella_engine::constraint::{Block, ConstraintSpec};
 use pagella_engine::{BoxedConstraint, Completion, JobSpec, JobStream, Record, Stage};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::ask::Ask;
 use super::choices::Choices;
 use super::cut_short::CutShort;
 use super::ending::{answer_finish_reason, finish_reason};
 use super::journal::Journal;
-use crate::access::Access;
+use super::request::GenerationRequest;
+use crate::access::AccessEntry;
 use crate::admission::Ticket;
 use crate::app::{App, Phase};
 use crate::call::Call;
@@ -36,7 +36,7 @@ pub struct Prompt {
 pub struct Entered {
     pub(crate) ticket: Ticket,
     pub(crate) listed: Listed,
-    pub(crate) access: Arc<Access>,
+    pub(crate) access: Arc<AccessEntry>,
     pub(crate) phases: watch::Receiver<Phase>,
 }
 
@@ -51,7 +51,7 @@ pub struct Running {
     /// Tokens of all prompts.
     pub prompt_tokens: usize,
     listed: Listed,
-    access: Arc<Access>,
+    access: Arc<AccessEntry>,
     cut_short: CutShort,
     /// Who answers.
     model: Arc<ServedModel>,
@@ -90,13 +90,13 @@ impl Entered {
         self,
         call: &Call,
         model: &Arc<ServedModel>,
-        ask: Ask,
+        generation: GenerationRequest,
         prompts: Vec<Prompt>,
         prompt_field: &'static str,
     ) -> Result<Running, ApiError> {
         let Entered { ticket, listed, access, mut phases } = self;
         let most = call.app.settings.limits.max_choices;
-        if prompts.len().saturating_mul(ask.n) > most {
+        if prompts.len().saturating_mul(generation.n) > most {
             let allowed = format!("so few that there are at most {most} choices");
             return Err(out_of_range("n", &allowed));
         }
@@ -105,9 +105,9 @@ impl Entered {
         access.note(|facts| {
             facts.prompt_tokens = prompt_tokens;
             facts.model = Some(model.parts.id.clone());
-            facts.n = prompts.len() * ask.n;
+            facts.n = prompts.len() * generation.n;
         });
-        let Ask { job, constraint, constraint_field, block, n, .. } = ask;
+        let GenerationRequest { job, constraint, constraint_field, block, n, .. } = generation;
         if let Some(block) = &block {
             listed.live.reasons(block.switch.clone());
         }

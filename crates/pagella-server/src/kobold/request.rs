@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use super::order;
 use crate::call::Call;
 use crate::fields::{Fields, Param, any, boolean, integer, out_of_range, text, unsupported};
-use crate::generate::ask::Ask;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::generate::prompt::{prompt_ids, text_ids};
+use crate::generate::request::GenerationRequest;
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::Prompt;
 use crate::model::ServedModel;
@@ -98,7 +98,7 @@ pub fn read(call: &Call, body: Map<String, Value>, stream: bool) -> Result<Field
             fields.remove(other);
         }
     }
-    if stream && fields.int("n").is_some_and(|n| n > 1) && streams(call) {
+    if stream && fields.int("n").is_some_and(|n| n > 1) && call.streams(true) {
         let message = "several answers cannot be streamed here: ask for one";
         return Err(ApiError::field(Code::ConflictingParameters, "n", message));
     }
@@ -106,9 +106,9 @@ pub fn read(call: &Call, body: Map<String, Value>, stream: bool) -> Result<Field
 }
 
 /// What a request asks for.
-pub struct Asked {
+pub struct KoboldRequest {
     /// The job and how to answer, as everywhere.
-    pub ask: Ask,
+    pub generation: GenerationRequest,
     prompt: String,
     memory: String,
     add_bos: AddBos,
@@ -116,17 +116,17 @@ pub struct Asked {
     context: Option<usize>,
 }
 
-impl Asked {
+impl KoboldRequest {
     /// What these fields ask of a model.
     pub fn new(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
-        let mut ask = Ask::read(call, fields, model, ZeroTopP::Off)?;
+        let mut generation = GenerationRequest::read(call, fields, model, ZeroTopP::Off)?;
         if fields.is("singleline") {
-            ask.job.stop_strings.push("\n".to_owned());
+            generation.job.stop_strings.push("\n".to_owned());
         }
         let context = fields.int("max_context_length");
         let context = context.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
         let context = context.map(|tokens| tokens.min(model.capacity()));
-        if let (Some(context), Some(answer)) = (context, ask.job.max_new_tokens)
+        if let (Some(context), Some(answer)) = (context, generation.job.max_new_tokens)
             && answer >= context
         {
             return Err(out_of_range("max_length", "less than max_context_length"));
@@ -136,7 +136,13 @@ impl Asked {
             _ => AddBos::Auto,
         };
         let text = |name: &str| fields.text(name).unwrap_or_default().to_owned();
-        Ok(Asked { ask, prompt: text("prompt"), memory: text("memory"), add_bos, context })
+        Ok(KoboldRequest {
+            generation,
+            prompt: text("prompt"),
+            memory: text("memory"),
+            add_bos,
+            context,
+        })
     }
 
     /// The prompt as ids. With a context that it does not fit into, its beginning is left out, as
@@ -146,10 +152,10 @@ impl Asked {
         call: &Call,
         model: &Arc<ServedModel>,
     ) -> Result<Prompt, ApiError> {
-        let answer = self.ask.job.max_new_tokens.unwrap_or(1);
+        let answer = self.generation.job.max_new_tokens.unwrap_or(1);
         let room = self.context.map(|context| context.saturating_sub(answer));
         let (prompt, memory) = (std::mem::take(&mut self.prompt), std::mem::take(&mut self.memory));
-        let (negative, add_bos) = (self.ask.negative.clone(), self.add_bos);
+        let (negative, add_bos) = (self.generation.negative.clone(), self.add_bos);
         let model = model.clone();
         let encode = move |budget: EncodeBudget| {
             let tokenizer = &model.parts.tokenizer;
@@ -161,16 +167,11 @@ impl Asked {
         let prompt = call.app.blocking.prepare(call.body_bytes, encode).await?;
         if let Some(context) = self.context {
             let rest = context.saturating_sub(prompt.ids.len()).max(1);
-            let answer = &mut self.ask.job.max_new_tokens;
+            let answer = &mut self.generation.job.max_new_tokens;
             *answer = Some(answer.map_or(rest, |answer| answer.min(rest)));
         }
         Ok(prompt)
     }
-}
-
-/// Whether the answer to a stream really is one.
-fn streams(call: &Call) -> bool {
-    !call.app.settings.developer.disable_request_streaming
 }
 
 fn fitted(

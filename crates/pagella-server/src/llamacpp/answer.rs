@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use pagella_engine::{Completion as Done, EosReason, Record, Stage};
 use serde_json::{Map, Value, json};
 
-use crate::generate::ask::Delivery;
 use crate::generate::ending::finish_reason;
-use crate::generate::logprobs::{self, LogprobAsk};
+use crate::generate::logprobs::{self, LogprobRequest};
+use crate::generate::request::Delivery;
 use crate::generate::submit::Running;
 use crate::generate::usage::Usage;
 use crate::model::ServedModel;
@@ -35,7 +35,7 @@ pub struct LlamaAnswer {
     /// How the answer is sent.
     pub delivery: Delivery,
     /// Which probabilities are told.
-    pub probs: Option<LogprobAsk>,
+    pub probs: Option<LogprobRequest>,
     /// What is told of every prompt.
     pub prompted: Prompted,
     /// The slot that was asked for; there are none, so it is only told again.
@@ -84,9 +84,9 @@ impl LlamaAnswer {
     }
 
     fn add_probs(&self, record: &Record, object: &mut Map<String, Value>) {
-        if let Some(ask) = self.probs {
+        if let Some(generation) = self.probs {
             let tokenizer = &self.model.parts.tokenizer;
-            let probs = logprobs::llama_cpp(ask, record, tokenizer);
+            let probs = logprobs::llama_cpp(generation, record, tokenizer);
             object.insert("completion_probabilities".into(), probs);
         }
     }

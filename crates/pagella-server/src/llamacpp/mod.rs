@@ -2,13 +2,51 @@
 //! ids mixed, and what it tells about an answer. Everything else is that of completions.
 
 mod answer;
+mod generate;
 mod infill;
 mod prompt;
 mod request;
 mod settings;
 
+use crate::route::{Access, BodyRule, Route, of_family, post, to};
+use crate::settings::ApiServer;
+use crate::wire::error::Dialect;
+
 pub use answer::{LlamaAnswer, Prompted};
+pub use generate::default_settings;
 pub use infill::spans as infill_spans;
 pub use prompt::prompts;
 pub use request::{FIELDS, INFILL, read, set_defaults};
 pub use settings::generation_settings;
+
+const STATUSES: &[u16] = &[404, 501, 503, 504];
+
+/// Every route of the family.
+pub const ROUTES: &[Route] = &of_family(
+    ApiServer::LlamaCpp,
+    Dialect::OpenAi,
+    [
+        post("/completion", Access::Api, to!(generate::completion))
+            .doc("llamacpp", "llamaCompletion", "Continue prompts")
+            .json("LlamaCompletion")
+            .body(BodyRule::Generation, "LlamaRequest", FIELDS, &["prompt"])
+            .events("LlamaPiece")
+            .also(STATUSES),
+        post("/completions", Access::Api, to!(generate::completion))
+            .doc("llamacpp", "llamaCompletions", "Continue prompts; the same as /completion")
+            .json("LlamaCompletion")
+            .body(BodyRule::Generation, "LlamaRequest", FIELDS, &["prompt"])
+            .events("LlamaPiece")
+            .also(STATUSES),
+        post("/infill", Access::Api, to!(generate::infill))
+            .doc(
+                "llamacpp",
+                "llamaInfill",
+                "Fill a gap between two texts, with models that have tokens for it",
+            )
+            .json("LlamaCompletion")
+            .body(BodyRule::Generation, "InfillRequest", INFILL, &[])
+            .events("LlamaPiece")
+            .also(STATUSES),
+    ],
+);

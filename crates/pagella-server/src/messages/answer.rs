@@ -15,17 +15,17 @@ use crate::wire::sse::{self, Sink};
 const PING: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\n";
 
 /// An answer that is being written.
-pub struct Answer {
+pub struct MessageAnswer {
     id: String,
     request_id: String,
     blocks: Blocks,
     started: bool,
 }
 
-impl Answer {
+impl MessageAnswer {
     /// For a request of that id.
     pub fn new(request_id: &str, omit_thinking: bool) -> Self {
-        Answer {
+        MessageAnswer {
             id: format!("msg_{request_id}"),
             request_id: request_id.to_owned(),
             blocks: Blocks::new(omit_thinking),

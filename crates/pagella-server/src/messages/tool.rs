@@ -1,70 +1,61 @@
-//! Tools and how they are chosen, in the words of a chat; ids of calls, there and back.
+//! Tools and how they are chosen; ids of calls, there and back.
 
-use serde_json::{Map, Value, json};
+use pagella_conversation::tools::{Mode, Tool, ToolSet};
+use serde_json::Value;
 
-use crate::fields::{missing, unsupported, wrong_type};
+use crate::chat::hosted_tool;
+use crate::fields::{Fields, missing, wrong_type};
 use crate::settings::HostedTools;
 use crate::wire::error::{ApiError, Code};
 
-/// Tools of a chat, and the kinds of those that were left out.
-pub fn tools(value: &Value, hosted: HostedTools) -> Result<(Vec<Value>, Vec<String>), ApiError> {
-    let Value::Array(list) = value else { return Err(wrong_type("tools", "a list of tools")) };
-    let (mut kept, mut dropped) = (Vec::new(), Vec::new());
-    for (idx, tool) in list.iter().enumerate() {
-        let path = format!("tools[{idx}]");
-        match tool.get("type").map(Value::as_str) {
-            None | Some(Some("custom")) => kept.push(function(&path, tool)?),
-            Some(Some(kind)) if hosted == HostedTools::Drop => {
-                dropped.push(format!("tools.{kind}"))
-            }
-            Some(Some(_)) => return Err(unsupported(format!("{path}.type"), "it runs elsewhere")),
-            Some(None) => return Err(wrong_type(format!("{path}.type"), "a string")),
+/// Reads tools, of which there may be `most`, and the choice among them. Those that only Anthropic's
+/// own servers have are added to `dropped`, or refused.
+pub fn tools(
+    fields: &Fields,
+    hosted: HostedTools,
+    most: usize,
+    dropped: &mut Vec<String>,
+) -> Result<ToolSet, ApiError> {
+    let read = |path: &str, tool: &Value| match tool.get("type").map(Value::as_str) {
+        None | Some(Some("custom")) => {
+            let Value::Object(tool) = tool else { return Err(wrong_type(path, "an object")) };
+            Ok(Some(Tool::function(path, tool, "input_schema")?))
         }
+        Some(kind) => hosted_tool((path, kind), hosted, dropped),
+    };
+    let tools = match fields.value("tools") {
+        None => Vec::new(),
+        Some(list) => Tool::read_list("tools", list, most, read)?,
+    };
+    let mut set = ToolSet::new(tools, true);
+    if let Some(choice) = fields.value("tool_choice") {
+        choose(choice, &mut set)?;
     }
-    Ok((kept, dropped))
+    Ok(set)
 }
 
-fn function(path: &str, tool: &Value) -> Result<Value, ApiError> {
-    let Value::Object(tool) = tool else { return Err(wrong_type(path, "an object")) };
-    let name_path = format!("{path}.name");
-    let name = tool.get("name").ok_or_else(|| missing(&name_path))?;
-    let mut function = Map::new();
-    function.insert("name".into(), name.clone());
-    let pairs =
-        [("description", "description"), ("input_schema", "parameters"), ("strict", "strict")];
-    for (theirs, ours) in pairs {
-        if let Some(value) = tool.get(theirs).filter(|value| !value.is_null()) {
-            function.insert(ours.into(), value.clone());
+fn choose(value: &Value, set: &mut ToolSet) -> Result<(), ApiError> {
+    let path = "tool_choice";
+    let Value::Object(choice) = value else { return Err(wrong_type(path, "an object")) };
+    match choice.get("disable_parallel_tool_use") {
+        None | Some(Value::Null | Value::Bool(false)) => {}
+        Some(Value::Bool(true)) => set.parallel = false,
+        Some(_) => {
+            return Err(wrong_type("tool_choice.disable_parallel_tool_use", "true or false"));
         }
     }
-    Ok(json!({ "type": "function", "function": function }))
-}
-
-/// Adds what a choice of tools means to the body of a chat.
-pub fn choice(value: &Value, body: &mut Map<String, Value>) -> Result<(), ApiError> {
-    let Value::Object(choice) = value else { return Err(wrong_type("tool_choice", "an object")) };
-    let chosen = match choice.get("type").and_then(Value::as_str) {
-        Some("auto") => json!("auto"),
-        Some("any") => json!("required"),
-        Some("none") => json!("none"),
+    match choice.get("type").and_then(Value::as_str) {
+        Some("auto") => set.choose_mode(path, Mode::Auto)?,
+        Some("any") => set.choose_mode(path, Mode::Required)?,
+        Some("none") => set.choose_mode(path, Mode::None)?,
         Some("tool") => {
             let name = choice.get("name").ok_or_else(|| missing("tool_choice.name"))?;
-            json!({ "type": "function", "function": { "name": name } })
+            set.choose_tool("tool_choice.name", Some(name))?;
         }
         _ => {
             let message = "tool_choice.type must be auto, any, tool or none";
             let param = "tool_choice.type";
             return Err(ApiError::field(Code::UnsupportedValue, param, message));
-        }
-    };
-    body.insert("tool_choice".into(), chosen);
-    match choice.get("disable_parallel_tool_use") {
-        None | Some(Value::Null | Value::Bool(false)) => {}
-        Some(Value::Bool(true)) => {
-            body.insert("parallel_tool_calls".into(), false.into());
-        }
-        Some(_) => {
-            return Err(wrong_type("tool_choice.disable_parallel_tool_use", "true or false"));
         }
     }
     Ok(())
@@ -90,33 +81,39 @@ pub fn own_id(shown: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn read(body: Value, hosted: HostedTools) -> Result<(ToolSet, Vec<String>), ApiError> {
+        let Value::Object(map) = body else { panic!() };
+        let mut dropped = Vec::new();
+        let fields = Fields::read(map, super::super::request::FIELDS)?;
+        Ok((tools(&fields, hosted, 16, &mut dropped)?, dropped))
+    }
 
     #[test]
-    fn tools_and_choices_are_translated() {
+    fn tools_and_choices_are_read() {
         let list = json!([
             {"name": "get", "description": "d", "input_schema": {"type": "object"}, "strict": true,
              "cache_control": {"type": "ephemeral"}},
-            {"type": "custom", "name": "put"},
             {"type": "web_search_20250305", "name": "web_search"},
+            {"type": "custom", "name": "put"},
         ]);
-        let (kept, dropped) = tools(&list, HostedTools::Drop).unwrap();
+        let (set, dropped) = read(json!({"tools": list}), HostedTools::Drop).unwrap();
         assert_eq!(dropped, ["tools.web_search_20250305"]);
-        let function = json!({"name": "get", "description": "d", "parameters": {"type": "object"}, "strict": true});
-        assert_eq!(kept[0], json!({"type": "function", "function": function}));
-        assert_eq!(kept[1], json!({"type": "function", "function": {"name": "put"}}));
-        let refused = tools(&list, HostedTools::Reject).unwrap_err();
-        assert_eq!(refused.param.as_deref(), Some("tools[2].type"));
-        let chosen = |value: Value| {
-            let mut body = Map::new();
-            choice(&value, &mut body).map(|()| Value::Object(body))
+        let shown: Vec<_> = set.tools.iter().map(|tool| (&*tool.name, tool.strict)).collect();
+        assert_eq!(shown, [("get", true), ("put", false)]);
+        assert_eq!(set.tools[0].parameters, json!({"type": "object"}));
+        let refused = read(json!({"tools": list}), HostedTools::Reject).unwrap_err();
+        assert_eq!(refused.param.as_deref(), Some("tools[1].type"));
+        let chosen = |choice: Value| {
+            read(json!({"tools": list, "tool_choice": choice}), HostedTools::Drop)
+                .map(|(set, _)| (set.mode, set.callable().count(), set.parallel))
         };
-        let named =
-            chosen(json!({"type": "tool", "name": "get", "disable_parallel_tool_use": true}));
-        let expected = json!({"tool_choice": {"type": "function", "function": {"name": "get"}},
-            "parallel_tool_calls": false});
-        assert_eq!(named.unwrap(), expected);
-        assert_eq!(chosen(json!({"type": "any"})).unwrap(), json!({"tool_choice": "required"}));
+        let named = json!({"type": "tool", "name": "get", "disable_parallel_tool_use": true});
+        assert_eq!(chosen(named).unwrap(), (Mode::Required, 1, false));
+        assert_eq!(chosen(json!({"type": "any"})).unwrap(), (Mode::Required, 2, true));
         assert!(chosen(json!({"type": "tool"})).is_err());
+        assert!(chosen(json!({"type": "tool", "name": "other"})).is_err());
         assert!(chosen(json!("any")).is_err());
     }
 

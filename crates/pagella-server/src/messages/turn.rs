@@ -1,30 +1,30 @@
-//! Turns of blocks become messages of a chat.
+//! Turns of blocks become messages.
 
-use serde_json::{Map, Value, json};
+use pagella_conversation::{Turn, tool_answer};
+use pagella_text::Message;
+use serde_json::{Value, json};
 
 use super::tool::own_id;
 use crate::fields::{missing, out_of_range, unsupported, wrong_type};
 use crate::wire::error::{ApiError, Code};
 
-/// All turns, translated.
+/// All turns.
 pub struct Turns {
-    /// Messages of a chat.
-    pub messages: Vec<Value>,
+    /// As messages.
+    pub messages: Vec<Message>,
     /// The last one is the beginning of the answer.
     pub continues: bool,
 }
 
 /// What one or several neighbouring turns of a role say.
 #[derive(Default)]
-struct Turn {
+struct Blocks {
     role: &'static str,
-    texts: Vec<String>,
-    thoughts: Vec<String>,
-    calls: Vec<Value>,
-    results: Vec<Value>,
+    said: Turn,
+    results: Vec<Message>,
 }
 
-/// Translates the instructions and all turns.
+/// Reads the instructions and all turns.
 pub fn messages(system: Option<&Value>, value: &Value, most: usize) -> Result<Turns, ApiError> {
     let Value::Array(list) = value else {
         return Err(wrong_type("messages", "a list of messages"));
@@ -32,16 +32,17 @@ pub fn messages(system: Option<&Value>, value: &Value, most: usize) -> Result<Tu
     if list.is_empty() || list.len() > most {
         return Err(out_of_range("messages", &format!("a list of 1 to {most} messages")));
     }
-    let mut turns: Vec<Turn> = Vec::new();
+    let mut turns: Vec<Blocks> = Vec::new();
     if let Some(system) = system {
-        let texts = texts("system", system)?;
-        turns.push(Turn { role: "system", texts, ..Turn::default() });
+        let mut blocks = Blocks { role: "system", ..Blocks::default() };
+        blocks.said.texts = texts("system", system)?;
+        turns.push(blocks);
     }
     for (idx, message) in list.iter().enumerate() {
         let path = format!("messages[{idx}]");
         let role = role(&path, message)?;
         if turns.last().is_none_or(|turn| turn.role != role) {
-            turns.push(Turn { role, ..Turn::default() });
+            turns.push(Blocks { role, ..Blocks::default() });
         }
         let content_path = format!("{path}.content");
         let content = message.get("content").ok_or_else(|| missing(&content_path))?;
@@ -50,26 +51,22 @@ pub fn messages(system: Option<&Value>, value: &Value, most: usize) -> Result<Tu
         }
     }
     let last = turns.last().filter(|turn| turn.role == "assistant");
-    if last.is_some_and(|turn| !turn.calls.is_empty()) {
+    if last.is_some_and(|turn| turn.said.has_calls()) {
         let message = "the last message calls a tool: send its tool_result";
         let param = format!("messages[{}]", list.len() - 1);
         return Err(ApiError::field(Code::OutOfRange, param, message));
     }
     // Nothing to go on with is the same as a new turn.
-    let continues = last.is_some_and(|turn| turn.texts.iter().any(|text| !text.is_empty()));
-    let written = turns.into_iter().flat_map(Turn::messages);
-    let mut messages: Vec<Value> = written.collect();
-    if last_is_empty_assistant(&messages) && !continues {
+    let continues = last.is_some_and(|turn| turn.said.texts.iter().any(|text| !text.is_empty()));
+    let mut messages: Vec<Message> = turns.into_iter().flat_map(Blocks::messages).collect();
+    let says_nothing = |last: &Message| last.role == "assistant" && last.content == "";
+    if messages.last().is_some_and(says_nothing) && !continues {
         messages.pop();
     }
     if messages.is_empty() {
         return Err(out_of_range("messages", "a list with at least one text"));
     }
     Ok(Turns { messages, continues })
-}
-
-fn last_is_empty_assistant(messages: &[Value]) -> bool {
-    messages.last().is_some_and(|last| last["role"] == "assistant" && last["content"] == "")
 }
 
 fn role(path: &str, message: &Value) -> Result<&'static str, ApiError> {
@@ -88,11 +85,11 @@ fn role(path: &str, message: &Value) -> Result<&'static str, ApiError> {
     }
 }
 
-impl Turn {
+impl Blocks {
     fn add(&mut self, path: &str, content: &Value) -> Result<(), ApiError> {
         let blocks = match content {
             Value::String(text) => {
-                self.texts.push(text.clone());
+                self.said.texts.push(text.clone());
                 return Ok(());
             }
             Value::Array(blocks) => blocks,
@@ -108,33 +105,23 @@ impl Turn {
         let kind = block.get("type").and_then(Value::as_str);
         match (kind, self.role) {
             (Some("thinking"), "assistant") => {
-                self.thoughts.push(string(path, block, "thinking")?.to_owned());
+                self.said.thoughts.push(string(path, block, "thinking")?.to_owned());
             }
             (Some("redacted_thinking"), "assistant") => {}
-            (Some("tool_use"), "assistant") => self.calls.push(call(path, block)?),
+            (Some("tool_use"), "assistant") => call(path, block, &mut self.said)?,
             (Some("tool_result"), "user") => self.results.push(result(path, block)?),
-            _ => self.texts.push(text_of(path, block)?),
+            _ => self.said.texts.push(text_of(path, block)?),
         }
         Ok(())
     }
 
     /// One message, after those of the tools that answered.
-    fn messages(self) -> Vec<Value> {
-        let Turn { role, texts, thoughts, calls, mut results } = self;
+    fn messages(self) -> Vec<Message> {
+        let Blocks { role, said, mut results } = self;
         // A turn that only brings results has nothing else to say.
-        if texts.is_empty() && !results.is_empty() {
-            return results;
+        if !said.texts.is_empty() || results.is_empty() {
+            results.push(said.into_message(role));
         }
-        let mut message = Map::new();
-        message.insert("role".into(), role.into());
-        message.insert("content".into(), texts.join("\n").into());
-        if !thoughts.is_empty() {
-            message.insert("reasoning_content".into(), thoughts.join("\n").into());
-        }
-        if !calls.is_empty() {
-            message.insert("tool_calls".into(), Value::Array(calls));
-        }
-        results.push(Value::Object(message));
         results
     }
 }
@@ -145,18 +132,18 @@ fn string<'a>(path: &str, block: &'a Value, name: &str) -> Result<&'a str, ApiEr
     value.as_str().ok_or_else(|| wrong_type(path, "a string"))
 }
 
-fn call(path: &str, block: &Value) -> Result<Value, ApiError> {
+fn call(path: &str, block: &Value, said: &mut Turn) -> Result<(), ApiError> {
     let id = own_id(string(path, block, "id")?);
     let name = string(path, block, "name")?;
     let input = block.get("input").cloned().unwrap_or_else(|| json!({}));
     if !input.is_object() {
         return Err(wrong_type(format!("{path}.input"), "an object"));
     }
-    let function = json!({ "name": name, "arguments": input.to_string() });
-    Ok(json!({ "id": id, "type": "function", "function": function }))
+    said.call(&id, name, input);
+    Ok(())
 }
 
-fn result(path: &str, block: &Value) -> Result<Value, ApiError> {
+fn result(path: &str, block: &Value) -> Result<Message, ApiError> {
     let id = own_id(string(path, block, "tool_use_id")?);
     let content_path = format!("{path}.content");
     let mut text = match block.get("content") {
@@ -169,7 +156,7 @@ fn result(path: &str, block: &Value) -> Result<Value, ApiError> {
         Some(Value::Bool(true)) => text = format!("Error: {text}"),
         Some(_) => return Err(wrong_type(format!("{path}.is_error"), "true or false")),
     }
-    Ok(json!({ "role": "tool", "tool_call_id": id, "content": text }))
+    Ok(tool_answer(&id, text))
 }
 
 /// A string, or the texts of all blocks.
@@ -226,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_with_tools_is_translated() {
+    fn a_conversation_with_tools_is_read() {
         let list = json!([
             {"role": "user", "content": "Weather?"},
             {"role": "assistant", "content": [
@@ -247,7 +234,7 @@ mod tests {
         let turns = messages(Some(&system), &list, 100).unwrap();
         assert!(!turns.continues);
         let call = json!({"id": "call_a", "type": "function",
-            "function": {"name": "get", "arguments": "{\"city\":\"Paris\"}"}});
+            "function": {"name": "get", "arguments": {"city": "Paris"}}});
         let expected = json!([
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "Weather?"},
@@ -256,7 +243,7 @@ mod tests {
             {"role": "tool", "tool_call_id": "call_a", "content": "Error: no\nnet"},
             {"role": "user", "content": "Well?\ndoc"},
         ]);
-        assert_eq!(Value::Array(turns.messages), expected);
+        assert_eq!(json!(turns.messages), expected);
     }
 
     #[test]

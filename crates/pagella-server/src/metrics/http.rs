@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::bounds::{BYTES, FIRST_TOKEN};
 use super::histogram::Histogram;
-use crate::router::{ROUTES, Route};
+use crate::route::Route;
+use crate::router::ROUTES;
 
 /// Statuses that are told apart; the last one stands for all others.
 pub const STATUSES: &[u16] = &[

@@ -13,13 +13,13 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::busy::{Answering, RequestBody};
-use crate::access::Access;
+use crate::access::AccessEntry;
 use crate::app::App;
 use crate::call::Reply;
 use crate::settings::Limits;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::json;
-use crate::wire::sse::{self, Events};
+use crate::wire::sse::{self, EventStream};
 
 /// How long a body may be slower than the slowest rate.
 const SLOW_START: Duration = Duration::from_secs(5);
@@ -123,7 +123,7 @@ pub enum ReplyBody {
     /// Everything at once.
     Whole(Option<Bytes>),
     /// Piece by piece.
-    Events(Events),
+    Events(EventStream),
 }
 
 /// A body on its way out. Tells the log and the connection when it is done.
@@ -131,12 +131,12 @@ pub struct TrackedBody {
     body: ReplyBody,
     /// What is sent between two pieces to see whether anyone reads.
     sign_of_life: &'static [u8],
-    access: Arc<Access>,
+    access: Arc<AccessEntry>,
     answering: Answering,
 }
 
 impl TrackedBody {
-    pub fn new(reply: Reply, access: Arc<Access>, mut answering: Answering) -> Self {
+    pub fn new(reply: Reply, access: Arc<AccessEntry>, mut answering: Answering) -> Self {
         if let ReplyBody::Whole(None) = reply.body {
             access.complete();
             answering.complete();

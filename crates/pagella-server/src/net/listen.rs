@@ -16,6 +16,7 @@ use crate::auth::{KeyFileError, Keys};
 use crate::log::Log;
 use crate::model::watch_idle;
 use crate::presets::{self, Selected};
+use crate::router;
 use crate::settings::Settings;
 
 /// What a host begins with that is a path.
@@ -68,6 +69,14 @@ pub enum ServerError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A family of routes that is not part of this build.
+    #[error(
+        "network.api_servers has {name:?}, which this build leaves out: build with that feature"
+    )]
+    NotBuilt {
+        /// The family, which is the name of its feature too.
+        name: &'static str,
+    },
     /// The base path does not look like one.
     #[error("base path {path:?} must begin with a slash and not end with one")]
     BasePath {
@@ -105,6 +114,10 @@ impl Server {
         let base = &network.base_path;
         if !base.is_empty() && (!base.starts_with('/') || base.ends_with('/')) {
             return Err(ServerError::BasePath { path: base.clone() });
+        }
+        if let Some(family) = network.api_servers.iter().find(|family| !router::is_built(**family))
+        {
+            return Err(ServerError::NotBuilt { name: family.name() });
         }
         let certificates = network.tls().map(Certificates::load).transpose();
         let certificates = certificates.map_err(|problem| ServerError::Tls { problem })?;

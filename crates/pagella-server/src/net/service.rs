@@ -14,14 +14,15 @@ use super::busy::{Answering, Busy, RequestBody};
 use super::connection::Door;
 use super::late;
 use super::upgrade::{self, Later, Upgrade};
-use crate::access::Access;
+use crate::access::AccessEntry;
 use crate::app::App;
 use crate::auth::{self, Caller, Role};
 use crate::call::{Call, Reply};
 use crate::caught;
 use crate::detached;
 use crate::log::secret::Secrets;
-use crate::router::{self, Found, Route};
+use crate::route::{Access, Route};
+use crate::router::{self, Found};
 use crate::settings::ApiServer;
 use crate::wire::error::{ApiError, Code, Dialect};
 use crate::wire::id::request_id;
@@ -57,7 +58,7 @@ async fn answer_entered(
     let rest = path.strip_prefix(app.settings.network.base_path.as_str());
     let found = rest.map_or(Found::Nothing, |rest| router::find(method, rest));
     let mut access =
-        Access::new(app.clone(), id.clone(), shown_method(method), app.log.peer(peer), begun);
+        AccessEntry::new(app.clone(), id.clone(), shown_method(method), app.log.peer(peer), begun);
     let mut dialect = dialect_beside(rest.unwrap_or(path), &head.headers);
     if let Found::Route(route, _) = &found {
         access.set_route(route);
@@ -112,7 +113,7 @@ async fn answer_entered(
     respond(reply, access, answering)
 }
 
-fn respond(reply: Reply, access: Arc<Access>, answering: Answering) -> Response<TrackedBody> {
+fn respond(reply: Reply, access: Arc<AccessEntry>, answering: Answering) -> Response<TrackedBody> {
     access.set_status(reply.status.as_u16());
     let (status, headers) = (reply.status, reply.headers.clone());
     let mut response = Response::new(TrackedBody::new(reply, access, answering));
@@ -176,26 +177,26 @@ fn admit(
     }
     browser::check(&app.settings.network, app.bound, &head.uri, &head.headers)?;
     let access = match (door, &found) {
-        (Door::Metrics, Found::Route(route, _)) if route.access == router::Access::Metrics => {
-            router::Access::Public
+        (Door::Metrics, Found::Route(route, _)) if route.access == Access::Metrics => {
+            Access::Public
         }
         (Door::Metrics, _) => {
             let message = "this port is for /metrics alone";
             return Err(ApiError::new(Code::UnknownRoute, message));
         }
         (_, Found::Route(route, _)) => app.access(route),
-        (_, _) => router::Access::Api,
+        (_, _) => Access::Api,
     };
     // A path that does not exist tells nothing to someone without a key.
     let caller = match (access, &found) {
-        (router::Access::Public, _) => Some(Caller::nobody()),
+        (Access::Public, _) => Some(Caller::nobody()),
         (_, Found::Route(route, _)) if says_later(app, route, &head.headers) => None,
         _ => Some(app.identify(&head.headers, peer)?),
     };
     match found {
         Found::Route(route, segment) => {
             let is_admin = caller.as_ref().is_some_and(|caller| caller.role() == Role::Admin);
-            if access == router::Access::Admin && !is_admin {
+            if access == Access::Admin && !is_admin {
                 let message = "this route needs an administrator's key";
                 return Err(ApiError::new(Code::AdminKeyRequired, message));
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pagella_conversation::{Ending, Part, ToolCall};
 use serde_json::{Map, Value, json};
 
-use crate::chat::{Answer as Written, Said, Talk};
+use crate::chat::{ChatAnswer as Written, Said, Talk};
 use crate::generate::ending::answer_finish_reason;
 use crate::generate::logprobs;
 use crate::routes::streamed;

@@ -1,10 +1,12 @@
-//! Messages as Ollama's clients write them become messages of a chat.
+//! Messages as Ollama's clients write them.
 
 use std::collections::VecDeque;
 
-use serde_json::{Map, Value};
+use pagella_conversation::message;
+use pagella_text::Message;
+use serde_json::Value;
 
-use crate::fields::wrong_type;
+use crate::fields::{out_of_range, wrong_type};
 use crate::wire::error::{ApiError, Code};
 
 /// A call that no tool has answered yet.
@@ -13,61 +15,57 @@ struct Open {
     name: Value,
 }
 
-/// Messages of a chat. Calls have no ids here, so an answer belongs to the first open call of its
-/// tool, or where it names none to the first of all.
-pub fn messages(list: &[Value]) -> Result<Vec<Value>, ApiError> {
+/// Reads messages, of which there may be `most`. Calls have no ids here, so an answer belongs to the
+/// first open call of its tool, or where it names none to the first of all.
+pub fn messages(list: &[Value], most: usize) -> Result<Vec<Message>, ApiError> {
+    if list.len() > most {
+        return Err(out_of_range("messages", &format!("a list of at most {most} messages")));
+    }
     let mut open: VecDeque<Open> = VecDeque::new();
     let mut n_calls = 0;
-    let read = |(idx, message): (usize, &Value)| {
-        let path = format!("messages[{idx}]");
-        let Value::Object(map) = message else { return Err(wrong_type(path, "an object")) };
-        one(&path, map.clone(), &mut open, &mut n_calls).map(Value::Object)
-    };
-    list.iter().enumerate().map(read).collect()
+    let mut messages = Vec::with_capacity(list.len());
+    for (idx, value) in list.iter().enumerate() {
+        let mut message = read(&format!("messages[{idx}]"), value)?;
+        let given = value.get("tool_calls").and_then(Value::as_array);
+        let calls = message.extra.get_mut("tool_calls").and_then(Value::as_array_mut);
+        for (call, given) in calls.into_iter().flatten().zip(given.into_iter().flatten()) {
+            if given.get("id").is_none() {
+                call["id"] = format!("call_{n_calls:024}").into();
+            }
+            n_calls += 1;
+            open.push_back(Open { id: call["id"].clone(), name: call["function"]["name"].clone() });
+        }
+        if message.role == "tool" {
+            answers(&mut message, &mut open);
+        }
+        messages.push(message);
+    }
+    Ok(messages)
 }
 
-fn one(
-    path: &str,
-    mut message: Map<String, Value>,
-    open: &mut VecDeque<Open>,
-    n_calls: &mut usize,
-) -> Result<Map<String, Value>, ApiError> {
-    message.retain(|_, value| !is_empty(value));
-    if message.contains_key("images") {
+fn read(path: &str, value: &Value) -> Result<Message, ApiError> {
+    let Value::Object(map) = value else { return Err(wrong_type(path, "an object")) };
+    let mut map = map.clone();
+    map.retain(|_, value| !is_empty(value));
+    if map.contains_key("images") {
         let message = format!("{path}.images: the model reads text and nothing else");
         return Err(ApiError::field(Code::UnsupportedModality, format!("{path}.images"), message));
     }
-    let role = message.get("role").and_then(Value::as_str).map(str::to_ascii_lowercase);
-    if let Some(role) = &role {
-        message.insert("role".into(), role.as_str().into());
+    if let Some(Value::String(role)) = map.get_mut("role") {
+        role.make_ascii_lowercase();
     }
-    message.entry("content").or_insert_with(|| "".into());
-    if let Some(thinking) = message.shift_remove("thinking") {
-        message.insert("reasoning_content".into(), thinking);
+    map.entry("content").or_insert_with(|| "".into());
+    Ok(message(path, &Value::Object(map))?)
+}
+
+/// Finds the call that a tool answered.
+fn answers(message: &mut Message, open: &mut VecDeque<Open>) {
+    let (id, name) = (message.extra.get("tool_call_id"), message.extra.get("name"));
+    let answered = |call: &Open| id == Some(&call.id) || (id.is_none() && name == Some(&call.name));
+    let place = open.iter().position(answered).or((id.is_none() && name.is_none()).then_some(0));
+    if let Some(call) = place.and_then(|place| open.remove(place)) {
+        message.extra.insert("tool_call_id".into(), call.id);
     }
-    if let Some(name) = message.shift_remove("tool_name") {
-        message.insert("name".into(), name);
-    }
-    for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Value::Object(call) = call else { continue };
-        let id = format!("call_{n_calls:024}");
-        *n_calls += 1;
-        let id = call.entry("id").or_insert_with(|| id.into()).clone();
-        call.entry("type").or_insert_with(|| "function".into());
-        let name = call.get("function").and_then(|function| function.get("name"));
-        open.push_back(Open { id, name: name.cloned().unwrap_or_default() });
-    }
-    if role.as_deref() == Some("tool") {
-        let id = message.get("tool_call_id");
-        let name = message.get("name");
-        let answers =
-            |call: &Open| id == Some(&call.id) || (id.is_none() && name == Some(&call.name));
-        let place = open.iter().position(answers).or((id.is_none() && name.is_none()).then_some(0));
-        if let Some(call) = place.and_then(|place| open.remove(place)) {
-            message.insert("tool_call_id".into(), call.id);
-        }
-    }
-    Ok(message)
 }
 
 /// Clients send every field always; what is empty says nothing. Content is put back where needed.
@@ -86,7 +84,7 @@ mod tests {
     use serde_json::json;
 
     fn read(list: Value) -> Result<Value, ApiError> {
-        messages(list.as_array().unwrap()).map(Value::Array)
+        messages(list.as_array().unwrap(), 100).map(|list| json!(list))
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! The fields of a request: those beside `options` and those within.
 
-use serde_json::{Map, Value, json};
+use pagella_engine::constraint::ConstraintSpec;
+use serde_json::{Map, Value};
 
-use super::card::own_name;
 use crate::call::{Call, Ignored};
 use crate::fields::{
     Fields, Param, any, boolean, integer, number, out_of_range, text, unsupported, wrong_type,
 };
+use crate::generate::logprobs::LogprobRequest;
 use crate::generate::params::{GENERATION, SAMPLING};
+use crate::generate::request::GenerationRequest;
 use crate::llamacpp;
 use crate::wire::error::{ApiError, Code};
 
@@ -99,9 +101,8 @@ const OPTIONS: &[&[Param]] = &[
     GENERATION,
 ];
 
-/// What a request says beside its prompt, in the fields of all routes. `capacity` is the longest
-/// sequence of the model.
-pub fn job_fields(
+/// `options`, in the fields of all routes. `capacity` is the longest sequence of the model.
+pub fn options(
     call: &Call,
     fields: &Fields,
     capacity: usize,
@@ -112,68 +113,77 @@ pub fn job_fields(
         Some(Value::Object(options)) => options.clone(),
         Some(_) => return Err(wrong_type("options", "an object")),
     };
-    let mut job = Fields::read(options, OPTIONS)?;
-    call.settle(&job)?;
-    ignored.add(job.unknown().iter().map(|name| format!("options.{name}")).collect());
+    let mut options = Fields::read(options, OPTIONS)?;
+    call.settle(&options)?;
+    ignored.add(options.unknown().iter().map(|name| format!("options.{name}")).collect());
     // A longer context than there is cannot be had by asking.
-    if job.int("num_ctx").is_some_and(|tokens| usize::try_from(tokens).is_ok_and(|n| n > capacity))
-    {
+    let wanted = options.int("num_ctx").and_then(|tokens| usize::try_from(tokens).ok());
+    if wanted.is_some_and(|tokens| tokens > capacity) {
         ignored.add(vec!["options.num_ctx".to_owned()]);
     }
     // Below 1 there is no limit.
-    if job.int("max_tokens").is_some_and(|tokens| tokens < 1) {
-        job.set("max_tokens", (-1).into());
+    if options.int("max_tokens").is_some_and(|tokens| tokens < 1) {
+        options.set("max_tokens", (-1).into());
     }
-    if job.int("n").is_some_and(|n| n != 1) {
+    if options.int("n").is_some_and(|n| n != 1) {
         return Err(out_of_range("options.n", "1, as there is one answer"));
     }
-    llamacpp::set_defaults(call, &mut job);
-    if let Some(model) = fields.text("model") {
-        job.set("model", own_name(model).into());
-    }
-    job.set("stream", (fields.bool("stream") != Some(false)).into());
+    llamacpp::set_defaults(call, &mut options);
+    Ok(options)
+}
+
+/// What stands beside `options` and concerns every answer.
+pub fn shape_answer(
+    call: &Call,
+    fields: &Fields,
+    generation: &mut GenerationRequest,
+) -> Result<(), ApiError> {
+    generation.delivery.stream = call.streams(fields.bool("stream") != Some(false));
     // Lines that say nothing are no JSON, and no client reads them.
-    job.set("sse_ping_interval", 0.into());
-    format(fields, &mut job)?;
-    think(fields, &mut job)?;
-    if fields.is("logprobs") {
-        job.set("logprobs", true.into());
-        job.set("top_logprobs", fields.int("top_logprobs").unwrap_or(0).into());
+    generation.delivery.ping = None;
+    match format(fields)? {
+        Some(spec) => generation.constrain("format", spec),
+        None => Ok(()),
     }
-    Ok(job)
 }
 
 /// What the text must look like: `json`, or a schema.
-fn format(fields: &Fields, job: &mut Fields) -> Result<(), ApiError> {
+fn format(fields: &Fields) -> Result<Option<ConstraintSpec>, ApiError> {
     match fields.value("format") {
-        None => {}
-        Some(Value::String(text)) if text.is_empty() => {}
-        Some(Value::String(text)) if text == "json" => {
-            job.set("response_format", json!({ "type": "json_object" }));
-        }
-        Some(Value::Object(schema)) if schema.is_empty() => {}
-        Some(schema @ Value::Object(_)) => job.set("json_schema", schema.clone()),
+        None => Ok(None),
+        Some(Value::String(text)) if text.is_empty() => Ok(None),
+        Some(Value::String(text)) if text == "json" => Ok(Some(ConstraintSpec::JsonObject)),
+        Some(Value::Object(schema)) if schema.is_empty() => Ok(None),
+        Some(schema @ Value::Object(_)) => Ok(Some(ConstraintSpec::JsonSchema(schema.clone()))),
         Some(_) => {
             let message = "format must be \"json\" or a JSON schema";
-            return Err(ApiError::field(Code::UnsupportedValue, "format", message));
+            Err(ApiError::field(Code::UnsupportedValue, "format", message))
         }
     }
-    Ok(())
 }
 
-/// Whether the model thinks, and how hard.
-fn think(fields: &Fields, job: &mut Fields) -> Result<(), ApiError> {
+/// Which log-probabilities are reported, of at most `most` alternatives.
+pub fn logprobs(fields: &Fields, most: usize) -> Result<Option<LogprobRequest>, ApiError> {
+    let top = fields.is("logprobs").then(|| fields.int("top_logprobs").unwrap_or(0));
+    LogprobRequest::within(fields, top, false, most)
+}
+
+/// Whether the model thinks, and how hard, as templates read it.
+pub fn thinking(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
+    let mut variables = Map::new();
     match fields.value("think") {
         None => {}
-        Some(Value::Bool(on)) => job.set("enable_thinking", (*on).into()),
+        Some(Value::Bool(on)) => {
+            variables.insert("enable_thinking".into(), (*on).into());
+        }
         Some(Value::String(effort)) if effort.is_empty() => {}
         Some(Value::String(effort)) => {
-            job.set("enable_thinking", true.into());
-            job.set("reasoning_effort", effort.as_str().into());
+            variables.insert("enable_thinking".into(), true.into());
+            variables.insert("reasoning_effort".into(), effort.as_str().into());
         }
         Some(_) => return Err(wrong_type("think", "true, false, \"low\", \"medium\" or \"high\"")),
     }
-    Ok(())
+    Ok(variables)
 }
 
 /// Refuses a field that nothing here can do, unless it asks for nothing.
@@ -202,6 +212,7 @@ pub fn ends_the_model(fields: &Fields) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn read(body: Value) -> Fields {
         let Value::Object(map) = body else { panic!() };
@@ -229,23 +240,21 @@ mod tests {
     }
 
     #[test]
-    fn form_and_thinking_are_told_in_words_of_a_chat() {
-        let mut job = Fields::none();
-        format(&read(json!({"format": "json"})), &mut job).unwrap();
-        think(&read(json!({"think": "high"})), &mut job).unwrap();
-        let expected = json!({
-            "response_format": {"type": "json_object"},
-            "enable_thinking": true,
-            "reasoning_effort": "high",
-        });
-        assert_eq!(job.to_json(), expected);
+    fn form_and_thinking_are_told_in_several_ways() {
+        assert_eq!(
+            format(&read(json!({"format": "json"}))).unwrap(),
+            Some(ConstraintSpec::JsonObject)
+        );
+        let schema = json!({"type": "object"});
+        let expected = Some(ConstraintSpec::JsonSchema(schema.clone()));
+        assert_eq!(format(&read(json!({ "format": schema }))).unwrap(), expected);
+        let expected = json!({"enable_thinking": true, "reasoning_effort": "high"});
+        assert_eq!(Value::Object(thinking(&read(json!({"think": "high"}))).unwrap()), expected);
         for neutral in [json!({"format": ""}), json!({"format": {}}), json!({"think": ""})] {
-            let mut job = Fields::none();
-            format(&read(neutral.clone()), &mut job).unwrap();
-            think(&read(neutral), &mut job).unwrap();
-            assert_eq!(job.to_json(), json!({}));
+            assert_eq!(format(&read(neutral.clone())).unwrap(), None);
+            assert!(thinking(&read(neutral)).unwrap().is_empty());
         }
-        assert!(format(&read(json!({"format": "xml"})), &mut job).is_err());
-        assert!(think(&read(json!({"think": 3})), &mut job).is_err());
+        assert!(format(&read(json!({"format": "xml"}))).is_err());
+        assert!(thinking(&read(json!({"think": 3}))).is_err());
     }
 }

@@ -3,11 +3,40 @@
 use serde_json::{Map, Value, json};
 
 use super::errors;
-use super::operation::{Answer, Body, Operation};
 use super::parameters::{Notes, properties};
-use super::table::{SHARED, TAGS, operations};
+use crate::chat::{CONVERSATION, REASONING, TOOLS};
 use crate::fields::Param;
-use crate::router::{Access, BodyRule, ROUTES, Route};
+use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
+use crate::model::{CONVERSATION as MODEL_CONVERSATION, FOREIGN, OPTIONS};
+use crate::route::{Access, AnswerKind, BodyRule, BodySchema, Route};
+use crate::router::ROUTES;
+
+/// Tables that several routes share: each is one schema, to which theirs refer.
+pub const SHARED: &[(&str, &[Param])] = &[
+    ("Conversation", CONVERSATION),
+    ("Tools", TOOLS),
+    ("Reasoning", REASONING),
+    ("Generation", GENERATION),
+    ("Sampling", SAMPLING),
+    ("Shape", SHAPE),
+    ("Inert", INERT),
+    ("LoadOptions", OPTIONS),
+    ("ForeignOptions", FOREIGN),
+    ("ConversationOptions", MODEL_CONVERSATION),
+];
+
+/// Groups of routes, in reading order, and what they are for.
+pub const TAGS: &[(&str, &str)] = &[
+    ("generation", "Text from the model, in the forms that clients of others expect"),
+    ("tokens", "Text to token ids and back"),
+    ("models", "Which model answers, loading others, fetching them"),
+    ("settings", "Templates, presets of sampling, adapters"),
+    ("ollama", "The forms of Ollama"),
+    ("llamacpp", "The forms of llama.cpp's server, beside those under tokens and models"),
+    ("kobold", "The forms of KoboldAI and KoboldCpp, where the operator chose them"),
+    ("operation", "What the server is doing"),
+    ("page", "The built-in page"),
+];
 
 /// Shapes of answers, written by hand.
 const SCHEMAS: &str = include_str!("schemas.json");
@@ -29,13 +58,12 @@ pub fn document(base: &str) -> Value {
         schemas.insert((*name).to_owned(), json!({ "type": "object", "properties": properties }));
     }
     let mut paths = Map::new();
-    for operation in operations() {
-        let Some(route) = row(operation) else { continue };
-        if let Some(body) = &operation.body {
+    for route in ROUTES {
+        if let Some(body) = &route.body {
             schemas.insert(body.name.to_owned(), body_schema(&notes, body));
         }
-        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
-        path[operation.method.to_ascii_lowercase()] = describe(route, operation);
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.to_ascii_lowercase()] = describe(route);
     }
     let tags = TAGS.iter().map(|(name, about)| json!({ "name": name, "description": about }));
     let server = if base.is_empty() { "/" } else { base };
@@ -67,23 +95,18 @@ pub fn text() -> String {
     format!("{:#}\n", document(""))
 }
 
-/// The row of the table of routes that an operation describes.
-pub fn row(operation: &Operation) -> Option<&'static Route> {
-    ROUTES.iter().find(|route| (route.method, route.path) == (operation.method, operation.path))
-}
-
 fn same(a: &[Param], b: &[Param]) -> bool {
     a.iter().map(|param| param.name).eq(b.iter().map(|param| param.name))
 }
 
 /// The schema that a table is part of: a shared one, or that of the body.
-pub fn schema_of(body: &Body, table: &[Param]) -> &'static str {
+pub fn schema_of(body: &BodySchema, table: &[Param]) -> &'static str {
     let shared = SHARED.iter().find(|(_, shared)| same(shared, table));
     shared.map_or(body.name, |(name, _)| name)
 }
 
 /// A body: shared tables by reference, its own in place.
-fn body_schema(notes: &Notes, body: &Body) -> Value {
+fn body_schema(notes: &Notes, body: &BodySchema) -> Value {
     let mut parts = Vec::new();
     let mut own = Map::new();
     for table in body.tables {
@@ -118,20 +141,20 @@ fn narrowed(notes: &Notes, param: &Param) -> Option<Value> {
     Some(json!({ "type": kind }))
 }
 
-fn describe(route: &Route, operation: &Operation) -> Value {
+fn describe(route: &Route) -> Value {
     let mut described = json!({
-        "tags": [operation.tag],
-        "operationId": operation.id,
-        "summary": operation.summary,
+        "tags": [route.tag],
+        "operationId": route.id,
+        "summary": route.summary,
     });
     if route.access == Access::Admin {
         described["description"] = "Needs the key of an administrator.".into();
     }
-    let parameters = parameters(operation);
+    let parameters = parameters(route);
     if !parameters.is_empty() {
         described["parameters"] = Value::Array(parameters);
     }
-    if let Some(body) = &operation.body {
+    if let Some(body) = &route.body {
         let schema = json!({ "$ref": format!("#/components/schemas/{}", body.name) });
         described["requestBody"] = json!({
             "required": !body.optional,
@@ -139,9 +162,9 @@ fn describe(route: &Route, operation: &Operation) -> Value {
         });
     }
     let mut responses = Map::new();
-    let status = if matches!(operation.answer, Answer::Upgrade) { "101" } else { "200" };
-    responses.insert(status.into(), answer(operation));
-    responses.extend(errors::of(route, operation));
+    let status = if matches!(route.answer, AnswerKind::Upgrade) { "101" } else { "200" };
+    responses.insert(status.into(), answer(route));
+    responses.extend(errors::of(route));
     described["responses"] = Value::Object(responses);
     described["security"] = match route.access {
         Access::Public => json!([]),
@@ -149,22 +172,22 @@ fn describe(route: &Route, operation: &Operation) -> Value {
         Access::Metrics | Access::Docs => json!([{}, { "bearer": [] }, { "adminKey": [] }]),
         _ => json!([{ "bearer": [] }, { "apiKey": [] }, { "adminKey": [] }]),
     };
-    if route.body == BodyRule::Generation {
+    if route.body_rule() == BodyRule::Generation {
         described["x-body-limit"] = "generation".into();
     }
     described
 }
 
 /// What stands in the path and behind the question mark.
-fn parameters(operation: &Operation) -> Vec<Value> {
-    let open = operation.path.split('/').filter_map(|segment| {
+fn parameters(route: &Route) -> Vec<Value> {
+    let open = route.path.split('/').filter_map(|segment| {
         let name = segment.strip_prefix('{')?.strip_suffix('}')?;
         Some(json!({
             "name": name, "in": "path", "required": true,
             "schema": { "type": "string", "minLength": 1 },
         }))
     });
-    let query = operation.query.iter().map(|query| {
+    let query = route.query.iter().map(|query| {
         let schema: Value = serde_json::from_str(query.schema).unwrap_or(Value::Bool(true));
         json!({
             "name": query.name, "in": "query", "description": query.about,
@@ -174,20 +197,20 @@ fn parameters(operation: &Operation) -> Vec<Value> {
     open.chain(query).collect()
 }
 
-fn answer(operation: &Operation) -> Value {
+fn answer(route: &Route) -> Value {
     let mut content = Map::new();
-    match operation.answer {
-        Answer::Upgrade => return json!({ "description": operation.summary }),
-        Answer::Json(name) => {
+    match route.answer {
+        AnswerKind::Upgrade => return json!({ "description": route.summary }),
+        AnswerKind::Json(name) => {
             let schema = json!({ "$ref": format!("#/components/schemas/{name}") });
             content.insert("application/json".into(), json!({ "schema": schema }));
         }
-        Answer::Other(kinds) => {
+        AnswerKind::Other(kinds) => {
             let text = json!({ "schema": { "type": "string" } });
             content.extend(kinds.iter().map(|kind| ((*kind).to_owned(), text.clone())));
         }
     }
-    if let Some(event) = operation.events {
+    if let Some(event) = route.events {
         let event = json!({ "$ref": format!("#/components/schemas/{event}") });
         let data = json!({ "type": "string", "contentMediaType": "application/json" });
         let shape = json!({
@@ -196,10 +219,10 @@ fn answer(operation: &Operation) -> Value {
         let events = json!({ "schema": shape, "x-sse-events": event });
         content.insert("text/event-stream".into(), events);
     }
-    if let Some(line) = operation.lines {
+    if let Some(line) = route.lines {
         let line = json!({ "$ref": format!("#/components/schemas/{line}") });
         let lines = json!({ "schema": { "type": "string" }, "x-lines": line });
         content.insert("application/x-ndjson".into(), lines);
     }
-    json!({ "description": operation.summary, "content": content })
+    json!({ "description": route.summary, "content": content })
 }

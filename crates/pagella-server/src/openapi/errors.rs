@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::operation::{Answer, Operation};
-use crate::router::{Access, BodyRule, Route};
+use crate::route::{Access, AnswerKind, Route};
 use crate::wire::error::{ApiError, Code, Dialect};
 
 /// Statuses that health gives with its own body.
@@ -70,22 +69,22 @@ fn response(of: u16, dialect: Dialect) -> Value {
 }
 
 /// The errors that a route can give, by status.
-pub fn of(route: &Route, operation: &Operation) -> Map<String, Value> {
+pub fn of(route: &Route) -> Map<String, Value> {
     // A foreign host name, an address that is too long, a defect.
     let mut statuses = vec![403, 414, 500];
     if route.access != Access::Public {
         statuses.extend([401, 429]);
     }
-    if route.body != BodyRule::None {
+    if route.body.is_some() {
         statuses.extend([400, 408, 411, 413, 415]);
     }
-    if !operation.query.is_empty() {
+    if !route.query.is_empty() {
         statuses.push(400);
     }
     if route.path.contains('{') {
         statuses.push(404);
     }
-    statuses.extend(operation.also);
+    statuses.extend(route.also);
     if route.dialect == Dialect::Anthropic {
         // What others call unavailable is overloaded there.
         let overloaded = status(Code::QueueFull, Dialect::Anthropic);
@@ -97,8 +96,8 @@ pub fn of(route: &Route, operation: &Operation) -> Map<String, Value> {
     statuses.sort_unstable();
     statuses.dedup();
     let reference = |status: u16| {
-        let response = match operation.answer {
-            Answer::Json(HEALTH) if status == 503 => json!({
+        let response = match route.answer {
+            AnswerKind::Json(HEALTH) if status == 503 => json!({
                 "description": "Not now; the body says why",
                 "content": { "application/json": {
                     "schema": { "$ref": "#/components/schemas/Health" },

@@ -3,7 +3,7 @@
 use pagella_engine::params::{Param as Row, ParamKind};
 use serde_json::{Map, Value, json};
 
-use crate::fields::{Kind, Param};
+use crate::fields::{FieldKind, Param};
 
 /// Words about fields, and the shapes of those that a table leaves to whoever uses them. `Schema.name`
 /// is for one schema only and comes before `name`.
@@ -68,12 +68,12 @@ fn property(notes: &Notes, schema: &str, param: &Param, required: bool) -> Map<S
 /// Type and range.
 fn typed(param: &Param) -> Map<String, Value> {
     let schema = match param.kind {
-        Kind::Scalar => match param.row {
+        FieldKind::Scalar => match param.row {
             Some(row) => scalar(row),
             None => json!({}),
         },
-        Kind::Bool => json!({ "type": "boolean" }),
-        Kind::Integer { min, max } => {
+        FieldKind::Bool => json!({ "type": "boolean" }),
+        FieldKind::Integer { min, max } => {
             let mut schema = json!({ "type": "integer", "format": "int64" });
             if min != i64::MIN {
                 schema["minimum"] = min.into();
@@ -83,14 +83,16 @@ fn typed(param: &Param) -> Map<String, Value> {
             }
             schema
         }
-        Kind::Number { min, max } if max == f64::MAX => {
+        FieldKind::Number { min, max } if max == f64::MAX => {
             json!({ "type": "number", "minimum": min })
         }
-        Kind::Number { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
-        Kind::Text { bytes_max: usize::MAX } => json!({ "type": "string" }),
-        Kind::Text { bytes_max } => json!({ "type": "string", "maxLength": bytes_max }),
-        Kind::OneOf(texts) => json!({ "type": "string", "enum": texts }),
-        Kind::Any => json!({}),
+        FieldKind::Number { min, max } => {
+            json!({ "type": "number", "minimum": min, "maximum": max })
+        }
+        FieldKind::Text { bytes_max: usize::MAX } => json!({ "type": "string" }),
+        FieldKind::Text { bytes_max } => json!({ "type": "string", "maxLength": bytes_max }),
+        FieldKind::OneOf(texts) => json!({ "type": "string", "enum": texts }),
+        FieldKind::Any => json!({}),
     };
     schema.as_object().cloned().unwrap_or_default()
 }

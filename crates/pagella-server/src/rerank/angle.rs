@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::ask::RerankAsk;
+use super::ask::RerankRequest;
 use crate::call::Call;
-use crate::embeddings::{EMBEDDINGS, EmbedAsk, run};
+use crate::embeddings::{EMBEDDINGS, EmbedRequest, run};
 use crate::fields::Fields;
 use crate::generate::submit::enter;
 use crate::model::ServedModel;
@@ -20,7 +20,7 @@ const DOCUMENT: &[&str] = &["document", "passage", "search_document"];
 pub async fn scores(
     call: &Call,
     model: &Arc<ServedModel>,
-    ask: &RerankAsk,
+    ask: &RerankRequest,
 ) -> Result<(Vec<f32>, usize), ApiError> {
     let query = embed_ask(call, model, vec![ask.query.as_str().into()], QUERY)?;
     let documents = ask.documents.iter().map(|text| text.as_str().into()).collect();
@@ -50,7 +50,7 @@ fn embed_ask(
     model: &ServedModel,
     texts: Vec<Value>,
     kinds: &[&str],
-) -> Result<EmbedAsk, ApiError> {
+) -> Result<EmbedRequest, ApiError> {
     let prompts = &model.parts.facts.embedding.prompts;
     let mut body = Map::new();
     body.insert("input".into(), Value::Array(texts));
@@ -58,7 +58,7 @@ fn embed_ask(
         body.insert("input_type".into(), (*kind).into());
     }
     let fields = Fields::read(body, &[EMBEDDINGS])?;
-    EmbedAsk::read(&fields, model, call.app.settings.embeddings.pooling)
+    EmbedRequest::read(&fields, model, call.app.settings.embeddings.pooling)
 }
 
 /// The cosine of the angle; a vector of zeros has no direction and fits nothing.

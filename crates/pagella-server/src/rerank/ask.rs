@@ -24,7 +24,7 @@ pub const FIELDS: &[&[Param]] = &[&[
 ]];
 
 /// What a request asks for.
-pub struct RerankAsk {
+pub struct RerankRequest {
     /// What is looked for.
     pub query: String,
     /// Where it is looked for.
@@ -35,7 +35,7 @@ pub struct RerankAsk {
     with_documents: bool,
 }
 
-impl RerankAsk {
+impl RerankRequest {
     /// Reads and checks the fields.
     pub fn read(fields: &Fields) -> Result<Self, ApiError> {
         let given = |name: &str| fields.text(name).filter(|text| !text.is_empty());
@@ -43,7 +43,7 @@ impl RerankAsk {
         let documents = documents(fields.need("documents")?)?;
         // Nothing and zero are all of them.
         let most = fields.int("top_n").and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
-        Ok(RerankAsk {
+        Ok(RerankRequest {
             query,
             most: most.unwrap_or(documents.len()),
             documents,
@@ -85,16 +85,16 @@ fn documents(value: &Value) -> Result<Vec<String>, ApiError> {
 mod tests {
     use super::*;
 
-    fn read(body: Value) -> Result<RerankAsk, ApiError> {
+    fn read(body: Value) -> Result<RerankRequest, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        RerankAsk::read(&Fields::read(map, FIELDS)?)
+        RerankRequest::read(&Fields::read(map, FIELDS)?)
     }
 
     #[test]
     fn the_best_come_first_and_zero_is_all() {
         let body = json!({"query": "q", "documents": ["a", {"text": "b"}, "c"], "top_n": 0});
         let ask = read(body).unwrap();
-        let indices = |ask: &RerankAsk| -> Vec<Value> {
+        let indices = |ask: &RerankRequest| -> Vec<Value> {
             ask.ranked(&[0.1, 0.9, 0.9]).iter().map(|result| result["index"].clone()).collect()
         };
         assert_eq!(indices(&ask), [json!(1), json!(2), json!(0)]);

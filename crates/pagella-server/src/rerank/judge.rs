@@ -5,11 +5,11 @@ use std::sync::Arc;
 use pagella_engine::{Record, SampleOptions};
 use pagella_text::{AddBos, ChatTemplate, EncodeBudget, Message, RenderOptions, Span, Tokenizer};
 
-use super::ask::RerankAsk;
+use super::ask::RerankRequest;
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::generate::ask::Ask;
 use crate::generate::ending::{no_template, text_error};
+use crate::generate::request::GenerationRequest;
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, enter};
 use crate::model::{Judge, JudgeForm, ServedModel, Verdict};
@@ -19,12 +19,12 @@ use crate::wire::error::{ApiError, Code};
 pub async fn scores(
     call: &Call,
     model: &Arc<ServedModel>,
-    ask: &RerankAsk,
+    ask: &RerankRequest,
 ) -> Result<(Vec<f32>, usize), ApiError> {
     let judge = judge(model)?;
     let tokenizer = &model.parts.tokenizer;
     let (yes, no) = (token(tokenizer, &judge.yes)?, token(tokenizer, &judge.no)?);
-    let mut job = Ask::read(call, &Fields::none(), model, ZeroTopP::Off)?;
+    let mut job = GenerationRequest::read(call, &Fields::none(), model, ZeroTopP::Off)?;
     // The two verdicts alone, as the model finds them: what is reported is their share of both.
     job.job.sampling = SampleOptions { allow: Some(vec![yes, no]), ..SampleOptions::default() };
     job.job.max_new_tokens = Some(1);
@@ -87,7 +87,7 @@ async fn prompts(
     call: &Call,
     model: &Arc<ServedModel>,
     judge: &Judge,
-    ask: &RerankAsk,
+    ask: &RerankRequest,
 ) -> Result<Vec<Vec<u32>>, ApiError> {
     let usual = call.app.settings.rerank.instruction.clone();
     let instruction = ask.instruction.clone().or(judge.instruction.clone()).or(usual);

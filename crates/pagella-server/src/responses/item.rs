@@ -1,6 +1,8 @@
-//! Items of a conversation: checked, given ids, and translated into messages of a chat.
+//! Items of a conversation: checked, given ids, and as messages.
 
-use serde_json::{Map, Value, json};
+use pagella_conversation::{Turn, tool_answer};
+use pagella_text::Message;
+use serde_json::{Value, json};
 
 use crate::fields::{missing, out_of_range, unsupported, wrong_type};
 use crate::wire::error::{ApiError, Code};
@@ -163,34 +165,6 @@ fn thoughts(path: &str, item: &Value) -> Result<String, ApiError> {
     Ok(parts.iter().enumerate().map(text).collect::<Result<Vec<_>, _>>()?.join("\n"))
 }
 
-/// An assistant's message that is being put together.
-#[derive(Default)]
-struct Said {
-    texts: Vec<String>,
-    thoughts: Vec<String>,
-    calls: Vec<Value>,
-}
-
-impl Said {
-    fn is_empty(&self) -> bool {
-        self.texts.is_empty() && self.thoughts.is_empty() && self.calls.is_empty()
-    }
-
-    fn message(&mut self) -> Value {
-        let Said { texts, thoughts, calls } = std::mem::take(self);
-        let mut message = Map::new();
-        message.insert("role".into(), "assistant".into());
-        message.insert("content".into(), texts.join("\n").into());
-        if thoughts.iter().any(|text| !text.is_empty()) {
-            message.insert("reasoning_content".into(), thoughts.join("\n").into());
-        }
-        if !calls.is_empty() {
-            message.insert("tool_calls".into(), Value::Array(calls));
-        }
-        Value::Object(message)
-    }
-}
-
 fn joined(parts: &Value) -> String {
     let text = |part: &Value| {
         let text = part.get("text").or_else(|| part.get("refusal"));
@@ -205,48 +179,41 @@ fn joined(parts: &Value) -> String {
     }
 }
 
-/// Messages of a chat. Neighbouring items of the assistant are one message.
-pub fn messages(instructions: Option<&str>, items: &[Value]) -> Vec<Value> {
-    let system = |text: &str| json!({ "role": "system", "content": text });
-    let mut messages: Vec<Value> = instructions.map(system).into_iter().collect();
-    let mut said = Said::default();
+/// Items as messages. Neighbouring items of the assistant are one.
+pub fn messages(instructions: Option<&str>, items: &[Value]) -> Vec<Message> {
+    let system = |text: &str| Message::new("system", text);
+    let mut messages: Vec<Message> = instructions.map(system).into_iter().collect();
+    let mut said = Turn::default();
     for item in items {
-        let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
-        let call = |arguments: String| {
-            json!({
-                "id": item["call_id"], "type": "function",
-                "function": { "name": item["name"], "arguments": arguments },
-            })
-        };
-        let other = match item["type"].as_str().unwrap_or_default() {
+        let text = |name: &str| item[name].as_str().unwrap_or_default();
+        let other = match text("type") {
             "reasoning" => {
                 said.thoughts.push(joined(&item["content"]));
                 continue;
             }
             "function_call" => {
-                said.calls.push(call(text("arguments")));
+                said.call(text("call_id"), text("name"), item["arguments"].clone());
                 continue;
             }
             "custom_tool_call" => {
-                said.calls.push(call(json!({ "input": item["input"] }).to_string()));
+                let arguments = json!({ "input": item["input"] });
+                said.call(text("call_id"), text("name"), arguments);
                 continue;
             }
             "message" if item["role"] == "assistant" => {
                 said.texts.push(joined(&item["content"]));
                 continue;
             }
-            "message" => json!({ "role": item["role"], "content": joined(&item["content"]) }),
-            _ => json!({
-                "role": "tool", "tool_call_id": item["call_id"], "content": joined(&item["output"]),
-            }),
+            "message" => Message::new(text("role"), joined(&item["content"])),
+            _ => tool_answer(text("call_id"), joined(&item["output"])),
         };
         if !said.is_empty() {
-            messages.push(said.message());
+            messages.push(std::mem::take(&mut said).into_message("assistant"));
         }
         messages.push(other);
     }
     if !said.is_empty() {
-        messages.push(said.message());
+        messages.push(said.into_message("assistant"));
     }
     messages
 }
@@ -276,9 +243,9 @@ mod tests {
         let items = items.unwrap();
         assert!(items.iter().all(|item| item["id"].is_string()));
         let calls = json!([
-            {"id": "c1", "type": "function", "function": {"name": "get", "arguments": "{}"}},
+            {"id": "c1", "type": "function", "function": {"name": "get", "arguments": {}}},
             {"id": "c2", "type": "function",
-             "function": {"name": "sh", "arguments": "{\"input\":\"ls\"}"}},
+             "function": {"name": "sh", "arguments": {"input": "ls"}}},
         ]);
         let expected = json!([
             {"role": "system", "content": "First."},
@@ -289,7 +256,7 @@ mod tests {
             {"role": "tool", "tool_call_id": "c1", "content": "one"},
             {"role": "tool", "tool_call_id": "c2", "content": "two"},
         ]);
-        assert_eq!(Value::Array(messages(Some("First."), &items)), expected);
+        assert_eq!(json!(messages(Some("First."), &items)), expected);
         // What was written as items is read as the same items.
         assert_eq!(listed(&Value::Array(items.clone()), 100).unwrap(), items);
     }

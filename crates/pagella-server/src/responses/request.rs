@@ -1,15 +1,20 @@
-//! The fields of a request, translated into those of a chat.
+//! The fields of a request.
 
+use pagella_engine::constraint::ConstraintSpec;
 use serde_json::{Map, Value, json};
 
-use super::item;
-use super::tool::{self, Tools};
+use super::{item, tool};
+use crate::call::Call;
+use crate::chat::{ChatInput, ChatRequest, nested_budget, own_variables, reasoning_variables};
 use crate::fields::{
     Fields, Param, any, boolean, integer, missing, one_of, out_of_range, strings, text,
     unsupported, wrong_type,
 };
+use crate::generate::logprobs::LogprobRequest;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
-use crate::settings::HostedTools;
+use crate::generate::shape::response_format;
+use crate::model::ServedModel;
+use crate::settings::{HostedTools, Limits};
 use crate::wire::error::{ApiError, Code};
 
 /// Pairs of metadata, at most, and characters of their keys and values.
@@ -43,16 +48,21 @@ const RESPONSES: &[Param] = &[
 /// Every field of the route. The first table that knows a field counts.
 pub const FIELDS: &[&[Param]] = &[RESPONSES, GENERATION, SAMPLING, SHAPE, INERT];
 
-/// A request in the words of a chat.
-pub struct Translated {
-    /// The body of the chat, without messages.
-    pub body: Map<String, Value>,
+/// What a request says beside the fields that all routes share.
+pub struct ResponsesRequest {
+    /// Tools and what templates read; the messages follow from items.
+    input: ChatInput,
+    /// Most tokens of reasoning.
+    budget: Option<usize>,
+    /// What the text must look like.
+    shape: Option<ConstraintSpec>,
+    logprobs: Option<LogprobRequest>,
     /// What the response says again.
     pub echo: Map<String, Value>,
     /// New items; references are not looked up.
     pub items: Vec<Value>,
     /// The system message.
-    pub instructions: Option<String>,
+    instructions: Option<String>,
     /// The response that is continued.
     pub previous: Option<String>,
     /// What was left out.
@@ -65,81 +75,93 @@ pub struct Translated {
     pub background: bool,
 }
 
-impl Translated {
-    /// Translates checked fields. `items_max` bounds the input.
-    pub fn new(fields: Fields, hosted: HostedTools, items_max: usize) -> Result<Self, ApiError> {
-        let mut body = fields.into_values();
+impl ResponsesRequest {
+    /// Reads checked fields.
+    pub fn read(fields: &Fields, hosted: HostedTools, limits: &Limits) -> Result<Self, ApiError> {
         for name in ["conversation", "prompt", "max_tool_calls", "context_management"] {
-            if body.contains_key(name) {
+            if fields.has(name) {
                 return Err(unsupported(name, "leave it out"));
             }
         }
-        if body.get("n").is_some_and(|n| *n != 1) {
+        if fields.int("n").is_some_and(|n| n != 1) {
             return Err(out_of_range("n", "1, as a response has one answer"));
         }
-        let echo = echo(&body)?;
-        let mut taken = |name: &str| body.shift_remove(name);
-        let is = |value: Option<Value>, unless: bool| {
-            value.and_then(|value| value.as_bool()).unwrap_or(unless)
-        };
-        let (store, background) = (is(taken("store"), true), is(taken("background"), false));
+        let echo = echo(fields)?;
+        let (store, background) = (fields.bool("store") != Some(false), fields.is("background"));
         if background && !store {
             let message = "a response in the background is fetched later: store must not be false";
             return Err(ApiError::field(Code::ConflictingParameters, "store", message));
         }
-        let string = |value: Option<Value>| value.and_then(|v| v.as_str().map(str::to_owned));
-        let truncate = string(taken("truncation")).as_deref() == Some("auto");
-        let previous = string(taken("previous_response_id"));
-        let instructions = string(taken("instructions"));
-        taken("metadata");
-        let (input, include) = (taken("input"), taken("include"));
-        let (tools, choice) = (taken("tools"), taken("tool_choice"));
-        let (shape, reasoning) = (taken("text"), taken("reasoning"));
-        let items = match input {
-            Some(input) => item::listed(&input, items_max)?,
+        let previous = fields.text("previous_response_id").map(str::to_owned);
+        let items = match fields.value("input") {
+            Some(input) => item::listed(input, limits.messages)?,
             None if previous.is_some() => Vec::new(),
             None => return Err(missing("input")),
         };
-        let tools = tools.map(|tools| Tools::read(&tools, hosted)).transpose()?.unwrap_or_default();
-        let mut dropped = tools.dropped;
-        if !tools.functions.is_empty() {
-            body.insert("tools".into(), Value::Array(tools.functions));
-        }
-        match choice.map(|choice| tool::choice(&choice, hosted)).transpose()? {
-            None => {}
-            Some(Some(choice)) => {
-                body.insert("tool_choice".into(), choice);
-            }
-            Some(None) => dropped.push("tool_choice".into()),
-        }
-        let include = include.map(|list| strings("include", &list, INCLUDE_MAX)).transpose()?;
-        if include
-            .is_some_and(|list| list.iter().any(|name| name == "message.output_text.logprobs"))
-        {
-            body.insert("logprobs".into(), true.into());
-        }
-        read_text(shape.as_ref(), &mut body)?;
-        read_reasoning(reasoning, &mut body)?;
-        Ok(Translated {
-            body,
+        let mut dropped = Vec::new();
+        let tools = tool::tools(fields, hosted, limits.tools, &mut dropped)?;
+        let include = fields.value("include");
+        let include = include.map(|list| strings("include", list, INCLUDE_MAX)).transpose()?;
+        let include = include.unwrap_or_default();
+        let top = fields.int("top_logprobs");
+        let top = match include.iter().any(|name| name == "message.output_text.logprobs") {
+            true => Some(top.unwrap_or(0)),
+            false => top,
+        };
+        let (shape, verbosity) = read_text(fields)?;
+        let mut variables = reasoning_variables(fields)?;
+        variables.extend(verbosity.map(|verbosity| ("verbosity".to_owned(), verbosity)));
+        variables.extend(own_variables(fields)?);
+        Ok(ResponsesRequest {
+            input: ChatInput { tools, variables, ..ChatInput::default() },
+            budget: nested_budget(fields)?,
+            shape,
+            logprobs: LogprobRequest::within(fields, top, false, limits.top_logprobs)?,
             echo,
             items,
-            instructions,
+            instructions: fields.text("instructions").map(str::to_owned),
             previous,
             dropped,
-            truncate,
+            truncate: fields.text("truncation") == Some("auto"),
             store,
             background,
         })
     }
+
+    /// The conversation of these items.
+    pub fn input(&self, items: &[Value]) -> Result<ChatInput, ApiError> {
+        let messages = item::messages(self.instructions.as_deref(), items);
+        if messages.is_empty() {
+            return Err(out_of_range("input", "a list with at least one item"));
+        }
+        Ok(ChatInput { messages, ..self.input.clone() })
+    }
+
+    /// A conversation of this request, with the fields that all routes share.
+    pub fn chat(
+        &self,
+        call: &Call,
+        fields: &Fields,
+        input: ChatInput,
+        model: &ServedModel,
+    ) -> Result<ChatRequest, ApiError> {
+        let mut chat = ChatRequest::new(call, fields, input, model)?;
+        chat.prompt_field = "input";
+        chat.logprobs = self.logprobs;
+        chat.reasoning.budget = self.budget.or(chat.reasoning.budget);
+        if let Some(shape) = self.shape.clone() {
+            chat.generation.constrain("text.format", shape)?;
+        }
+        Ok(chat)
+    }
 }
 
 /// What the response says again of the request.
-fn echo(body: &Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
-    let metadata = body.get("metadata").cloned().unwrap_or_else(|| json!({}));
+fn echo(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
+    let given = |name: &str, unless: Value| fields.value(name).cloned().unwrap_or(unless);
+    let metadata = given("metadata", json!({}));
     check_metadata(&metadata)?;
-    let given = |name: &str, unless: Value| body.get(name).cloned().unwrap_or(unless);
-    let limit = body.get("max_tokens").filter(|tokens| tokens.as_i64().is_some_and(|n| n > 0));
+    let limit = fields.int("max_tokens").filter(|tokens| *tokens > 0);
     let reasoning = given("reasoning", json!({ "effort": null, "summary": null }));
     let mut text = given("text", json!({}));
     if let Some(map) = text.as_object_mut() {
@@ -184,67 +206,36 @@ fn check_metadata(metadata: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// What the text looks like. A schema lies beside its type here.
-fn read_text(text: Option<&Value>, body: &mut Map<String, Value>) -> Result<(), ApiError> {
-    let Some(text) = text else { return Ok(()) };
+/// What the text looks like, where a schema lies beside its type, and how much of it there is.
+fn read_text(fields: &Fields) -> Result<(Option<ConstraintSpec>, Option<Value>), ApiError> {
+    let Some(text) = fields.value("text") else { return Ok((None, None)) };
     let Value::Object(text) = text else { return Err(wrong_type("text", "an object")) };
-    match text.get("verbosity") {
-        None | Some(Value::Null) => {}
-        Some(verbosity) if verbosity.is_string() => {
-            body.insert("verbosity".into(), verbosity.clone());
-        }
-        Some(_) => return Err(wrong_type("text.verbosity", "a string")),
+    let given = |name: &str| text.get(name).filter(|value| !value.is_null());
+    let verbosity = given("verbosity").cloned();
+    if verbosity.as_ref().is_some_and(|verbosity| !verbosity.is_string()) {
+        return Err(wrong_type("text.verbosity", "a string"));
     }
-    let Some(format) = text.get("format").filter(|format| !format.is_null()) else {
-        return Ok(());
-    };
-    if body.contains_key("response_format") {
-        let message = "text.format and response_format say the same: give one";
-        return Err(ApiError::field(Code::ConflictingParameters, "response_format", message));
+    let Some(format) = given("format") else { return Ok((None, verbosity)) };
+    let absent = |name: &str| format.get(name).is_none();
+    if format["type"] == "json_schema" && absent("json_schema") && absent("schema") {
+        return Err(missing("text.format.schema"));
     }
-    let kind = format.get("type").and_then(Value::as_str);
-    let format = match kind {
-        None => return Err(wrong_type("text.format.type", "a string")),
-        Some("json_schema") if format.get("json_schema").is_none() => {
-            let schema = format.get("schema").ok_or_else(|| missing("text.format.schema"))?;
-            let inner = json!({
-                "name": format.get("name"), "schema": schema, "strict": format.get("strict"),
-            });
-            json!({ "type": "json_schema", "json_schema": inner })
-        }
-        Some(_) => format.clone(),
-    };
-    body.insert("response_format".into(), format);
-    Ok(())
-}
-
-/// How hard the model thinks. There is no summary of it: what it thinks is shown itself.
-fn read_reasoning(reasoning: Option<Value>, body: &mut Map<String, Value>) -> Result<(), ApiError> {
-    match reasoning {
-        None => Ok(()),
-        Some(Value::Object(mut reasoning)) => {
-            for name in ["summary", "generate_summary"] {
-                reasoning.shift_remove(name);
-            }
-            body.insert("reasoning".into(), Value::Object(reasoning));
-            Ok(())
-        }
-        Some(_) => Err(wrong_type("reasoning", "an object")),
-    }
+    Ok((response_format("text.format", format)?, verbosity))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn translate(body: Value) -> Result<Translated, ApiError> {
+    fn read(body: Value) -> Result<ResponsesRequest, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        Translated::new(Fields::read(map, FIELDS)?, HostedTools::Drop, 100)
+        let fields = Fields::read(map, FIELDS)?;
+        ResponsesRequest::read(&fields, HostedTools::Drop, &Limits::default())
     }
 
     #[test]
     fn fields_of_both_kinds_arrive() {
-        let translated = translate(json!({
+        let request = read(json!({
             "input": "a", "instructions": "Be brief.", "max_output_tokens": 5, "temperature": 0,
             "text": {"format": {"type": "json_schema", "name": "n", "schema": {}, "strict": true},
                 "verbosity": "low"},
@@ -253,19 +244,16 @@ mod tests {
             "tools": [{"type": "function", "name": "get"}, {"type": "shell"}],
             "tool_choice": {"type": "shell"}, "prompt_cache_key": "k",
         }));
-        let translated = translated.unwrap();
-        let schema = json!({"name": "n", "schema": {}, "strict": true});
-        let expected = json!({
-            "max_tokens": 5, "temperature": 0.0, "user": "u", "prompt_cache_key": "k",
-            "top_logprobs": 2, "logprobs": true, "verbosity": "low", "reasoning": {"effort": "low"},
-            "tools": [{"type": "function", "function": {"name": "get"}}],
-            "response_format": {"type": "json_schema", "json_schema": schema},
-        });
-        assert_eq!(Value::Object(translated.body), expected);
-        assert_eq!(translated.dropped, ["tools.shell", "tool_choice"]);
-        assert!(translated.truncate && translated.store && !translated.background);
-        assert_eq!(translated.instructions.as_deref(), Some("Be brief."));
-        let echo = Value::Object(translated.echo);
+        let request = request.unwrap();
+        assert_eq!(request.shape, Some(ConstraintSpec::JsonSchema(json!({}))));
+        assert_eq!(request.logprobs.map(|logprobs| logprobs.top), Some(2));
+        let variables = json!({"reasoning_effort": "low", "verbosity": "low"});
+        assert_eq!(Value::Object(request.input.variables), variables);
+        assert_eq!(request.input.tools.tools.len(), 1);
+        assert_eq!(request.dropped, ["tools.shell", "tool_choice"]);
+        assert!(request.truncate && request.store && !request.background);
+        assert_eq!(request.instructions.as_deref(), Some("Be brief."));
+        let echo = Value::Object(request.echo);
         assert_eq!((&echo["max_output_tokens"], &echo["store"]), (&json!(5), &json!(true)));
         assert_eq!(echo["reasoning"], json!({"effort": "low", "summary": "auto"}));
     }
@@ -290,11 +278,11 @@ mod tests {
         ] {
             let mut body = json!({"input": "a"});
             body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-            let error = translate(body).err().unwrap();
+            let error = read(body).err().unwrap();
             assert_eq!(error.param.as_deref(), Some(param), "{extra}");
         }
         let many: Map<String, Value> = (0..17).map(|i| (i.to_string(), "x".into())).collect();
-        assert!(translate(json!({"input": "a", "metadata": many})).is_err());
-        assert!(translate(json!({"previous_response_id": "resp_1"})).is_ok());
+        assert!(read(json!({"input": "a", "metadata": many})).is_err());
+        assert!(read(json!({"previous_response_id": "resp_1"})).is_ok());
     }
 }

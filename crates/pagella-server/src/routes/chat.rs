@@ -1,17 +1,17 @@
 //! `/v1/chat/completions`: conversations, answered.
 
-use bytes::Bytes;
 use pagella_conversation::{Ending, Part, ToolCall, Whole};
 use pagella_engine::{Record, Stage};
-use pagella_text::{AddBos, EncodeBudget};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::body::{Body, Counts};
+use super::body::{CompletionBody, UsageField, progress};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Reply};
-use crate::chat::{Answer, CONVERSATION, ChatPrompt, ChatRequest, REASONING, Said, TOOLS, Talk};
+use crate::chat::{
+    CONVERSATION, ChatAnswer, ChatInput, ChatPrompt, ChatRequest, REASONING, Said, TOOLS, Talk,
+};
 use crate::fields::{Fields, Param, any, integer, one_of};
 use crate::generate::ending::answer_finish_reason;
 use crate::generate::logprobs;
@@ -69,10 +69,9 @@ pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
-    let conversation = ChatPrompt::read(&call, &fields, &model)?;
-    let encode = move |budget: EncodeBudget| conversation.encode(&model, AddBos::Auto, &budget);
-    let ids = call.app.blocking.prepare(call.body_bytes, encode).await?;
-    let body = json!({ "object": "response.input_tokens", "input_tokens": ids.len() });
+    let input = ChatInput::read(&fields, &call.app.settings.limits)?;
+    let tokens = ChatPrompt::new(&call, input, &model)?.count(&call, &model).await?;
+    let body = json!({ "object": "response.input_tokens", "input_tokens": tokens });
     let mut reply = Reply::json(&body)?;
     ignored.write_header(&mut reply.headers);
     Ok(reply)
@@ -214,23 +213,12 @@ impl Chat {
         talk: &'a Talk,
         object: &'static str,
         choices: &'a [Choice<'a>],
-    ) -> Body<'a, Choice<'a>> {
-        Body {
-            id: &self.id,
-            object,
-            created: self.created,
-            model: &talk.model.parts.id,
-            system_fingerprint: &talk.model.parts.facts.fingerprint,
-            choices,
-            prompt_progress: None,
-            usage: Counts::Absent,
-            seed: None,
-            timings: None,
-        }
+    ) -> CompletionBody<'a, Choice<'a>> {
+        CompletionBody::new((&self.id, self.created), object, &talk.model, choices)
     }
 
     /// The whole answer.
-    fn whole(&self, talk: &Talk, answers: &[Answer]) -> Result<Reply, ApiError> {
+    fn whole(&self, talk: &Talk, answers: &[ChatAnswer]) -> Result<Reply, ApiError> {
         let mut choices = Vec::with_capacity(answers.len());
         for (index, answer) in answers.iter().enumerate() {
             let choice = Choice {
@@ -243,8 +231,8 @@ impl Chat {
             choices.push(choice.ended(&answer.ending)?);
         }
         let usage = talk.usage();
-        Reply::json(&Body {
-            usage: Counts::Told(usage.openai()),
+        Reply::json(&CompletionBody {
+            usage: UsageField::Told(usage.openai()),
             seed: Some(talk.seed),
             timings: talk.delivery.timings.then(|| usage.timings()),
             ..self.body(talk, "chat.completion", &choices)
@@ -262,7 +250,7 @@ impl Chat {
         };
         let written = streamed::write(&mut talk, &delivery, &sink, write);
         let ended = match written.await {
-            Ok(()) => self.end(&talk),
+            Ok(()) => self.body(&talk, "chat.completion.chunk", &[]).ends(&delivery, &talk.usage()),
             Err(error) => sse::error(&error),
         };
         sink.send(ended).await;
@@ -283,14 +271,10 @@ impl Chat {
             self.write_chunk(talk, piece(delta), out);
         }
         if talk.delivery.progress && record.stage != Stage::Streaming {
-            let progress = json!({
-                "total": record.max_progress,
-                "processed": record.curr_progress,
-                "queue_position": record.queue_position,
-                "time_ms": talk.begun().elapsed().as_millis() as u64,
-            });
+            let progress = progress(record, talk.begun());
             let choices = [piece(Delta::default())];
-            let chunk = Body { prompt_progress: Some(progress), ..self.chunk(talk, &choices) };
+            let chunk =
+                CompletionBody { prompt_progress: Some(progress), ..self.chunk(talk, &choices) };
             sse::write_data(out, &chunk);
         }
         // Tokens are told with the first content, or where there is none with an empty one.
@@ -312,36 +296,27 @@ impl Chat {
             let choices = [piece(Delta::default()).ended(ending)?];
             let mut chunk = self.chunk(talk, &choices);
             if talk.delivery.usage_in_choice && talk.running.is_done() {
-                chunk.usage = Counts::Told(talk.usage().openai());
+                chunk.usage = UsageField::Told(talk.usage().openai());
             }
             sse::write_data(out, &chunk);
         }
         Ok(())
     }
 
-    fn chunk<'a>(&'a self, talk: &'a Talk, choices: &'a [Choice<'a>]) -> Body<'a, Choice<'a>> {
+    fn chunk<'a>(
+        &'a self,
+        talk: &'a Talk,
+        choices: &'a [Choice<'a>],
+    ) -> CompletionBody<'a, Choice<'a>> {
         let usage = match &talk.delivery {
-            delivery if delivery.continuous_usage => Counts::Told(talk.usage().openai()),
-            delivery if delivery.include_usage => Counts::Later,
-            _ => Counts::Absent,
+            delivery if delivery.continuous_usage => UsageField::Told(talk.usage().openai()),
+            delivery if delivery.include_usage => UsageField::Later,
+            _ => UsageField::Absent,
         };
-        Body { usage, ..self.body(talk, "chat.completion.chunk", choices) }
+        CompletionBody { usage, ..self.body(talk, "chat.completion.chunk", choices) }
     }
 
     fn write_chunk(&self, talk: &Talk, choice: Choice<'_>, out: &mut Vec<u8>) {
         sse::write_data(out, &self.chunk(talk, &[choice]));
-    }
-
-    fn end(&self, talk: &Talk) -> Bytes {
-        let mut bytes = Vec::new();
-        if talk.delivery.include_usage && !talk.delivery.usage_in_choice {
-            let usage = talk.usage();
-            let timings = talk.delivery.timings.then(|| usage.timings());
-            let usage = Counts::Told(usage.openai());
-            let body = self.body(talk, "chat.completion.chunk", &[]);
-            sse::write_data(&mut bytes, &Body { usage, timings, ..body });
-        }
-        bytes.extend_from_slice(sse::DONE);
-        Bytes::from(bytes)
     }
 }

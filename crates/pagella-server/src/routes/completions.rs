@@ -3,26 +3,25 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use pagella_engine::{Record, Stage};
 use pagella_text::{AddBos, EncodeBudget, SpecialTokens};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::body::{Body, Counts};
+use super::body::{CompletionBody, UsageField, progress};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Reply};
 use crate::fields::{
     Fields, Param, any, boolean, ids, integer, one_of, out_of_range, text, unsupported, wrong_type,
 };
-use crate::generate::ask::{Ask, Delivery};
 use crate::generate::ending::{finish_reason, text_error};
 use crate::generate::fill;
 use crate::generate::given::GivenPrompt;
-use crate::generate::logprobs::{self, LogprobAsk};
+use crate::generate::logprobs::{self, LogprobRequest};
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::generate::prompt::prompt_ids;
+use crate::generate::request::{Delivery, GenerationRequest};
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, Running, enter};
 use crate::generate::usage::Usage;
@@ -58,7 +57,7 @@ struct Completions {
     delivery: Delivery,
     id: String,
     created: u64,
-    logprobs: Option<LogprobAsk>,
+    logprobs: Option<LogprobRequest>,
     /// The prompts, where they are part of the answer.
     echo: Option<Vec<Echo>>,
     /// Jobs per prompt, of which `n` are shown.
@@ -71,37 +70,37 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
-    let mut ask = Ask::read(&call, &fields, &model, ZeroTopP::Off)?;
+    let mut generation = GenerationRequest::read(&call, &fields, &model, ZeroTopP::Off)?;
     let logprobs = read_logprobs(&fields, call.app.settings.limits.top_logprobs)?;
     let suffix = fields.text("suffix").filter(|suffix| !suffix.is_empty());
     if suffix.is_some() {
         fill::need(&model.parts.tokenizer, "suffix", "", "")?;
     }
     if let Some(logprobs) = logprobs.filter(|_| fields.is("echo")) {
-        if logprobs.processed || ask.negative.is_some() {
+        if logprobs.processed || generation.negative.is_some() {
             let instead = "log-probabilities of a prompt are the model's own, of one prompt alone";
             return Err(unsupported("echo", instead));
         }
-        ask.job.return_prompt_logprobs = Some(logprobs.top);
+        generation.job.return_prompt_logprobs = Some(logprobs.top);
     }
-    let n = ask.n;
-    let best_of = read_best_of(&call, &fields, &ask)?;
+    let n = generation.n;
+    let best_of = read_best_of(&call, &fields, &generation)?;
     match logprobs {
-        Some(logprobs) => logprobs.apply(&mut ask.job),
+        Some(logprobs) => logprobs.apply(&mut generation.job),
         // The best are those whose tokens the model found most likely.
-        None if best_of > n => ask.job.return_logprobs = Some(0),
+        None if best_of > n => generation.job.return_logprobs = Some(0),
         None => {}
     }
-    ask.n = best_of;
+    generation.n = best_of;
     let entered = enter(&call)?;
-    let prompts = encode(&call, &fields, &model, ask.negative.clone()).await?;
+    let prompts = encode(&call, &fields, &model, generation.negative.clone()).await?;
     let echo = fields.is("echo").then(|| {
         let decode = |ids: &[u32]| model.parts.tokenizer.decode(ids, SpecialTokens::Hide);
         let echo = |prompt: &Prompt| Echo { text: decode(&prompt.ids), ids: prompt.ids.clone() };
         prompts.iter().map(echo).collect()
     });
-    let (seed, delivery) = (ask.seed, ask.delivery.clone());
-    let mut running = entered.submit(&call, &model, ask, prompts, "prompt").await?;
+    let (seed, delivery) = (generation.seed, generation.delivery.clone());
+    let mut running = entered.submit(&call, &model, generation, prompts, "prompt").await?;
     let completions = Completions {
         model,
         id: format!("cmpl-{}", call.id),
@@ -129,7 +128,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-fn read_logprobs(fields: &Fields, most: usize) -> Result<Option<LogprobAsk>, ApiError> {
+fn read_logprobs(fields: &Fields, most: usize) -> Result<Option<LogprobRequest>, ApiError> {
     let top = fields.int("top_logprobs");
     let top = match fields.value("logprobs") {
         None | Some(Value::Bool(false)) => top,
@@ -140,18 +139,22 @@ fn read_logprobs(fields: &Fields, most: usize) -> Result<Option<LogprobAsk>, Api
         }
     };
     let processed = fields.text("logprobs_mode") == Some("processed");
-    LogprobAsk::within(fields, top, processed, most)
+    LogprobRequest::within(fields, top, processed, most)
 }
 
-fn read_best_of(call: &Call, fields: &Fields, ask: &Ask) -> Result<usize, ApiError> {
-    let Some(best_of) = fields.int("best_of") else { return Ok(ask.n) };
+fn read_best_of(
+    call: &Call,
+    fields: &Fields,
+    generation: &GenerationRequest,
+) -> Result<usize, ApiError> {
+    let Some(best_of) = fields.int("best_of") else { return Ok(generation.n) };
     let most = call.app.settings.limits.max_n;
     match usize::try_from(best_of) {
-        Ok(best_of) if best_of > ask.n && ask.delivery.stream => {
+        Ok(best_of) if best_of > generation.n && generation.delivery.stream => {
             let message = "best_of cannot be streamed: leave stream or best_of out";
             Err(ApiError::field(Code::ConflictingParameters, "best_of", message))
         }
-        Ok(best_of) if (ask.n..=most).contains(&best_of) => Ok(best_of),
+        Ok(best_of) if (generation.n..=most).contains(&best_of) => Ok(best_of),
         _ => Err(out_of_range("best_of", &format!("from n to {most}"))),
     }
 }
@@ -233,19 +236,8 @@ struct Choice<'a> {
 }
 
 impl Completions {
-    fn body<'a>(&'a self, choices: &'a [Choice<'a>]) -> Body<'a, Choice<'a>> {
-        Body {
-            id: &self.id,
-            object: "text_completion",
-            created: self.created,
-            model: &self.model.parts.id,
-            system_fingerprint: &self.model.parts.facts.fingerprint,
-            choices,
-            prompt_progress: None,
-            usage: Counts::Absent,
-            seed: None,
-            timings: None,
-        }
+    fn body<'a>(&'a self, choices: &'a [Choice<'a>]) -> CompletionBody<'a, Choice<'a>> {
+        CompletionBody::new((&self.id, self.created), "text_completion", &self.model, choices)
     }
 
     /// One choice, or one piece of it, behind the prompt where that is its beginning.
@@ -300,8 +292,8 @@ impl Completions {
             }
         }
         let usage = self.usage(running);
-        Reply::json(&Body {
-            usage: Counts::Told(usage.openai()),
+        Reply::json(&CompletionBody {
+            usage: UsageField::Told(usage.openai()),
             seed: Some(self.seed),
             timings: self.delivery.timings.then(|| usage.timings()),
             ..self.body(&choices)
@@ -325,7 +317,7 @@ impl Completions {
         };
         let written = streamed::write(&mut running, &delivery, &sink, write);
         let ended = match written.await {
-            Ok(()) => self.end(&running),
+            Ok(()) => self.body(&[]).ends(&delivery, &self.usage(&running)),
             Err(error) => sse::error(&error),
         };
         sink.send(ended).await;
@@ -342,44 +334,25 @@ impl Completions {
     ) {
         let silent = record.text.is_empty() && record.token_ids.is_empty() && !record.is_last();
         let silent = silent && echo.is_none();
-        let progress = self.delivery.progress && record.stage != Stage::Streaming;
-        if silent && !progress {
+        let shown = self.delivery.progress && record.stage != Stage::Streaming;
+        if silent && !shown {
             return;
         }
         let choices = match self.choice(idx, echo, record, offset) {
             Ok(choice) => [choice],
             Err(error) => return out.extend_from_slice(&sse::error(&error)),
         };
-        let progress = progress.then(|| {
-            json!({
-                "total": record.max_progress,
-                "processed": record.curr_progress,
-                "queue_position": record.queue_position,
-                "time_ms": self.begun.elapsed().as_millis() as u64,
-            })
-        });
+        let progress = shown.then(|| progress(record, self.begun));
         let in_last = self.delivery.usage_in_choice && running.is_done();
         let usage = match () {
             () if self.delivery.continuous_usage || in_last => {
-                Counts::Told(self.usage(running).openai())
+                UsageField::Told(self.usage(running).openai())
             }
-            () if self.delivery.include_usage => Counts::Later,
-            () => Counts::Absent,
+            () if self.delivery.include_usage => UsageField::Later,
+            () => UsageField::Absent,
         };
-        let body = Body { prompt_progress: progress, usage, ..self.body(&choices) };
+        let body = CompletionBody { prompt_progress: progress, usage, ..self.body(&choices) };
         sse::write_data(out, &body);
-    }
-
-    fn end(&self, running: &Running) -> Bytes {
-        let mut bytes = Vec::new();
-        if self.delivery.include_usage && !self.delivery.usage_in_choice {
-            let usage = self.usage(running);
-            let timings = self.delivery.timings.then(|| usage.timings());
-            let usage = Counts::Told(usage.openai());
-            sse::write_data(&mut bytes, &Body { usage, timings, ..self.body(&[]) });
-        }
-        bytes.extend_from_slice(sse::DONE);
-        Bytes::from(bytes)
     }
 }
 

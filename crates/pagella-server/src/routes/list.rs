@@ -12,7 +12,7 @@ use crate::wire::date::date;
 use crate::wire::error::{ApiError, Code};
 
 /// Cards of all models that the caller sees.
-pub(super) async fn cards(call: &Call) -> Result<Vec<Value>, ApiError> {
+pub(crate) async fn cards(call: &Call) -> Result<Vec<Value>, ApiError> {
     let known = match call.caller.role() {
         Role::Api => None,
         Role::Admin => Some(look(call, |models| models.known()).await?),

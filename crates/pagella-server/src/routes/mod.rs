@@ -1,44 +1,36 @@
-//! What answers, one file per endpoint. The table is in `router.rs`.
+//! What answers, one file per endpoint, and the rows of those that are no family of their own.
 
 mod body;
-mod card;
+pub(crate) mod card;
 pub mod chat;
 pub mod completions;
 pub mod control;
 pub mod docs;
 pub mod download;
-pub mod embeddings;
 pub mod events;
 pub mod health;
 mod interval;
-pub mod kobold;
-pub mod kobold_info;
 pub mod list;
-pub mod llamacpp;
 pub mod load;
 pub mod lora;
-pub mod messages;
 pub mod metrics;
 pub mod model;
-mod model_name;
-pub mod ollama;
-pub mod ollama_embed;
-pub mod ollama_info;
+pub(crate) mod model_name;
 pub mod pages;
 pub mod parameters;
 pub mod permission;
 pub mod requests;
-pub mod rerank;
-pub mod responses;
 pub mod sampling_override;
 pub mod service_info;
 pub mod slots;
 pub mod stats;
 pub mod stream;
 pub(crate) mod streamed;
+mod table;
 pub mod template;
 pub mod token;
 pub mod ui;
 pub mod ui_store;
 pub mod unload;
-pub mod ws;
+
+pub use table::ROUTES;

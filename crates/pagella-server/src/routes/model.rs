@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{card, llamacpp};
+use super::card;
 use crate::call::{Call, Reply};
+use crate::llamacpp::default_settings;
 use crate::model::ServedModel;
 use crate::wire::error::{ApiError, Code};
 
 /// The current model, if the caller sees it. Asking about a model does not bring it back.
-pub(super) fn current(call: &Call) -> Result<Arc<ServedModel>, ApiError> {
+pub(crate) fn current(call: &Call) -> Result<Arc<ServedModel>, ApiError> {
     let model = call.app.model.need()?;
     match call.caller.key.sees(&model.parts.id) {
         true => Ok(model),
@@ -39,7 +40,7 @@ pub async fn props(call: Call) -> Result<Reply, ApiError> {
         "chat_template": model.template().map(|active| active.template.source().to_owned()),
         "default_generation_settings": {
             "n_ctx": model.capacity(),
-            "params": llamacpp::default_settings(&model),
+            "params": default_settings(&model),
         },
         "modalities": { "vision": false, "audio": false },
         "model_alias": model.parts.id,

@@ -7,7 +7,7 @@ use pagella_engine::Record;
 use tokio::time::Sleep;
 
 use crate::chat::{Said, Talk};
-use crate::generate::ask::Delivery;
+use crate::generate::request::Delivery;
 use crate::generate::submit::Running;
 use crate::wire::error::ApiError;
 use crate::wire::sse::{self, Sink};

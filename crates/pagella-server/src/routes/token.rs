@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use pagella_conversation::messages;
 use pagella_text::{AddBos, Span, SpecialTokens};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::model_name::model_for;
 use crate::call::{Call, Reply};
-use crate::chat::{CONVERSATION, ChatPrompt, REASONING, TOOLS};
+use crate::chat::{CONVERSATION, ChatInput, ChatPrompt, REASONING, TOOLS};
 use crate::fields::{Fields, Param, any, boolean, ids, out_of_range, text, wrong_type};
 use crate::generate::ending::text_error;
 use crate::model::ServedModel;
@@ -93,7 +94,7 @@ struct Encoded<'a> {
 /// `/v1/token/encode`: a text or a conversation. A large text has millions of ids, so the answer is
 /// written where they are found, on the threads for large requests.
 pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
-    let (mut fields, model) = read(&mut call, ENCODE).await?;
+    let (fields, model) = read(&mut call, ENCODE).await?;
     let bos = match fields.bool("add_bos_token") {
         Some(false) => AddBos::Never,
         _ => AddBos::Auto,
@@ -119,12 +120,12 @@ pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
             };
             call.app.blocking.prepare(call.body_bytes, work).await
         }
-        Value::Array(messages) => {
-            fields.set("messages", Value::Array(messages));
-            if !fields.has("add_generation_prompt") {
-                fields.set("add_generation_prompt", false.into());
-            }
-            let conversation = ChatPrompt::read(&call, &fields, &model)?;
+        list @ Value::Array(_) => {
+            let limits = &call.app.settings.limits;
+            let messages = messages(&list, limits.messages)?;
+            let mut input = ChatInput::with_messages(messages, &fields, limits)?;
+            input.opens = input.opens.or(Some(false));
+            let conversation = ChatPrompt::new(&call, input, &model)?;
             let work = move |budget| answer(&model, &conversation.encode(&model, bos, &budget)?);
             call.app.blocking.prepare(call.body_bytes, work).await
         }
@@ -196,7 +197,8 @@ pub async fn tokenize(mut call: Call) -> Result<Reply, ApiError> {
 /// `/apply-template`, as llama.cpp has it: the prompt of a conversation as text.
 pub async fn apply_template(mut call: Call) -> Result<Reply, ApiError> {
     let (fields, model) = read(&mut call, TEMPLATE).await?;
-    let conversation = ChatPrompt::read(&call, &fields, &model)?;
+    let input = ChatInput::read(&fields, &call.app.settings.limits)?;
+    let conversation = ChatPrompt::new(&call, input, &model)?;
     let prompt = call.app.blocking.prepare(call.body_bytes, move |_| conversation.render()).await?;
     Reply::json(&json!({ "prompt": prompt }))
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Call, Reply};
 use crate::net::ReplyBody;
-use crate::ui_store::{Entry, Expected};
+use crate::ui_store::{Expected, StoredEntry};
 use crate::wire::error::{ApiError, Code};
 
 fn check_enabled(call: &Call) -> Result<(), ApiError> {
@@ -50,7 +50,7 @@ pub async fn list(call: Call) -> Result<Reply, ApiError> {
     let (_, key) = names(&call);
     let app = call.app.clone();
     let all = call.app.blocking.run(move || app.ui_store.list(&key)).await?;
-    let one = |(id, entry): (&String, &Entry)| {
+    let one = |(id, entry): (&String, &StoredEntry)| {
         let version = entry.version.to_string();
         json!({ "id": id, "version": version, "bytes": entry.bytes })
     };

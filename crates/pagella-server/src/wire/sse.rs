@@ -100,19 +100,19 @@ impl Sink {
 }
 
 /// A body that an `async` block writes.
-pub struct Events {
+pub struct EventStream {
     block: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     sink: Sink,
     /// What a client reads when the block has a defect.
     last_words: Bytes,
 }
 
-impl Events {
+impl EventStream {
     /// The block is given a [`Sink`] and ends with the body.
     pub fn new<F: Future<Output = ()> + Send + 'static>(block: impl FnOnce(Sink) -> F) -> Self {
         let sink = Sink { slot: Arc::default() };
         let block = Some(Box::pin(block(sink.clone())) as Pin<Box<_>>);
-        Events { block, sink, last_words: error(&ApiError::internal()) }
+        EventStream { block, sink, last_words: error(&ApiError::internal()) }
     }
 
     /// With other words for a defect of the block.
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    fn read(mut events: Events) -> String {
+    fn read(mut events: EventStream) -> String {
         let mut context = Context::from_waker(Waker::noop());
         let mut all = Vec::new();
         while let Poll::Ready(Some(bytes)) = events.poll_next(&mut context) {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_a_block_sends_arrives_in_order() {
-        let events = Events::new(|sink| async move {
+        let events = EventStream::new(|sink| async move {
             sink.send(data(&"zwei\nZeilen")).await;
             sink.send(KEEP_ALIVE).await;
             sink.send(DONE).await;
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_block_that_panics_ends_its_own_stream_only() {
-        let events = Events::new(|sink| async move {
+        let events = EventStream::new(|sink| async move {
             sink.send(data(&1)).await;
             panic!("a defect");
         });

@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::outbox::Outbox;
-use super::request::{self, Asked};
+use super::request::{self, InferRequest};
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::generate::ask::Delivery;
 use crate::generate::ending::finish_reason;
+use crate::generate::request::Delivery;
 use crate::generate::submit::{Running, enter};
 use crate::model::resolve;
 use crate::wire::error::ApiError;
@@ -75,12 +75,12 @@ async fn begin(
     fields: &Fields,
 ) -> Result<(Answer, std::sync::Arc<crate::requests::Live>), ApiError> {
     let model = resolve(call, fields.text("model"), false).await?;
-    let mut asked = Asked::new(call, fields, &model)?;
+    let mut asked = InferRequest::new(call, fields, &model)?;
     let entered = enter(call)?;
     let live = entered.listed.live.clone();
     let used = asked.encode(call, &model).await?;
-    let (delivery, full) = (asked.ask.delivery.clone(), asked.full);
-    let running = entered.submit(call, &model, asked.ask, vec![used.prompt], "text").await?;
+    let (delivery, full) = (asked.generation.delivery.clone(), asked.full);
+    let running = entered.submit(call, &model, asked.generation, vec![used.prompt], "text").await?;
     Ok((Answer { delivery, full, used: used.text, running, text: String::new() }, live))
 }
 

@@ -4,12 +4,28 @@
 mod action;
 mod guarded;
 mod infer;
+mod open;
 mod origin;
 mod outbox;
 mod request;
 mod socket;
-mod sockets;
 
-pub use origin::Origin;
+use crate::route::{Access, Route, get, of_family, to};
+use crate::settings::ApiServer;
+use crate::wire::error::Dialect;
+
+pub use origin::SocketOrigin;
 pub use socket::serve;
-pub use sockets::Sockets;
+
+const ABOUT: &str = "A WebSocket with ExLlamaV2's actions echo, estimate_token, lefttrim_token, infer and \
+    stop, where the operator chose it; the key stands in a header or in the first message";
+
+/// Every route of the family.
+pub const ROUTES: &[Route] = &of_family(
+    ApiServer::Ws,
+    Dialect::OpenAi,
+    [get("/ws", Access::Api, to!(open::open))
+        .doc("generation", "openSocket", ABOUT)
+        .upgrades()
+        .also(&[426, 501, 503])],
+);

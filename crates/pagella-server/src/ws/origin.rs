@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::access::Access;
+use crate::access::AccessEntry;
 use crate::app::App;
 use crate::call::Call;
-use crate::router::Route;
+use crate::route::Route;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::id::request_id;
 
 /// The other end of a socket.
-pub struct Origin {
+pub struct SocketOrigin {
     /// What all requests share.
     pub app: Arc<App>,
     route: &'static Route,
@@ -23,11 +23,11 @@ pub struct Origin {
     peer: SocketAddr,
 }
 
-impl Origin {
+impl SocketOrigin {
     /// Of the request that began it.
     pub fn of(call: &Call) -> Self {
         let (app, route) = (call.app.clone(), call.route);
-        Origin { app, route, headers: call.headers.clone(), peer: call.peer }
+        SocketOrigin { app, route, headers: call.headers.clone(), peer: call.peer }
     }
 
     /// The client says who it is.
@@ -60,7 +60,8 @@ impl Origin {
         let caller = self.app.identify(&self.headers, self.peer)?;
         let (id, begun) = (request_id(None), Instant::now());
         let peer = self.app.log.peer(self.peer);
-        let mut access = Access::new(self.app.clone(), id.clone(), "GET".to_owned(), peer, begun);
+        let mut access =
+            AccessEntry::new(self.app.clone(), id.clone(), "GET".to_owned(), peer, begun);
         access.set_route(self.route);
         access.set_agent(&self.headers);
         access.begin();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use crate::access::Access;
+use crate::access::AccessEntry;
 use crate::fields::out_of_range;
 use crate::wire::error::{ApiError, Code};
 
@@ -63,12 +63,12 @@ impl Envelope {
 pub struct Outbox {
     pub envelope: Envelope,
     sender: mpsc::Sender<String>,
-    access: Arc<Access>,
+    access: Arc<AccessEntry>,
 }
 
 impl Outbox {
     /// For the message with this record.
-    pub fn new(envelope: Envelope, sender: mpsc::Sender<String>, access: Arc<Access>) -> Self {
+    pub fn new(envelope: Envelope, sender: mpsc::Sender<String>, access: Arc<AccessEntry>) -> Self {
         Outbox { envelope, sender, access }
     }
 

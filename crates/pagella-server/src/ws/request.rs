@@ -9,9 +9,9 @@ use crate::call::Call;
 use crate::fields::{
     Fields, Param, any, boolean, integer, missing, out_of_range, text, unsupported,
 };
-use crate::generate::ask::Ask;
 use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
 use crate::generate::prompt::{prompt_ids, text_ids};
+use crate::generate::request::GenerationRequest;
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::Prompt;
 use crate::model::ServedModel;
@@ -90,9 +90,9 @@ pub fn read(body: Map<String, Value>) -> Result<Fields, ApiError> {
 }
 
 /// What a message asks for.
-pub struct Asked {
+pub struct InferRequest {
     /// The job and how to answer, as everywhere.
-    pub ask: Ask,
+    pub generation: GenerationRequest,
     /// Every part of the answer repeats all of it.
     pub full: bool,
     text: String,
@@ -106,11 +106,11 @@ pub struct Used {
     pub text: String,
 }
 
-impl Asked {
+impl InferRequest {
     /// What these fields ask of a model.
     pub fn new(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
-        let ask = Ask::read(call, fields, model, ZeroTopP::Off)?;
-        if ask.job.max_new_tokens.is_none_or(|tokens| tokens >= model.capacity()) {
+        let generation = GenerationRequest::read(call, fields, model, ZeroTopP::Off)?;
+        if generation.job.max_new_tokens.is_none_or(|tokens| tokens >= model.capacity()) {
             let allowed = format!("less than the context of {} tokens", model.capacity());
             return Err(out_of_range("max_new_tokens", &allowed));
         }
@@ -118,8 +118,8 @@ impl Asked {
             Some(false) => AddBos::Never,
             _ => AddBos::Auto,
         };
-        Ok(Asked {
-            ask,
+        Ok(InferRequest {
+            generation,
             full: fields.is("stream_full"),
             text: fields.text("text").unwrap_or_default().to_owned(),
             beginning: fields.text("customBos").map(str::to_owned),
@@ -133,9 +133,9 @@ impl Asked {
         call: &Call,
         model: &Arc<ServedModel>,
     ) -> Result<Used, ApiError> {
-        let room = model.capacity().saturating_sub(self.ask.job.max_new_tokens.unwrap_or(1));
+        let room = model.capacity().saturating_sub(self.generation.job.max_new_tokens.unwrap_or(1));
         let (text, beginning) = (std::mem::take(&mut self.text), self.beginning.take());
-        let (negative, add_bos) = (self.ask.negative.clone(), self.add_bos);
+        let (negative, add_bos) = (self.generation.negative.clone(), self.add_bos);
         let model = model.clone();
         let bytes = text.len();
         let encode = move |budget: EncodeBudget| {

@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use super::action::{Action, estimate, lefttrim};
 use super::guarded::Guarded;
 use super::infer::infer;
-use super::origin::Origin;
+use super::origin::SocketOrigin;
 use super::outbox::{Envelope, Outbox, no_message};
 use super::request::{ECHO, STOP};
 use crate::app::Phase;
@@ -53,7 +53,7 @@ impl From<ApiError> for Closing {
 }
 
 /// Serves a socket to its end.
-pub async fn serve<S>(socket: S, origin: Origin, awaits_key: bool)
+pub async fn serve<S>(socket: S, origin: SocketOrigin, awaits_key: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -126,7 +126,7 @@ fn leaving() -> Closing {
 }
 
 struct Session {
-    origin: Origin,
+    origin: SocketOrigin,
     /// Ends with the value.
     work: JoinSet<()>,
     /// What runs, by what the client calls it.
@@ -136,7 +136,7 @@ struct Session {
 }
 
 impl Session {
-    fn new(origin: Origin) -> Self {
+    fn new(origin: SocketOrigin) -> Self {
         let (sender, outgoing) = mpsc::channel(OUTGOING_MAX);
         Session { origin, work: JoinSet::new(), running: Vec::new(), outgoing, sender }
     }

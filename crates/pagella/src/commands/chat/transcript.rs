@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use pagella::{Chat, Message};
-use pagella_conversation::{Traits, messages};
+use pagella_conversation::messages;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -44,8 +44,8 @@ fn turns(list: Vec<Value>) -> Result<Vec<Message>> {
     if list.is_empty() {
         return Ok(Vec::new());
     }
-    let turns = messages(&Value::Array(list), MESSAGES_MAX, Traits::default())?;
-    let spoken = turns.iter().all(|turn| turn.role != "system");
+    let turns = messages(&Value::Array(list), MESSAGES_MAX)?;
+    let spoken = turns.iter().all(|turn| turn.role != "system" && turn.role != "developer");
     ensure!(spoken, "the system message stands beside the messages, as `system`");
     Ok(turns)
 }

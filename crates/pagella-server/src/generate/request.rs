@@ -51,7 +51,7 @@ pub struct Delivery {
 
 /// What a request asks for, besides its prompt.
 #[derive(Clone)]
-pub struct Ask {
+pub struct GenerationRequest {
     /// The job, without prompt and constraint.
     pub job: JobSpec,
     /// What the text must look like, after reasoning.
@@ -70,7 +70,7 @@ pub struct Ask {
     pub delivery: Delivery,
 }
 
-impl Ask {
+impl GenerationRequest {
     /// Reads the fields that all routes share.
     pub fn read(
         call: &Call,
@@ -119,7 +119,25 @@ impl Ask {
         let (constraint_field, constraint) =
             shape::constraint(fields)?.map_or(("", None), |(field, spec)| (field, Some(spec)));
         let delivery = delivery(call, fields)?;
-        Ok(Ask { job, constraint, constraint_field, block: None, n, seed, negative, delivery })
+        Ok(GenerationRequest {
+            job,
+            constraint,
+            constraint_field,
+            block: None,
+            n,
+            seed,
+            negative,
+            delivery,
+        })
+    }
+
+    /// Says what the text must look like, by a field of a dialect's own.
+    pub fn constrain(&mut self, field: &'static str, spec: ConstraintSpec) -> Result<(), ApiError> {
+        if self.constraint.is_some() {
+            return Err(shape::said_twice(self.constraint_field, field));
+        }
+        (self.constraint, self.constraint_field) = (Some(spec), field);
+        Ok(())
     }
 }
 
@@ -287,7 +305,7 @@ fn delivery(call: &Call, fields: &Fields) -> Result<Delivery, ApiError> {
     };
     let developer = &call.app.settings.developer;
     Ok(Delivery {
-        stream: fields.is("stream") && !developer.disable_request_streaming,
+        stream: call.streams(fields.is("stream")),
         include_usage: option("include_usage")?,
         usage_in_choice: option("include_usage")? && developer.usage_in_last_choice,
         continuous_usage: option("continuous_usage_stats")?,

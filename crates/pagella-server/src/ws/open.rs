@@ -8,7 +8,7 @@ use crate::call::{Call, Reply};
 use crate::generate::submit::draining;
 use crate::net::{ReplyBody, is_websocket};
 use crate::wire::error::{ApiError, Code};
-use crate::ws::{Origin, serve};
+use crate::ws::{SocketOrigin, serve};
 
 /// Agrees to go on as a WebSocket.
 pub async fn open(mut call: Call) -> Result<Reply, ApiError> {
@@ -23,7 +23,7 @@ pub async fn open(mut call: Call) -> Result<Reply, ApiError> {
     }
     let accept = derive_accept_key(key.as_bytes());
     let accept = HeaderValue::from_str(&accept).map_err(|_| ApiError::internal())?;
-    let (origin, awaits_key) = (Origin::of(&call), upgrade.awaits_key);
+    let (origin, awaits_key) = (SocketOrigin::of(&call), upgrade.awaits_key);
     upgrade.go_on(move |socket, answering| async move {
         serve(socket, origin, awaits_key).await;
         drop(answering);

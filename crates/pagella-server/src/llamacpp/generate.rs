@@ -6,19 +6,19 @@ use std::time::Duration;
 use pagella_text::{AddBos, EncodeBudget, Span, SpecialTokens};
 use serde_json::Value;
 
-use super::model_name::model_for;
 use crate::call::{Call, Reply};
 use crate::fields::{Fields, out_of_range, strings, unsupported};
-use crate::generate::ask::Ask;
 use crate::generate::ending::text_error;
 use crate::generate::given::GivenPrompt;
-use crate::generate::logprobs::LogprobAsk;
+use crate::generate::logprobs::LogprobRequest;
+use crate::generate::request::GenerationRequest;
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, enter};
 use crate::llamacpp::{
     FIELDS, INFILL, LlamaAnswer, Prompted, generation_settings, infill_spans, prompts, read,
 };
 use crate::model::ServedModel;
+use crate::routes::model_name::model_for;
 use crate::wire::error::ApiError;
 use crate::wire::id::random_u128;
 
@@ -62,17 +62,17 @@ async fn answer(
 ) -> Result<Reply, ApiError> {
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
-    let mut ask = Ask::read(&call, &fields, &model, ZeroTopP::One)?;
-    if ask.negative.is_some() {
+    let mut generation = GenerationRequest::read(&call, &fields, &model, ZeroTopP::One)?;
+    if generation.negative.is_some() {
         return Err(unsupported("negative_prompt", "use /v1/completions"));
     }
     let probs = probs(&fields, call.app.settings.limits.top_logprobs)?;
     if let Some(probs) = probs {
-        probs.apply(&mut ask.job);
+        probs.apply(&mut generation.job);
     }
     if fields.bool("cache_prompt") == Some(false) {
         // Nobody else has pages of this name.
-        ask.job.cache_salt = Some(format!("none:{:032x}", random_u128()));
+        generation.job.cache_salt = Some(format!("none:{:032x}", random_u128()));
     }
     let response_fields = fields.value("response_fields");
     let response_fields =
@@ -89,11 +89,11 @@ async fn answer(
     let completion = LlamaAnswer {
         prompted: Prompted {
             prompts: texts,
-            settings: generation_settings(&ask.job),
-            n: ask.n,
+            settings: generation_settings(&generation.job),
+            n: generation.n,
             listed,
         },
-        delivery: ask.delivery.clone(),
+        delivery: generation.delivery.clone(),
         probs,
         slot: fields.int("id_slot").unwrap_or(-1),
         response_fields: response_fields.transpose()?.filter(|fields| !fields.is_empty()),
@@ -101,7 +101,7 @@ async fn answer(
         begun: call.begun,
         model: model.clone(),
     };
-    let mut running = entered.submit(&call, &model, ask, prompts, "prompt").await?;
+    let mut running = entered.submit(&call, &model, generation, prompts, "prompt").await?;
     let stream = completion.delivery.stream;
     call.access.note(|facts| facts.stream = stream);
     let mut headers = http::HeaderMap::new();
@@ -116,11 +116,11 @@ async fn answer(
 }
 
 /// Which probabilities are told: none, or those of at most so many alternatives.
-fn probs(fields: &Fields, most: usize) -> Result<Option<LogprobAsk>, ApiError> {
+fn probs(fields: &Fields, most: usize) -> Result<Option<LogprobRequest>, ApiError> {
     let Some(top) = fields.int("n_probs").filter(|n| *n > 0) else { return Ok(None) };
     let top = usize::try_from(top).ok().filter(|top| *top <= most);
     let top = top.ok_or_else(|| out_of_range("n_probs", &format!("from 0 to {most}")))?;
-    Ok(Some(LogprobAsk { top, processed: fields.is("post_sampling_probs") }))
+    Ok(Some(LogprobRequest { top, processed: fields.is("post_sampling_probs") }))
 }
 
 /// Prompts as ids and as the text that these stand for.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use pagella_text::{AddBos, EncodeBudget};
 use serde_json::json;
 
-use super::model::current;
 use crate::call::{Call, Reply};
 use crate::fields::Fields;
 use crate::generate::prompt::text_ids;
 use crate::kobold::TOKENCOUNT;
 use crate::model::{ServedModel, resolve};
+use crate::routes::model::current;
 use crate::wire::error::ApiError;
 
 /// The version of KoboldAI's interface that the routes follow.

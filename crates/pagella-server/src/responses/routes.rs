@@ -3,21 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagella_text::{AddBos, EncodeBudget};
 use serde_json::{Value, json};
 
-use super::model_name::model_for;
-use super::streamed;
 use crate::call::{Call, Ignored, Reply};
-use crate::chat::{ChatPrompt, ChatRequest, Halving, Talk};
+use crate::chat::{ChatInput, ChatPrompt, ChatRequest, Halving, Talk};
 use crate::fields::{Fields, out_of_range, wrong_type};
 use crate::model::ServedModel;
 use crate::responses::{
-    FIELDS, Object, Stored, Translated, Writer, follow, messages, run_in_background, shown,
+    FIELDS, Object, ResponsesRequest, Stored, Writer, follow, run_in_background, shown,
     with_references,
 };
 use crate::router::query_value;
-use crate::routes::chat;
+use crate::routes::model_name::model_for;
+use crate::routes::streamed;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::sse::Sink;
 
@@ -28,7 +26,9 @@ const ITEMS: (usize, usize) = (20, 100);
 
 /// A request with everything it refers to.
 struct Prepared {
-    request: Translated,
+    /// What all routes share.
+    fields: Fields,
+    request: ResponsesRequest,
     model: Arc<ServedModel>,
     /// Items of the conversation before this request.
     before: Vec<Value>,
@@ -43,7 +43,7 @@ async fn prepare(call: &mut Call) -> Result<Prepared, ApiError> {
     let model = model_for(call, &fields).await?;
     let settings = &call.app.settings;
     let hosted = settings.responses.hosted_tools;
-    let mut request = Translated::new(fields, hosted, settings.limits.messages)?;
+    let mut request = ResponsesRequest::read(&fields, hosted, &settings.limits)?;
     ignored.add(std::mem::take(&mut request.dropped));
     let (store, key) = (&call.app.responses, &call.caller.key.name);
     let before = match &request.previous {
@@ -60,12 +60,12 @@ async fn prepare(call: &mut Call) -> Result<Prepared, ApiError> {
     };
     let items = std::mem::take(&mut request.items);
     let items = with_references(items, |id| store.item(key, id))?;
-    Ok(Prepared { request, model, before, items, ignored })
+    Ok(Prepared { fields, request, model, before, items, ignored })
 }
 
 impl Prepared {
-    /// The fields of a chat without the oldest `dropped` items that are not of the system.
-    fn fields(&self, dropped: usize) -> Result<Fields, ApiError> {
+    /// The conversation without the oldest `dropped` items that are not of the system.
+    fn input(&self, dropped: usize) -> Result<ChatInput, ApiError> {
         let mut left = dropped;
         let is_system = |item: &Value| item["role"] == "system" || item["role"] == "developer";
         let mut kept: Vec<Value> = Vec::new();
@@ -80,44 +80,33 @@ impl Prepared {
                 kept.push(item.clone());
             }
         }
-        let messages = messages(self.request.instructions.as_deref(), &kept);
-        if messages.is_empty() {
-            return Err(out_of_range("input", "a list with at least one item"));
-        }
-        let mut body = self.request.body.clone();
-        body.insert("messages".into(), Value::Array(messages));
-        Fields::read(body, chat::FIELDS)
+        self.request.input(&kept)
     }
 
-    async fn prompt_tokens(&self, call: &Call, fields: &Fields) -> Result<usize, ApiError> {
-        let conversation = ChatPrompt::read(call, fields, &self.model)?;
-        let model = self.model.clone();
-        let encode = move |budget: EncodeBudget| {
-            Ok(conversation.encode(&model, AddBos::Auto, &budget)?.len())
-        };
-        call.app.blocking.prepare(call.body_bytes, encode).await
+    async fn count(&self, call: &Call, input: &ChatInput) -> Result<usize, ApiError> {
+        ChatPrompt::new(call, input.clone(), &self.model)?.count(call, &self.model).await
     }
 
-    /// The fields of a chat that fits, if old items may give way.
-    async fn fitting_fields(&self, call: &Call) -> Result<Fields, ApiError> {
-        let fields = self.fields(0)?;
+    /// The conversation as far as it fits, if old items may give way.
+    async fn fitting(&self, call: &Call) -> Result<ChatInput, ApiError> {
+        let input = self.input(0)?;
         if !self.request.truncate {
-            return Ok(fields);
+            return Ok(input);
         }
         let capacity = self.model.capacity();
-        let wanted = self.request.body.get("max_tokens").and_then(Value::as_u64).unwrap_or(1);
-        let reply = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, capacity / 2);
+        let wanted = self.fields.int("max_tokens").unwrap_or(1);
+        let reply = usize::try_from(wanted).unwrap_or(1).clamp(1, (capacity / 2).max(1));
         let room = capacity.saturating_sub(reply);
-        if self.prompt_tokens(call, &fields).await? <= room {
-            return Ok(fields);
+        if self.count(call, &input).await? <= room {
+            return Ok(input);
         }
         let n_items = self.before.len() + self.items.len();
         let mut halving = Halving::new(n_items.saturating_sub(1));
         while let Some(number) = halving.next() {
-            let tokens = self.prompt_tokens(call, &self.fields(number)?).await?;
+            let tokens = self.count(call, &self.input(number)?).await?;
             halving.tried(number, tokens <= room);
         }
-        self.fields(halving.found())
+        self.input(halving.found())
     }
 }
 
@@ -139,12 +128,11 @@ impl Keep {
 /// Answers the request.
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let prepared = prepare(&mut call).await?;
-    let fields = prepared.fitting_fields(&call).await?;
-    let Prepared { request, model, before, items, mut ignored } = prepared;
-    let mut chat = ChatRequest::read(&call, &fields, &model)?;
-    chat.prompt_field = "input";
+    let input = prepared.fitting(&call).await?;
+    let Prepared { fields, request, model, before, items, mut ignored } = prepared;
+    let chat = request.chat(&call, &fields, input, &model)?;
     let mut object = Object::new(&call.id, &model.parts.id, request.echo);
-    let sampling = &chat.ask.job.sampling;
+    let sampling = &chat.generation.job.sampling;
     object.sampled_with(sampling.temperature, sampling.top_p);
     let writer = Writer::new(object);
     let mut headers = http::HeaderMap::new();
@@ -214,7 +202,7 @@ fn begin(
     before: Vec<Value>,
     items: Vec<Value>,
 ) -> Result<Reply, ApiError> {
-    let delivery = chat.ask.delivery.clone();
+    let delivery = chat.generation.delivery.clone();
     let key = &call.caller.key.name;
     let stored = Stored::new(key, writer.object.clone(), before, items, true, false);
     let stored = call.app.responses.keep(stored);
@@ -315,8 +303,8 @@ pub async fn input_items(call: Call) -> Result<Reply, ApiError> {
 /// Counts the tokens of the prompt.
 pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
     let prepared = prepare(&mut call).await?;
-    let fields = prepared.fitting_fields(&call).await?;
-    let tokens = prepared.prompt_tokens(&call, &fields).await?;
+    let input = prepared.fitting(&call).await?;
+    let tokens = prepared.count(&call, &input).await?;
     let body = json!({ "object": "response.input_tokens", "input_tokens": tokens });
     let mut reply = Reply::json(&body)?;
     prepared.ignored.write_header(&mut reply.headers);

@@ -4,24 +4,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagella_conversation::SplitPlan;
-use pagella_text::{AddBos, EncodeBudget};
-use serde_json::{Value, json};
+use pagella_conversation::tools::{ToolSet, WrittenTools};
+use pagella_text::{AddBos, EncodeBudget, Message};
+use serde_json::Value;
 
 use crate::auth::Role;
 use crate::call::{Call, Ignored, Reply};
-use crate::chat::{ChatPrompt, ChatRequest, Halving, Talk};
+use crate::chat::{ChatInput, ChatPrompt, ChatRequest, Halving, Talk};
 use crate::fields::{Fields, ids, unsupported, wrong_type};
-use crate::generate::ask::Ask;
 use crate::generate::ending::text_error;
 use crate::generate::fill;
-use crate::generate::logprobs::LogprobAsk;
+use crate::generate::logprobs::LogprobRequest;
 use crate::generate::prompt::prompt_ids;
+use crate::generate::request::GenerationRequest;
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, enter};
 use crate::model::{ServedModel, Unload, UnloadMode, resolve, unload};
 use crate::ollama::{
-    AnswerForm, CHAT, GENERATE, OllamaAnswer, done_without_text, ends_the_model, job_fields,
-    messages, only_neutral, own_name, tagged,
+    AnswerForm, CHAT, GENERATE, OllamaAnswer, done_without_text, ends_the_model, logprobs,
+    messages, only_neutral, options, own_name, shape_answer, tagged, thinking,
 };
 use crate::wire::error::{ApiError, Code, Dialect};
 use crate::wire::sse;
@@ -56,9 +57,18 @@ impl Asked {
         Ok(Asked { fields, model, name, load: begun.elapsed(), ignored })
     }
 
-    /// What the request says beside its prompt, in the fields of a chat.
-    fn job(&mut self, call: &Call) -> Result<Fields, ApiError> {
-        job_fields(call, &self.fields, self.model.capacity(), &mut self.ignored)
+    /// A conversation, with everything that the request says besides.
+    fn chat(&mut self, call: &Call, mut input: ChatInput) -> Result<ChatRequest, ApiError> {
+        let options = options(call, &self.fields, self.model.capacity(), &mut self.ignored)?;
+        input.variables = thinking(&self.fields)?;
+        let mut request = ChatRequest::new(call, &options, input, &self.model)?;
+        shape_answer(call, &self.fields, &mut request.generation)?;
+        request.logprobs = self.logprobs(call)?;
+        Ok(request)
+    }
+
+    fn logprobs(&self, call: &Call) -> Result<Option<LogprobRequest>, ApiError> {
+        logprobs(&self.fields, call.app.settings.limits.top_logprobs)
     }
 
     /// The answer, whole or line by line.
@@ -107,12 +117,12 @@ async fn end_model(
     let name = fields.text("model").unwrap_or_default();
     let residents = call.app.model.residents();
     if let Some(model) = residents.iter().find(|model| model.is_called(own_name(name))) {
-        let ask =
+        let generation =
             Unload { id: Some(model.parts.id.clone()), mode: UnloadMode::Drain, timeout: DRAIN };
         // Whoever holds the model keeps its memory.
         drop(residents);
         let app = call.app.clone();
-        let work = tokio::task::spawn_blocking(move || unload(&app, &ask));
+        let work = tokio::task::spawn_blocking(move || unload(&app, &generation));
         work.await.map_err(|_| ApiError::internal())??;
     }
     Reply::json(&done_without_text(form, name, "unload")).map(Some)
@@ -129,77 +139,61 @@ pub async fn chat(mut call: Call) -> Result<Reply, ApiError> {
     let mut asked = Asked::of(&call, fields).await?;
     let messages = match asked.fields.value("messages") {
         None => Vec::new(),
-        Some(Value::Array(list)) => messages(list)?,
+        Some(Value::Array(list)) => messages(list, call.app.settings.limits.messages)?,
         Some(_) => return Err(wrong_type("messages", "a list of messages")),
     };
     if messages.is_empty() {
         return asked.without_prompt(AnswerForm::Chat);
     }
-    let mut job = asked.job(&call)?;
-    if let Some(Value::Array(tools)) = asked.fields.value("tools") {
-        job.set("tools", Value::Array(tools.clone()));
-    } else if asked.fields.has("tools") {
-        return Err(wrong_type("tools", "a list of tools"));
-    }
+    let written = WrittenTools { tools: asked.fields.value("tools"), ..WrittenTools::default() };
+    let tools = ToolSet::read(&written, call.app.settings.limits.tools)?;
     // An answer that has begun is continued.
-    let last = messages.last().filter(|last| last["role"] == "assistant");
-    if last.is_some_and(|last| last["content"] != "" && last.get("tool_calls").is_none()) {
-        job.set("continue_final_message", true.into());
+    let begun = |last: &Message| {
+        last.role == "assistant" && last.content != "" && !last.extra.contains_key("tool_calls")
+    };
+    let continues = messages.last().is_some_and(begun).then_some(true);
+    let mut input = ChatInput { messages, tools, continues, ..ChatInput::default() };
+    if asked.fields.bool("truncate") != Some(false) {
+        input = fitting(&call, input, &asked.model).await?;
     }
-    let truncates = asked.fields.bool("truncate") != Some(false);
-    let job = fitting(&call, job, messages, &asked.model, truncates).await?;
-    let request = ChatRequest::read(&call, &job, &asked.model)?;
+    let request = asked.chat(&call, input)?;
     let talk = request.start(&call, &asked.model).await?;
     asked.answer(&call, talk, AnswerForm::Chat).await
 }
 
-/// The fields of a chat that fits into the context: old messages give way, instructions stay.
+/// A conversation that fits into the context: old messages give way, instructions stay.
 async fn fitting(
     call: &Call,
-    mut job: Fields,
-    messages: Vec<Value>,
+    input: ChatInput,
     model: &Arc<ServedModel>,
-    truncates: bool,
-) -> Result<Fields, ApiError> {
-    let is_system = |message: &&Value| message["role"] == "system";
-    let system: Vec<Value> = messages.iter().filter(is_system).cloned().collect();
-    let others: Vec<Value> =
-        messages.iter().filter(|message| !is_system(message)).cloned().collect();
-    job.set("messages", Value::Array(messages));
-    if !truncates || others.len() < 2 {
-        return Ok(job);
-    }
-    let values = system.iter().chain(&others).chain(job.value("tools"));
-    let bytes: usize = values.map(|value| value.to_string().len()).sum();
+) -> Result<ChatInput, ApiError> {
+    let is_system = |message: &Message| message.role == "system";
+    let (system, others): (Vec<Message>, Vec<Message>) =
+        input.messages.iter().cloned().partition(is_system);
     // A token is at least a byte long, and templates write less than half a context of their own: a
     // short conversation fits without counting.
     let room = model.capacity().saturating_sub(1);
-    if bytes < room / 2 || prompt_tokens(call, &job, model).await? <= room {
-        return Ok(job);
+    if others.len() < 2 || call.body_bytes < room / 2 || count(call, &input, model).await? <= room {
+        return Ok(input);
     }
     let mut halving = Halving::new(others.len() - 1);
-    let mut without = |number: usize| {
-        let kept = system.iter().chain(&others[number..]).cloned().collect();
-        job.set("messages", Value::Array(kept));
-        job.clone()
+    let without = |number: usize| {
+        let messages = system.iter().chain(&others[number..]).cloned().collect();
+        ChatInput { messages, ..input.clone() }
     };
     while let Some(number) = halving.next() {
-        let tokens = prompt_tokens(call, &without(number), model).await?;
+        let tokens = count(call, &without(number), model).await?;
         halving.tried(number, tokens <= room);
     }
     Ok(without(halving.found()))
 }
 
-async fn prompt_tokens(
+async fn count(
     call: &Call,
-    job: &Fields,
+    input: &ChatInput,
     model: &Arc<ServedModel>,
 ) -> Result<usize, ApiError> {
-    let conversation = ChatPrompt::read(call, job, model)?;
-    let encoder = model.clone();
-    // What is too long is cut, so all of it is counted.
-    let encode = move |budget| Ok(conversation.encode(&encoder, AddBos::Auto, &budget)?.len());
-    call.app.blocking.prepare(call.body_bytes, encode).await
+    ChatPrompt::new(call, input.clone(), model)?.count(call, model).await
 }
 
 /// `/api/generate`.
@@ -221,7 +215,6 @@ pub async fn generate(mut call: Call) -> Result<Reply, ApiError> {
         None => Vec::new(),
         Some(value) => ids("context", value, asked.model.parts.vocab)?,
     };
-    let job = asked.job(&call)?;
     let prompt = prompt.unwrap_or_default();
     let is_raw = asked.fields.is("raw") || suffix.is_some() || asked.model.template().is_none();
     let talk = if is_raw {
@@ -229,13 +222,11 @@ pub async fn generate(mut call: Call) -> Result<Reply, ApiError> {
             let instead = "there is no template for it: put it into the prompt";
             return Err(unsupported("system", instead));
         }
-        raw(&call, &asked.model, &job, context, (prompt, suffix)).await?
+        raw(&call, &mut asked, context, (prompt, suffix)).await?
     } else {
-        let system = system.map(|text| json!({ "role": "system", "content": text }));
-        let user = json!({ "role": "user", "content": prompt });
-        let mut job = job;
-        job.set("messages", system.into_iter().chain([user]).collect());
-        let mut request = ChatRequest::read(&call, &job, &asked.model)?;
+        let system = system.map(|text| Message::new("system", text));
+        let messages = system.into_iter().chain([Message::new("user", prompt)]).collect();
+        let mut request = asked.chat(&call, ChatInput { messages, ..ChatInput::default() })?;
         request.prompt_field = "prompt";
         request.context = Some(context);
         request.start(&call, &asked.model).await?
@@ -246,22 +237,24 @@ pub async fn generate(mut call: Call) -> Result<Reply, ApiError> {
 /// A prompt that is continued as it is, or the text between it and a suffix.
 async fn raw(
     call: &Call,
-    model: &Arc<ServedModel>,
-    job: &Fields,
+    asked: &mut Asked,
     context: Vec<u32>,
     (prompt, suffix): (String, Option<String>),
 ) -> Result<Talk, ApiError> {
-    let mut ask = Ask::read(call, job, model, ZeroTopP::One)?;
-    let logprobs = LogprobAsk::of_chat(job, call.app.settings.limits.top_logprobs)?;
+    let options = options(call, &asked.fields, asked.model.capacity(), &mut asked.ignored)?;
+    let model = &asked.model;
+    let mut generation = GenerationRequest::read(call, &options, model, ZeroTopP::One)?;
+    shape_answer(call, &asked.fields, &mut generation)?;
+    let logprobs = asked.logprobs(call)?;
     if let Some(logprobs) = logprobs {
-        logprobs.apply(&mut ask.job);
+        logprobs.apply(&mut generation.job);
     }
     let spans = match suffix {
         None => None,
         Some(suffix) => Some(fill::need(&model.parts.tokenizer, "suffix", &prompt, &suffix)?),
     };
     let entered = enter(call)?;
-    let (encoder, negative) = (model.clone(), ask.negative.clone());
+    let (encoder, negative) = (model.clone(), generation.negative.clone());
     let add_bos = if context.is_empty() { AddBos::Auto } else { AddBos::Never };
     let encode = move |budget: EncodeBudget| {
         let tokenizer = &encoder.parts.tokenizer;
@@ -278,6 +271,6 @@ async fn raw(
         Ok(Prompt { ids: [context, ids].concat(), negative })
     };
     let prompt = call.app.blocking.prepare(call.body_bytes, encode).await?;
-    let plan = SplitPlan { include_stop: ask.delivery.include_stop, ..SplitPlan::default() };
-    Talk::begin(entered, call, model, (ask, logprobs), (prompt, "prompt"), &plan).await
+    let plan = SplitPlan { include_stop: generation.delivery.include_stop, ..SplitPlan::default() };
+    Talk::begin(entered, call, model, (generation, logprobs), (prompt, "prompt"), &plan).await
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use crate::call::{Call, Ignored, Reply};
-use crate::embeddings::{EMBEDDINGS as OURS, EmbedAsk, run, shaped};
+use crate::embeddings::{EMBEDDINGS as OURS, EmbedRequest, run, shaped};
 use crate::fields::{Fields, Param};
 use crate::generate::submit::enter;
 use crate::model::{ServedModel, resolve};
@@ -52,7 +52,7 @@ impl Asked {
         }
         let fields = Fields::read(body, &[OURS])?;
         let model = &self.model;
-        let ask = EmbedAsk::read(&fields, model, call.app.settings.embeddings.pooling)?;
+        let ask = EmbedRequest::read(&fields, model, call.app.settings.embeddings.pooling)?;
         let (pooling, shape) = (ask.pooling, ask.shape);
         let entered = enter(call)?;
         let encoder = model.clone();

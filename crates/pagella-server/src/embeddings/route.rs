@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::model_name::model_for;
 use crate::call::{Call, Reply};
-use crate::embeddings::{EMBEDDINGS, EmbedAsk, run, shaped};
+use crate::embeddings::{EMBEDDINGS, EmbedRequest, run, shaped};
 use crate::fields::{Fields, Param};
 use crate::generate::submit::enter;
+use crate::routes::model_name::model_for;
 use crate::wire::error::ApiError;
 
 /// Every field of the route.
@@ -17,7 +17,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
-    let ask = EmbedAsk::read(&fields, &model, call.app.settings.embeddings.pooling)?;
+    let ask = EmbedRequest::read(&fields, &model, call.app.settings.embeddings.pooling)?;
     let (pooling, shape) = (ask.pooling, ask.shape);
     let entered = enter(&call)?;
     let encoder = model.clone();

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{card, list};
 use crate::call::{Call, Reply};
 use crate::fields::{Fields, missing};
 use crate::model::ServedModel;
 use crate::ollama::{self, PULL, SHOW, own_name};
+use crate::routes::{card, list};
 use crate::wire::error::{ApiError, Code};
 
 /// The version of Ollama whose interface the routes follow. Clients choose by it what they ask for.

@@ -5,14 +5,14 @@ use bytes::Bytes;
 use pagella_engine::Record;
 use serde_json::{Value, json};
 
-use super::model_name::model_for;
-use super::streamed;
 use crate::call::{Call, Reply};
 use crate::fields::Fields;
-use crate::generate::ask::Delivery;
 use crate::generate::ending::finish_reason;
+use crate::generate::request::Delivery;
 use crate::generate::submit::{Running, enter};
-use crate::kobold::{self, Asked, GENKEY, Named};
+use crate::kobold::{self, GENKEY, KoboldRequest, Named};
+use crate::routes::model_name::model_for;
+use crate::routes::streamed;
 use crate::wire::error::ApiError;
 use crate::wire::sse::{self, Sink};
 
@@ -37,13 +37,14 @@ async fn answer(mut call: Call, stream: bool) -> Result<Reply, ApiError> {
     let fields = kobold::read(&call, body, stream)?;
     let ignored = call.settle(&fields)?;
     let model = model_for(&call, &fields).await?;
-    let mut asked = Asked::new(&call, &fields, &model)?;
+    let mut asked = KoboldRequest::new(&call, &fields, &model)?;
     let entered = enter(&call)?;
     let live = entered.listed.live.clone();
     let named = call.app.genkeys.name(&call.caller.key.name, kobold::genkey(&fields), live);
     let prompt = asked.encode(&call, &model).await?;
-    let answer = Answer { delivery: asked.ask.delivery.clone(), named };
-    let mut running = entered.submit(&call, &model, asked.ask, vec![prompt], "prompt").await?;
+    let answer = Answer { delivery: asked.generation.delivery.clone(), named };
+    let mut running =
+        entered.submit(&call, &model, asked.generation, vec![prompt], "prompt").await?;
     let stream = answer.delivery.stream;
     call.access.note(|facts| facts.stream = stream);
     let mut headers = http::HeaderMap::new();

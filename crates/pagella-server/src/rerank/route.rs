@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::model_name::model_for;
 use crate::call::{Call, Reply};
 use crate::fields::Fields;
-use crate::rerank::{FIELDS, RerankAsk, angles, judgements};
+use crate::rerank::{FIELDS, RerankRequest, angles, judgements};
+use crate::routes::model_name::model_for;
 use crate::settings::RerankMethod;
 use crate::wire::error::ApiError;
 
@@ -13,7 +13,7 @@ use crate::wire::error::ApiError;
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let fields = Fields::read(call.object().await?, FIELDS)?;
     let ignored = call.settle(&fields)?;
-    let ask = RerankAsk::read(&fields)?;
+    let ask = RerankRequest::read(&fields)?;
     let model = model_for(&call, &fields).await?;
     let (scores, tokens) = match call.app.settings.rerank.method {
         RerankMethod::Model => judgements(&call, &model, &ask).await?,
