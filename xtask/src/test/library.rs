@@ -35,10 +35,10 @@ pub fn alone(workspace: &Workspace) -> Result<Outcome> {
     if !found.is_empty() {
         return Ok(Outcome::Failed(format!("the library alone needs {}", found.join(", "))));
     }
-    // The server beside it without the routes that are features: both are checked in one go.
+    // Beside it the server without the routes that are features.
     let server = ["check", "-p", "pagella-server", "--no-default-features"];
-    match check(workspace.cargo().arg("check").args(ALONE))? {
-        Outcome::Passed => check(workspace.cargo().args(server)),
+    match check(workspace, workspace.cargo().arg("check").args(ALONE))? {
+        Outcome::Passed(_) => check(workspace, workspace.cargo().args(server)),
         other => Ok(other),
     }
 }
