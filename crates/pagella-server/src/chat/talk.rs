@@ -85,21 +85,18 @@ impl ChatRequest {
         }
         let tokenizer = &model.parts.tokenizer;
         let entered = enter(call)?;
+        let wanted = generation.constraint.clone();
         let tools = match prompt.tools().cloned() {
-            Some(tools) => {
-                Some(enforceable(call, model, generation.constraint.clone(), tools).await?)
-            }
+            Some(tools) => Some(enforceable(call, model, wanted, tools).await?),
             None => None,
         };
-        let unenforced = tools.as_ref().map(|tools| tools.set.unenforced.clone());
-        let unenforced = unenforced.unwrap_or_default();
+        let unenforced = tools.as_ref().map_or(Vec::new(), |tools| tools.set.unenforced.clone());
         call.access.note(|facts| facts.warn(unenforced.iter().map(|n| format!("ignored {n}"))));
         if let Some(tools) = &tools {
             shape_calls(&mut generation, tools, tokenizer);
         }
         let settings = model.conversation(&call.app.settings.model.conversation);
-        let source = prompt.source();
-        let style = style(&settings.reasoning, source, tokenizer);
+        let style = style(&settings.reasoning, prompt.source(), tokenizer);
         if style == AnswerStyle::Channels {
             refuse_in_channels(&generation, &reasoning)?;
         }
@@ -161,11 +158,11 @@ fn behind(context: &[u32], mut ids: Vec<u32>, model: &ServedModel) -> Vec<u32> {
     [context, &ids].concat()
 }
 
-/// Tools with schemas that compile; `answer` is what is asked for besides calls.
+/// Tools with schemas that compile, also beside what is wanted of the answer.
 async fn enforceable(
     call: &Call,
     model: &Arc<ServedModel>,
-    answer: Option<ConstraintSpec>,
+    wanted: Option<ConstraintSpec>,
     mut tools: ToolPlan,
 ) -> Result<ToolPlan, ApiError> {
     let (model, app) = (model.clone(), call.app.clone());
@@ -174,7 +171,7 @@ async fn enforceable(
         let times = &app.metrics.constraint_time;
         let compiles =
             |spec: &ConstraintSpec| model.compile(Some(spec), None, &limits, times).is_ok();
-        tools.loosen(answer.as_ref(), &model.parts.tokenizer, limits.compile_time, compiles);
+        tools.loosen(wanted.as_ref(), &model.parts.tokenizer, limits.compile_time, compiles);
         Ok(tools)
     };
     call.app.blocking.run(loosen).await

@@ -1,3 +1,5 @@
+//! Planning without a model or a device: jobs are described, and the plan is looked at.
+
 use super::*;
 use crate::pages::{Namespace, SequenceNeed};
 
