@@ -5,6 +5,7 @@
 //! wrong. What was left out (a stage, interop data, a part of a check) is said in the summary, never
 //! silently.
 
+mod library;
 mod schedule;
 mod select;
 mod server;

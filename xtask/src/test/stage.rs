@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::server;
+use super::{library, server};
 use crate::cuda::toolchain::{self, Readiness};
 use crate::tools::on_build_machine;
 use crate::workspace::Workspace;
@@ -56,7 +56,8 @@ pub const STAGES: &[Stage] = &[
     stage("interface", &["clients"], "answers are as described", server::interface),
     stage("soak", &["interface"], "200 clients at once, some hang up", server::soak),
     stage("fuzz", &["build"], "every fuzz target, a few seconds each", fuzz_targets),
-    stage("docs", &["build"], "documentation builds without warnings", docs),
+    stage("library", &["build"], "it compiles without the command", library::alone),
+    stage("docs", &["library"], "documentation builds without warnings", docs),
 ];
 
 fn fmt(workspace: &Workspace) -> Result<Outcome> {
