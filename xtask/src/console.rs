@@ -21,7 +21,7 @@ impl Console {
     pub fn file(path: &Path) -> Result<Self> {
         let make = || {
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
-            File::options().create(true).write(true).truncate(true).read(true).open(path)
+            File::create(path)
         };
         let file = make().with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self(Some((path.to_owned(), file))))

@@ -1,8 +1,9 @@
 //! `cargo xtask test`: every stage a change must pass, two at a time, with a summary.
 //!
 //! What a stage prints goes to a file and is shown whole when it ends; a stage that was selected alone
-//! shows it at once. A failing stage does not stop the others: one run reports everything that is wrong. What was left
-//! out (a stage, interop data, a part of a check) is said in the summary, never silently.
+//! shows it at once. A failing stage does not stop the others: one run reports everything that is
+//! wrong. What was left out (a stage, interop data, a part of a check) is said in the summary, never
+//! silently.
 
 mod library;
 mod schedule;

@@ -18,7 +18,7 @@ impl Progress {
         let ahead = |name: &&str| {
             self.waiting.iter().chain(&self.running).any(|unfinished| unfinished.name == *name)
         };
-        let ready = self.waiting.iter().position(|stage| !stage.after.iter().any(|n| ahead(n)))?;
+        let ready = self.waiting.iter().position(|stage| !stage.after.iter().any(&ahead))?;
         let stage = self.waiting.remove(ready);
         self.running.push(stage);
         Some(stage)

@@ -40,22 +40,23 @@ const fn stage(
 }
 
 /// Every stage, in the order in which they start: what is cheap first, so that a slip in style shows
-/// before minutes of compiling. Cargo compiles one thing at a time, so whatever compiles much comes
-/// after the rest; beside the tests, which keep the processors busy, run stages that mostly wait.
+/// before minutes of compiling; kernels before everything else that compiles, because their compiler
+/// must be there by then. Cargo compiles for one stage at a time, so these wait for each other; the
+/// tests, which fill the processors, run beside stages that mostly wait.
 pub const STAGES: &[Stage] = &[
     stage("fmt", &[], "code is formatted", fmt),
     stage("tidy", &[], "style rules that a program can check", tidy_rules),
-    stage("build", &[], "every program and test, with CUDA kernels", build),
+    stage("kernels", &[], "CUDA kernels compile; none spills registers", kernels),
     stage("deny", &[], "licences, duplicates, sources of dependencies", deny),
+    stage("clippy", &["kernels"], "no warnings in any target", clippy),
+    stage("build", &["clippy"], "every program and test compiles", build),
     stage("tests", &["build"], "unit, property, golden, command-line and doc tests", tests),
-    stage("kernels", &["build"], "CUDA kernels compile; none spills registers", kernels),
     stage("page", &["build"], "the built-in page, alone and in a browser", server::page),
     stage("clients", &["page"], "clients of others against a server", server::clients),
     stage("interface", &["clients"], "answers are as described", server::interface),
     stage("soak", &["interface"], "200 clients at once, some hang up", server::soak),
     stage("fuzz", &["build"], "every fuzz target, a few seconds each", fuzz_targets),
-    stage("clippy", &["build"], "no warnings in any target", clippy),
-    stage("library", &["clippy"], "it compiles without the command", library::alone),
+    stage("library", &["build"], "it compiles without the command", library::alone),
     stage("docs", &["library"], "documentation builds without warnings", docs),
 ];
 
@@ -74,23 +75,8 @@ fn tidy_rules(workspace: &Workspace) -> Result<Outcome> {
     })
 }
 
-/// Everything that later stages run, in one go: while a kernel is compiled, so are crates.
-fn build(workspace: &Workspace) -> Result<Outcome> {
-    // Where there is no CUDA compiler, the stage `kernels` says what that means.
-    toolchain::prepare(workspace)?;
-    let tests = check(workspace, workspace.cargo().args(["test", "--workspace", "--no-run"]))?;
-    Ok(if matches!(tests, Outcome::Passed(_)) { build_programs(workspace)? } else { tests })
-}
-
-/// The command and the examples, with the features that tests have: together with tests, every crate
-/// is built once.
-pub fn build_programs(workspace: &Workspace) -> Result<Outcome> {
-    let programs = ["build", "--workspace", "--bins", "--examples"];
-    check(workspace, workspace.cargo().args(programs))
-}
-
-/// A machine that cannot have a CUDA compiler, or a developer who is offline, goes on without; a build
-/// machine must not.
+/// Gets a CUDA compiler, so that everything after this is built with kernels. A machine that cannot
+/// have one, or a developer who is offline, goes on without; a build machine must not.
 fn kernels(workspace: &Workspace) -> Result<Outcome> {
     let console = &workspace.console;
     let without = |reason: String| {
@@ -106,7 +92,7 @@ fn kernels(workspace: &Workspace) -> Result<Outcome> {
         Readiness::Failed(reason) if on_build_machine() => return Ok(Outcome::Failed(reason)),
         Readiness::Failed(reason) => return without(reason),
     }
-    // The whole workspace, so that crates have the features they have in other stages.
+    // The whole workspace, so that crates get the features they have in the stages to come.
     let resources = ["test", "--workspace", "--test", "kernel_resources"];
     check(workspace, workspace.cargo().args(resources))
 }
@@ -114,6 +100,18 @@ fn kernels(workspace: &Workspace) -> Result<Outcome> {
 fn clippy(workspace: &Workspace) -> Result<Outcome> {
     let all = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     check(workspace, workspace.cargo().args(all))
+}
+
+/// What later stages run: programs have the features that tests have, so every crate is built once.
+fn build(workspace: &Workspace) -> Result<Outcome> {
+    let tests = check(workspace, workspace.cargo().args(["test", "--workspace", "--no-run"]))?;
+    Ok(if matches!(tests, Outcome::Passed(_)) { build_programs(workspace)? } else { tests })
+}
+
+/// The command and the examples.
+pub fn build_programs(workspace: &Workspace) -> Result<Outcome> {
+    let programs = ["build", "--workspace", "--bins", "--examples"];
+    check(workspace, workspace.cargo().args(programs))
 }
 
 /// Every target and the examples in the documentation, from one build.
