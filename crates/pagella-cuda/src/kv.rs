@@ -29,25 +29,25 @@ const MOVES_MAX: usize = 1 << 15;
 /// How elements are stored, as kernels count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Code {
+pub(crate) enum KvCode {
     F16 = 0,
     Fp8 = 1,
     Q8 = 2,
     Q4 = 3,
 }
 
-impl Code {
+impl KvCode {
     /// Bytes of one token of a head.
     fn row_bytes(self, head_dim: usize) -> usize {
         match self {
-            Code::F16 => 2 * head_dim,
-            Code::Fp8 | Code::Q8 => head_dim,
-            Code::Q4 => head_dim / 2,
+            KvCode::F16 => 2 * head_dim,
+            KvCode::Fp8 | KvCode::Q8 => head_dim,
+            KvCode::Q4 => head_dim / 2,
         }
     }
 
     pub(crate) fn is_scaled(self) -> bool {
-        matches!(self, Code::Q8 | Code::Q4)
+        matches!(self, KvCode::Q8 | KvCode::Q4)
     }
 }
 
@@ -61,8 +61,8 @@ struct Plane {
 pub(crate) struct LayerPages {
     pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
-    pub(crate) key_code: Code,
-    pub(crate) value_code: Code,
+    pub(crate) key_code: KvCode,
+    pub(crate) value_code: KvCode,
     /// Where values are; if in the keys, planes of theirs are absent.
     pub(crate) place_of_values: KvValues,
     keys: Plane,
@@ -166,13 +166,13 @@ impl LayerPages {
     }
 }
 
-fn codes(format: KvFormat) -> Result<(Code, Code), BackendError> {
+fn codes(format: KvFormat) -> Result<(KvCode, KvCode), BackendError> {
     Ok(match format {
-        KvFormat::F16 => (Code::F16, Code::F16),
-        KvFormat::Fp8 => (Code::Fp8, Code::Fp8),
-        KvFormat::Q8 => (Code::Q8, Code::Q8),
-        KvFormat::K8V4 => (Code::Q8, Code::Q4),
-        KvFormat::Q4 => (Code::Q4, Code::Q4),
+        KvFormat::F16 => (KvCode::F16, KvCode::F16),
+        KvFormat::Fp8 => (KvCode::Fp8, KvCode::Fp8),
+        KvFormat::Q8 => (KvCode::Q8, KvCode::Q8),
+        KvFormat::K8V4 => (KvCode::Q8, KvCode::Q4),
+        KvFormat::Q4 => (KvCode::Q4, KvCode::Q4),
         KvFormat::F32 => {
             return Err(BackendError::unsupported(
                 "cuda",

@@ -26,7 +26,7 @@ use score_prompt::scoring_rows;
 impl Generator {
     /// Starts jobs, computes one step, and returns what the jobs say, in order. Empty when there is
     /// nothing to do.
-    pub fn iterate(&mut self) -> Vec<Record> {
+    pub fn step(&mut self) -> Vec<Record> {
         let mut records = Vec::new();
         let mut trace = StepTrace::begin(self.counters.steps());
         self.expire(&mut records);

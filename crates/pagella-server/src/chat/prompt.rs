@@ -65,7 +65,7 @@ impl ChatPrompt {
             continue_final_message: continues,
             documents: input.documents,
             variables,
-            limits: settings.limits.template,
+            limits: settings.limits.template(),
             ..RenderOptions::default()
         };
         let conversation = Conversation::new(template, messages, tools, options);
@@ -141,7 +141,7 @@ fn template(
     choice: &TemplateChoice,
     model: &ServedModel,
 ) -> Result<ChatTemplate, ApiError> {
-    let limits = &call.app.settings.limits.template;
+    let limits = &call.app.settings.limits.template();
     let active = model.template();
     let own = active.as_ref().map(|active| &active.template);
     match choice {

@@ -2,9 +2,8 @@
 
 use toml::Value;
 
-use super::entry::Entry;
-use super::layer::find;
 use super::yaml;
+use crate::settings::{Setting, find};
 use crate::whole_pages::whole_pages;
 
 /// Its sections.
@@ -32,8 +31,8 @@ const OF_THE_PROGRAM: &[(&str, &str)] = &[
 
 /// What a key of TabbyAPI is here.
 pub(super) enum Mapped {
-    /// This value of this row.
-    To(&'static Entry, Value),
+    /// This value of this setting.
+    To(&'static Setting, Value),
     /// It changes nothing here.
     Nothing,
     /// There is no such thing.
@@ -43,8 +42,8 @@ pub(super) enum Mapped {
 /// A file of TabbyAPI's, understood.
 #[derive(Default)]
 pub struct Imported {
-    /// Values by row.
-    pub values: Vec<(&'static Entry, Value)>,
+    /// Values by setting.
+    pub values: Vec<(&'static Setting, Value)>,
     /// What could not be taken over, one sentence each.
     pub notes: Vec<String>,
 }
@@ -53,11 +52,11 @@ impl Imported {
     /// As our own file.
     pub fn to_toml(&self) -> String {
         let mut file = toml::Table::new();
-        for (entry, value) in &self.values {
+        for (setting, value) in &self.values {
             let section =
-                file.entry(entry.section).or_insert_with(|| Value::Table(Default::default()));
+                file.entry(setting.section).or_insert_with(|| Value::Table(Default::default()));
             if let Some(section) = section.as_table_mut() {
-                section.insert(entry.key.to_owned(), value.clone());
+                section.insert(setting.key.to_owned(), value.clone());
             }
         }
         file.to_string()
@@ -90,11 +89,11 @@ impl Imported {
             Mapped::Unknown => {
                 self.notes.push(format!("{section}.{key} has no counterpart and was left out"));
             }
-            Mapped::To(entry, value) => match entry.read(&value) {
-                Ok(_) if !entry.is_built() => {}
-                Ok(_) => self.values.push((entry, value)),
+            Mapped::To(setting, value) => match setting.check(&value) {
+                Ok(()) if !setting.built => {}
+                Ok(()) => self.values.push((setting, value)),
                 Err(problem) => {
-                    let path = entry.path();
+                    let path = setting.path();
                     let note =
                         format!("{section}.{key} = {shown} was left out: {path} must be {problem}");
                     self.notes.push(note);
@@ -110,7 +109,7 @@ pub(super) fn map(section: &str, key: &str, value: Value) -> Mapped {
         return Mapped::Nothing;
     }
     let to = |path: &str, value: Value| {
-        find(path).map_or(Mapped::Unknown, |entry| Mapped::To(entry, value))
+        find(path).map_or(Mapped::Unknown, |setting| Mapped::To(setting, value))
     };
     match (section, key, &value) {
         ("network", "disable_fetch_requests", Value::Boolean(off)) => {

@@ -1,44 +1,120 @@
-//! Values by key from one place: a file, the environment, flags.
+//! What files, the environment and flags say, one place over the other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::entry::Entry;
 use super::import::{self, Mapped};
-use super::load::Origin;
-use super::table::entries;
+use super::load::{FILE, Provenance, read_text};
+use crate::settings::{Setting, entries, find};
 use crate::wire::nearest::nearest;
 
 /// Prefix of environment variables.
 const PREFIX: &str = "PAGELLA_";
 /// TabbyAPI's.
 const TABBY_PREFIX: &str = "TABBY_";
-/// Short names of some variables.
-const SHORT: &[(&str, &str)] = &[
-    ("HOST", "network.host"),
-    ("PORT", "network.port"),
-    ("KEYS", "auth.keys_file"),
-    ("MODEL_DIR", "model.model_dir"),
-];
 
-/// One value and where it came from.
-pub(super) struct Said {
-    pub entry: &'static Entry,
-    pub value: Value,
-    pub origin: Origin,
+/// What was said so far.
+#[derive(Default)]
+pub(super) struct Layers {
+    /// The last word on every key, by path.
+    pub said: BTreeMap<String, (Value, Provenance)>,
+    /// What is wrong, one sentence each.
+    pub problems: Vec<String>,
+    /// What an operator should know.
+    pub warnings: Vec<String>,
 }
 
-/// The row of `section.key`.
-pub(super) fn find(path: &str) -> Option<&'static Entry> {
-    let (section, key) = path.split_once('.')?;
-    entries().find(|entry| entry.section == section && entry.key == key)
+impl Layers {
+    fn say(&mut self, setting: &Setting, value: Value, from: &Provenance) {
+        self.said.insert(setting.path(), (value, from.clone()));
+    }
+
+    /// What a file says, ours or TabbyAPI's.
+    pub fn file(&mut self, path: &Path) {
+        let yaml = path.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
+        let from = Provenance::File(path.to_owned());
+        let read = read_text(path).and_then(|text| match yaml {
+            true => self.yaml(&text, &from),
+            false => self.toml(&text, &from),
+        });
+        if let Err(problem) = read {
+            self.problems.push(format!("{from}: {problem}"));
+        }
+    }
+
+    fn toml(&mut self, text: &str, from: &Provenance) -> Result<(), String> {
+        let table: Table = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
+            format!("line {line}: {}", error.message())
+        })?;
+        for (section, keys) in table {
+            let Value::Table(keys) = keys else {
+                self.problems.push(format!("{from}: {section} stands outside of a [section]"));
+                continue;
+            };
+            for (key, value) in keys {
+                let path = format!("{section}.{key}");
+                match find(&path) {
+                    Some(setting) => self.say(setting, value, from),
+                    None => self.problems.push(format!("{from}: {}", unknown(&path))),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn yaml(&mut self, text: &str, from: &Provenance) -> Result<(), String> {
+        let imported = import::import(text)?;
+        self.warnings.push(format!(
+            "{from} is read as TabbyAPI's: turn it into {FILE} with `pagella config import {from}`"
+        ));
+        self.warnings.extend(imported.notes.iter().map(|note| format!("{from}: {note}")));
+        for (setting, value) in imported.values {
+            self.say(setting, value, from);
+        }
+        Ok(())
+    }
+
+    /// What environment variables say; others' variables are left alone.
+    pub fn environment(&mut self, variables: &[(String, String)]) {
+        // Ours are later, so they win over TabbyAPI's.
+        for (prefix, read) in
+            [(TABBY_PREFIX, tabby_variable as fn(&str, &str) -> Found), (PREFIX, own_variable)]
+        {
+            for (name, text) in variables {
+                let Some(rest) = name.strip_prefix(prefix) else { continue };
+                match read(rest, text) {
+                    Ok(Some((setting, value))) => {
+                        self.say(setting, value, &Provenance::Variable(name.clone()));
+                    }
+                    Ok(None) => {}
+                    Err(problem) => self.problems.push(format!("{name}: {problem}")),
+                }
+            }
+        }
+    }
+
+    /// What flags say, `section.key` and text.
+    pub fn flags(&mut self, flags: &[(String, String)]) {
+        for (path, text) in flags {
+            let from = Provenance::Flag(format!("--{path}"));
+            match find(path).map(|setting| (setting, setting.parse(text))) {
+                Some((setting, Ok(value))) => self.say(setting, value, &from),
+                Some((_, Err(problem))) => self.problems.push(format!("{from}: {problem}")),
+                None => self.problems.push(unknown(path)),
+            }
+        }
+    }
 }
 
 /// What is said of a key that nobody knows.
-pub(super) fn unknown(path: &str) -> String {
-    let paths: Vec<String> = entries().map(Entry::path).collect();
+fn unknown(path: &str) -> String {
+    let paths: Vec<String> = entries().map(Setting::path).collect();
     // The right key in the wrong section is the likeliest slip.
     let key = path.rsplit('.').next().unwrap_or(path);
-    let elsewhere = entries().find(|entry| entry.key == key).map(Entry::path);
+    let elsewhere = entries().find(|known| known.key == key).map(Setting::path);
     let near =
         elsewhere.or_else(|| nearest(path, paths.iter().map(String::as_str)).map(str::to_owned));
     match near {
@@ -47,72 +123,18 @@ pub(super) fn unknown(path: &str) -> String {
     }
 }
 
-/// The values of a TOML file.
-pub(super) fn from_toml(text: &str, origin: &Origin) -> Result<Vec<Said>, Vec<String>> {
-    let table: Table = toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
-        vec![format!("{origin}: line {line}: {}", error.message())]
-    })?;
-    let (mut said, mut problems) = (Vec::new(), Vec::new());
-    for (section, keys) in table {
-        let Value::Table(keys) = keys else {
-            problems.push(format!("{origin}: {section} stands outside of a [section]"));
-            continue;
-        };
-        for (key, value) in keys {
-            let path = format!("{section}.{key}");
-            match find(&path) {
-                Some(entry) => said.push(Said { entry, value, origin: origin.clone() }),
-                None => problems.push(format!("{origin}: {}", unknown(&path))),
-            }
-        }
-    }
-    if problems.is_empty() { Ok(said) } else { Err(problems) }
-}
+type Found = Result<Option<(&'static Setting, Value)>, String>;
 
-/// The values of environment variables; others' variables are left alone.
-pub(super) fn from_environment(variables: &[(String, String)]) -> Result<Vec<Said>, Vec<String>> {
-    let (mut said, mut problems) = (Vec::new(), Vec::new());
-    // Ours are later, so they win over TabbyAPI's.
-    let tabby = variables.iter().filter(|(name, _)| name.starts_with(TABBY_PREFIX));
-    let ours = variables.iter().filter(|(name, _)| name.starts_with(PREFIX));
-    for (name, text) in tabby.chain(ours) {
-        let origin = Origin::Variable(name.clone());
-        let found = match name.strip_prefix(PREFIX) {
-            Some(rest) => variable(rest, text),
-            None => {
-                name.strip_prefix(TABBY_PREFIX).map_or(Ok(None), |rest| tabby_variable(rest, text))
-            }
-        };
-        match found {
-            Ok(Some((entry, value))) => said.push(Said { entry, value, origin }),
-            Ok(None) => {}
-            Err(problem) => problems.push(format!("{origin}: {problem}")),
-        }
-    }
-    if problems.is_empty() { Ok(said) } else { Err(problems) }
-}
-
-type Found = Result<Option<(&'static Entry, Value)>, String>;
-
-fn variable(rest: &str, text: &str) -> Found {
-    let short = SHORT.iter().find(|(name, _)| *name == rest).and_then(|(_, path)| find(path));
-    let entry = short.or_else(|| entries().find(|entry| entry.variable() == rest));
-    if let Some(entry) = entry {
-        return entry.parse(text).map(|value| Some((entry, value)));
+fn own_variable(rest: &str, text: &str) -> Found {
+    if let Some(setting) = entries().find(|known| known.is_variable(rest)) {
+        return setting.parse(text).map(|value| Some((setting, value)));
     }
     // Other parts of the program have variables too; a known section with an unknown key is a slip.
-    let of_section = |entry: &&Entry| {
-        let section = entry.section.to_uppercase();
-        rest.strip_prefix(&section).is_some_and(|key| key.starts_with('_'))
-    };
-    match entries().find(of_section) {
-        None => Ok(None),
-        Some(entry) => {
-            let key = rest[entry.section.len() + 1..].to_lowercase();
-            Err(unknown(&format!("{}.{key}", entry.section)))
-        }
-    }
+    let slip = entries().find_map(|known| {
+        let key = rest.strip_prefix(&known.section.to_uppercase())?.strip_prefix('_')?;
+        Some(format!("{}.{}", known.section, key.to_lowercase()))
+    });
+    slip.map_or(Ok(None), |path| Err(unknown(&path)))
 }
 
 fn tabby_variable(rest: &str, text: &str) -> Found {
@@ -123,32 +145,14 @@ fn tabby_variable(rest: &str, text: &str) -> Found {
     for (section, key) in sections {
         let plain = Value::String(text.to_owned());
         let value = match find(&format!("{section}.{key}")) {
-            Some(entry) => entry.parse(text)?,
+            Some(setting) => setting.parse(text)?,
             None => text.parse::<bool>().map_or(plain, Value::Boolean),
         };
         match import::map(section, &key, value) {
-            Mapped::To(entry, value) => return Ok(Some((entry, value))),
+            Mapped::To(setting, value) => return Ok(Some((setting, value))),
             Mapped::Nothing => return Ok(None),
             Mapped::Unknown => {}
         }
     }
     Ok(None)
-}
-
-/// The values of flags, `section.key` and text.
-pub(super) fn from_flags(flags: &[(String, String)]) -> Result<Vec<Said>, Vec<String>> {
-    let one = |(path, text): &(String, String)| -> Result<Said, String> {
-        let origin = Origin::Flag(format!("--{path}"));
-        let entry = find(path).ok_or_else(|| unknown(path))?;
-        let value = entry.parse(text).map_err(|problem| format!("{origin}: {problem}"))?;
-        Ok(Said { entry, value, origin })
-    };
-    let (mut said, mut problems) = (Vec::new(), Vec::new());
-    for result in flags.iter().map(one) {
-        match result {
-            Ok(value) => said.push(value),
-            Err(problem) => problems.push(problem),
-        }
-    }
-    if problems.is_empty() { Ok(said) } else { Err(problems) }
 }

@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 
 use toml::Value;
 
-use super::entry::Entry;
-use super::import::import;
-use super::layer::{Said, from_environment, from_flags, from_toml};
-use super::table::entries;
+use super::layer::Layers;
 use crate::Settings;
+use crate::settings::entries;
 
 /// The file that is read when none is named.
-const FILE: &str = "config.toml";
+pub(super) const FILE: &str = "config.toml";
 /// TabbyAPI's, which is read when ours is not there.
 const TABBY_FILE: &str = "config.yml";
 /// Largest file that is read.
@@ -21,7 +19,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum Provenance {
     /// Nobody said anything.
     Default,
     /// A file.
@@ -32,12 +30,12 @@ pub enum Origin {
     Flag(String),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for Provenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Default => f.write_str("default"),
-            Origin::File(path) => write!(f, "{}", path.display()),
-            Origin::Variable(name) | Origin::Flag(name) => f.write_str(name),
+            Provenance::Default => f.write_str("default"),
+            Provenance::File(path) => write!(f, "{}", path.display()),
+            Provenance::Variable(name) | Provenance::Flag(name) => f.write_str(name),
         }
     }
 }
@@ -48,12 +46,6 @@ impl fmt::Display for Origin {
 pub struct ConfigError {
     /// One sentence each.
     pub problems: Vec<String>,
-}
-
-impl From<Vec<String>> for ConfigError {
-    fn from(problems: Vec<String>) -> Self {
-        ConfigError { problems }
-    }
 }
 
 /// Where values are looked for. Kept, so that they can be read again.
@@ -77,7 +69,7 @@ pub struct Config {
     /// The file that was read, if there is one.
     pub file: Option<PathBuf>,
     /// What was said, by path.
-    pub(super) said: BTreeMap<String, (Value, Origin)>,
+    pub(super) said: BTreeMap<String, (Value, Provenance)>,
 }
 
 impl Source {
@@ -98,39 +90,28 @@ impl Source {
 
     /// Reads everything.
     pub fn load(&self) -> Result<Config, ConfigError> {
-        let mut warnings = Vec::new();
-        let mut layers: Vec<Said> = Vec::new();
-        let mut problems = Vec::new();
+        let mut layers = Layers::default();
         let file = self.path();
         if let Some(path) = &file {
-            match read_file(path, &mut warnings) {
-                Ok(said) => layers.extend(said),
-                Err(found) => problems.extend(found),
-            }
+            layers.file(path);
         }
-        for layer in [from_environment(&self.variables), from_flags(&self.flags)] {
-            match layer {
-                Ok(said) => layers.extend(said),
-                Err(found) => problems.extend(found),
-            }
-        }
-        let mut said = BTreeMap::new();
-        for Said { entry, value, origin } in layers {
-            said.insert(entry.path(), (value, origin));
-        }
+        layers.environment(&self.variables);
+        layers.flags(&self.flags);
+        let Layers { said, mut problems, warnings } = layers;
         let mut settings = Settings::default();
-        for entry in entries() {
-            if let Some((value, origin)) = said.get(&entry.path())
-                && let Err(problem) = set(entry, value, &mut settings)
+        for setting in entries() {
+            let path = setting.path();
+            if let Some((value, from)) = said.get(&path)
+                && let Err(problem) = setting.set(&mut settings, value)
             {
-                problems.push(format!("{origin}: {} must be {problem}", entry.path()));
+                problems.push(format!("{from}: {path} must be {problem}"));
             }
         }
         settings.model.load_defaults = load_defaults(&settings, &said);
         problems.extend(contradiction(&settings));
         match problems.is_empty() {
             true => Ok(Config { settings, warnings, file, said }),
-            false => Err(problems.into()),
+            false => Err(ConfigError { problems }),
         }
     }
 }
@@ -142,15 +123,10 @@ impl Config {
     }
 }
 
-/// Sets the value of a row.
-pub(super) fn set(entry: &Entry, value: &Value, settings: &mut Settings) -> Result<(), String> {
-    entry.apply(settings, &entry.read(value)?)
-}
-
 /// What the keys say that also hold for models opened by request.
 pub(super) fn load_defaults(
     settings: &Settings,
-    said: &BTreeMap<String, (Value, Origin)>,
+    said: &BTreeMap<String, (Value, Provenance)>,
 ) -> serde_json::Map<String, serde_json::Value> {
     let keys = settings.model.use_as_default.iter();
     let said = |key: &String| {
@@ -160,29 +136,10 @@ pub(super) fn load_defaults(
     keys.filter_map(said).collect()
 }
 
-/// What no row alone can see.
+/// What no setting alone can see.
 fn contradiction(settings: &Settings) -> Option<String> {
-    let tls = settings.network.tls.as_ref()?;
-    let one = tls.cert.as_os_str().is_empty() || tls.key.as_os_str().is_empty();
+    let one = settings.network.tls_cert.is_some() != settings.network.tls_key.is_some();
     one.then(|| "network.tls_cert and network.tls_key belong together: give both".to_owned())
-}
-
-fn read_file(path: &Path, warnings: &mut Vec<String>) -> Result<Vec<Said>, Vec<String>> {
-    let shown = path.display();
-    let text = read_text(path).map_err(|problem| vec![format!("{shown}: {problem}")])?;
-    let origin = Origin::File(path.to_owned());
-    let yaml = path.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
-    if !yaml {
-        return from_toml(&text, &origin);
-    }
-    let imported = import(&text).map_err(|problem| vec![format!("{shown}: {problem}")])?;
-    warnings.push(format!(
-        "{shown} is read as TabbyAPI's: turn it into {FILE} with `pagella config import {shown}`"
-    ));
-    let note = |note: &String| format!("{shown}: {note}");
-    warnings.extend(imported.notes.iter().map(note));
-    let values = imported.values.into_iter();
-    Ok(values.map(|(entry, value)| Said { entry, value, origin: origin.clone() }).collect())
 }
 
 /// A file as text, if it is small enough to have been written by a person.
@@ -231,7 +188,10 @@ mod tests {
         assert_eq!((settings.network.port, settings.network.host.as_str()), (2, "a"));
         assert_eq!((settings.limits.max_queue, settings.logging.log_prompt), (4, true));
         assert_eq!(settings.network.hosts, ["x", "y"]);
-        assert_eq!(config.said["limits.max_queue"].1, Origin::Flag("--limits.max_queue".into()));
+        assert_eq!(
+            config.said["limits.max_queue"].1,
+            Provenance::Flag("--limits.max_queue".into())
+        );
     }
 
     #[test]

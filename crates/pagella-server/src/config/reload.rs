@@ -1,8 +1,8 @@
 //! A configuration that is read again while the server runs.
 
-use super::load::{Config, load_defaults, set};
-use super::table::entries;
+use super::load::{Config, load_defaults};
 use crate::Settings;
+use crate::settings::entries;
 
 /// What reading it again led to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -19,21 +19,21 @@ impl Config {
     pub fn follow(&self, newer: &Config, now: &Settings) -> (Settings, Change) {
         let mut settings = now.clone();
         let mut change = Change::default();
-        for entry in entries() {
-            let path = entry.path();
+        for setting in entries() {
+            let path = setting.path();
             let value = |config: &Config| config.said.get(&path).map(|(value, _)| value.clone());
             let (before, after) = (value(self), value(newer));
             if before == after {
                 continue;
             }
-            if !entry.live {
+            if !setting.live {
                 change.later.push(path);
                 continue;
             }
-            let usual = || entry.parse(entry.default).ok();
+            let usual = || setting.parse(&setting.default).ok();
             let Some(value) = after.or_else(usual) else { continue };
             // It was checked when it was read.
-            if set(entry, &value, &mut settings).is_ok() {
+            if setting.set(&mut settings, &value).is_ok() {
                 change.changed.push(path);
             }
         }

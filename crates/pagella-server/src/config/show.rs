@@ -1,12 +1,9 @@
-//! A configuration as text: a sample with every key, and what holds with its origins.
+//! A configuration as text: a sample with every key, and what holds with its provenance.
 
 use std::fmt::Write;
 
-use toml::Value;
-
-use super::entry::Entry;
-use super::load::{Config, Origin};
-use super::table::entries;
+use super::load::{Config, Provenance};
+use crate::settings::{Setting, entries};
 
 /// A file with every key at its default, commented out.
 pub fn sample() -> String {
@@ -14,65 +11,47 @@ pub fn sample() -> String {
         "# Every key of `pagella serve`, at its default. Keys marked * take effect while it \
         runs.\n"
             .to_owned();
-    sections(&mut text, |text, entry| {
-        if !entry.is_built() {
+    sections(&mut text, |text, setting| {
+        if !setting.built {
             return;
         }
-        let mark = if entry.live { " *" } else { "" };
+        let mark = if setting.live { " *" } else { "" };
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "# {}{mark}", entry.doc);
-        let _ = match default(entry) {
-            Some(value) => writeln!(text, "#{} = {value}", entry.key),
-            None => writeln!(text, "#{} =", entry.key),
+        let _ = writeln!(text, "# {}{mark}", setting.doc);
+        let _ = match setting.default_value() {
+            Some(value) => writeln!(text, "#{} = {value}", setting.key),
+            None => writeln!(text, "#{} =", setting.key),
         };
     });
     text
 }
 
 impl Config {
-    /// What holds, as a file, with the origin of each value.
+    /// What holds, as a file, with the provenance of each value.
     pub fn show(&self) -> String {
         let mut text = String::new();
-        sections(&mut text, |text, entry| {
-            let (value, origin) = match self.said.get(&entry.path()) {
-                Some((value, origin)) => (Some(value.clone()), origin.clone()),
-                None => (default(entry), Origin::Default),
-            };
-            if let Some(value) = value.filter(|_| entry.is_built() || origin != Origin::Default) {
-                let _ = writeln!(text, "{} = {value}  # {origin}", entry.key);
+        sections(&mut text, |text, setting| {
+            let said = self.said.get(&setting.path()).cloned();
+            let usual = || Some((setting.default_value()?, Provenance::Default));
+            if let Some((value, from)) = said.or_else(usual) {
+                let _ = writeln!(text, "{} = {value}  # {from}", setting.key);
             }
         });
         text
     }
 }
 
-fn default(entry: &Entry) -> Option<Value> {
-    match entry.default {
-        "" => None,
-        text => entry.parse(text).ok(),
-    }
-}
-
-/// Writes every row under the name of its section; sections without rows are left out.
-fn sections(text: &mut String, mut write: impl FnMut(&mut String, &Entry)) {
-    let mut section = "";
-    let mut rows = String::new();
-    for entry in entries() {
-        if entry.section != section {
-            close(text, section, &mut rows);
-            section = entry.section;
+/// Writes every setting under the name of its section; sections with nothing to write are left out.
+fn sections(text: &mut String, mut write: impl FnMut(&mut String, &Setting)) {
+    let all: Vec<&Setting> = entries().collect();
+    for section in all.chunk_by(|one, next| one.section == next.section) {
+        let mut lines = String::new();
+        section.iter().for_each(|setting| write(&mut lines, setting));
+        if !lines.is_empty() {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = write!(text, "{gap}[{}]\n{lines}", section[0].section);
         }
-        write(&mut rows, entry);
     }
-    close(text, section, &mut rows);
-}
-
-fn close(text: &mut String, section: &str, rows: &mut String) {
-    if !rows.is_empty() {
-        let gap = if text.is_empty() { "" } else { "\n" };
-        let _ = writeln!(text, "{gap}[{section}]\n{}", rows.trim_end());
-    }
-    rows.clear();
 }
 
 #[cfg(test)]

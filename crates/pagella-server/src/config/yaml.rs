@@ -1,9 +1,9 @@
 //! YAML as TOML values, as far as configurations go: maps, lists, plain values. Anchors are copied a
 //! limited number of times; tags, several documents and keys that are not text are refused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use saphyr_parser::{Event, Parser, ScalarStyle};
+use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 use toml::{Table, Value};
 
 /// Most copies of anchored values.
@@ -14,150 +14,122 @@ const VALUES_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 32;
 
 /// A value; `None` is YAML's null, which TOML does not have.
-#[derive(Clone, Debug, PartialEq)]
-enum Node {
-    Null,
-    Plain(Value),
-    List(Vec<Node>),
-    Map(Vec<(String, Node)>),
-}
-
-impl Node {
-    /// How many values it is made of.
-    fn size(&self) -> usize {
-        match self {
-            Node::Null | Node::Plain(_) => 1,
-            Node::List(items) => 1 + items.iter().map(Node::size).sum::<usize>(),
-            Node::Map(items) => 1 + items.iter().map(|(_, node)| node.size()).sum::<usize>(),
-        }
-    }
-
-    /// Nulls are left out.
-    fn into_toml(self) -> Option<Value> {
-        match self {
-            Node::Null => None,
-            Node::Plain(value) => Some(value),
-            Node::List(items) => {
-                Some(Value::Array(items.into_iter().filter_map(Node::into_toml).collect()))
-            }
-            Node::Map(items) => {
-                let pairs = items.into_iter();
-                let values = pairs.filter_map(|(key, node)| Some((key, node.into_toml()?)));
-                Some(Value::Table(values.collect()))
-            }
-        }
-    }
-}
-
-struct Builder {
-    anchors: HashMap<usize, Node>,
-    aliases: usize,
-    values: usize,
-}
-
-/// A map or list that is not closed yet.
-enum Open {
-    List(usize, Vec<Node>),
-    Map(usize, Vec<(String, Node)>, Option<String>),
-}
+type Node = Option<Value>;
 
 /// Reads a document that is a map, or empty.
 pub fn read(text: &str) -> Result<Table, String> {
-    let mut builder = Builder { anchors: HashMap::new(), aliases: 0, values: 0 };
-    match builder.document(text)?.and_then(Node::into_toml) {
+    let mut reader = Reader {
+        parser: Parser::new_from_str(text),
+        anchors: HashMap::new(),
+        aliases: 0,
+        values: 0,
+    };
+    let mut root = None;
+    while let Some((event, line)) = reader.next()? {
+        match event {
+            Event::DocumentStart(_) if root.is_some() => {
+                return Err(format!("line {line}: a second document begins: keep one"));
+            }
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => {}
+            event => root = Some(reader.node(event, line, 0)?),
+        }
+    }
+    match root.flatten() {
         None => Ok(Table::new()),
         Some(Value::Table(table)) => Ok(table),
         Some(_) => Err("it is not a map of sections".to_owned()),
     }
 }
 
-impl Builder {
-    fn document(&mut self, text: &str) -> Result<Option<Node>, String> {
-        let mut open: Vec<Open> = Vec::new();
-        let mut root = None;
-        for event in Parser::new_from_str(text) {
-            let (event, span) = event.map_err(|error| error.to_string())?;
-            let line = span.start.line();
-            let here = |problem: &str| format!("line {line}: {problem}");
-            let node = match event {
-                Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {
-                    continue;
-                }
-                Event::DocumentStart(_) if root.is_some() => {
-                    return Err(here("a second document begins: keep one"));
-                }
-                Event::DocumentStart(_) => continue,
-                Event::Scalar(_, _, _, Some(_))
-                | Event::SequenceStart(_, Some(_))
-                | Event::MappingStart(_, Some(_)) => {
-                    return Err(here("tags are not read: remove it"));
-                }
-                Event::SequenceStart(anchor, None) => {
-                    open.push(Open::List(anchor, Vec::new()));
-                    check_depth(&open, line)?;
-                    continue;
-                }
-                Event::MappingStart(anchor, None) => {
-                    open.push(Open::Map(anchor, Vec::new(), None));
-                    check_depth(&open, line)?;
-                    continue;
-                }
-                Event::Scalar(text, style, anchor, None) => {
-                    let node = match style {
-                        ScalarStyle::Plain => plain(&text),
-                        _ => Node::Plain(Value::String(text.into_owned())),
-                    };
-                    self.keep(anchor, &node);
-                    node
-                }
-                Event::Alias(anchor) => self.copy(anchor).map_err(|problem| here(&problem))?,
-                Event::SequenceEnd | Event::MappingEnd => match open.pop() {
-                    Some(Open::List(anchor, items)) => self.closed(anchor, Node::List(items)),
-                    Some(Open::Map(anchor, items, _)) => self.closed(anchor, Node::Map(items)),
-                    None => return Err(here("something is closed that is not open")),
-                },
-            };
-            self.values += 1;
-            if self.values > VALUES_MAX {
-                return Err(here("there are too many values"));
-            }
-            match open.last_mut() {
-                None => root = Some(node),
-                Some(Open::List(_, items)) => items.push(node),
-                Some(Open::Map(_, items, key @ None)) => match node {
-                    Node::Plain(Value::String(name)) => {
-                        if items.iter().any(|(known, _)| *known == name) {
-                            return Err(here(&format!("{name:?} stands twice")));
-                        }
-                        *key = Some(name);
-                    }
-                    Node::Plain(value) => *key = Some(value.to_string()),
-                    _ => return Err(here("a key is not a text")),
-                },
-                Some(Open::Map(_, items, key)) => {
-                    items.push((key.take().unwrap_or_default(), node))
-                }
-            }
-        }
-        Ok(root)
+struct Reader<'a> {
+    parser: Parser<'a, StrInput<'a>>,
+    anchors: HashMap<usize, Node>,
+    aliases: usize,
+    values: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// The next event and its line.
+    fn next(&mut self) -> Result<Option<(Event<'a>, usize)>, String> {
+        let event: Option<(Event<'a>, Span)> =
+            self.parser.next().transpose().map_err(|error| error.to_string())?;
+        Ok(event.map(|(event, span)| (event, span.start.line())))
     }
 
-    fn keep(&mut self, anchor: usize, node: &Node) {
+    /// The value that begins with an event, `depth` levels down.
+    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, String> {
+        let here = |problem: &str| format!("line {line}: {problem}");
+        let (anchor, node) = match event {
+            Event::Scalar(_, _, _, Some(_))
+            | Event::SequenceStart(_, Some(_))
+            | Event::MappingStart(_, Some(_)) => {
+                return Err(here("tags are not read: remove it"));
+            }
+            Event::SequenceStart(..) | Event::MappingStart(..) if depth >= DEPTH_MAX => {
+                return Err(here(&format!("more than {DEPTH_MAX} levels")));
+            }
+            Event::Scalar(text, ScalarStyle::Plain, anchor, None) => (anchor, plain(&text)),
+            Event::Scalar(text, _, anchor, None) => {
+                (anchor, Some(Value::String(text.into_owned())))
+            }
+            Event::Alias(anchor) => (0, self.copy(anchor).map_err(|problem| here(&problem))?),
+            Event::SequenceStart(anchor, None) => (anchor, Some(self.list(depth)?)),
+            Event::MappingStart(anchor, None) => (anchor, Some(self.map(depth)?)),
+            _ => return Err(here("something is closed that is not open")),
+        };
+        self.values += 1;
+        if self.values > VALUES_MAX {
+            return Err(here("there are too many values"));
+        }
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
+        Ok(node)
     }
 
-    fn closed(&mut self, anchor: usize, node: Node) -> Node {
-        self.keep(anchor, &node);
-        node
+    fn list(&mut self, depth: usize) -> Result<Value, String> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                None | Some((Event::SequenceEnd, _)) => return Ok(Value::Array(items)),
+                Some((event, line)) => items.extend(self.node(event, line, depth + 1)?),
+            }
+        }
+    }
+
+    fn map(&mut self, depth: usize) -> Result<Value, String> {
+        let (mut table, mut seen) = (Table::new(), HashSet::new());
+        loop {
+            let (event, line) = match self.next()? {
+                None | Some((Event::MappingEnd, _)) => return Ok(Value::Table(table)),
+                Some(event) => event,
+            };
+            let key = match self.node(event, line, depth + 1)? {
+                Some(Value::String(name)) => name,
+                None | Some(Value::Array(_) | Value::Table(_)) => {
+                    return Err(format!("line {line}: a key is not a text"));
+                }
+                Some(value) => value.to_string(),
+            };
+            if !seen.insert(key.clone()) {
+                return Err(format!("line {line}: {key:?} stands twice"));
+            }
+            let Some((event, line)) = self.next()? else { return Ok(Value::Table(table)) };
+            if let Some(value) = self.node(event, line, depth + 1)? {
+                table.insert(key, value);
+            }
+        }
     }
 
     fn copy(&mut self, anchor: usize) -> Result<Node, String> {
         let known = self.anchors.get(&anchor).cloned();
         let node = known.ok_or("an anchor is used within itself")?;
         self.aliases += 1;
-        self.values += node.size();
+        self.values += node.as_ref().map_or(1, size);
         if self.aliases > ALIASES_MAX || self.values > VALUES_MAX {
             return Err("anchors are used too often".to_owned());
         }
@@ -165,17 +137,19 @@ impl Builder {
     }
 }
 
-fn check_depth(open: &[Open], line: usize) -> Result<(), String> {
-    match open.len() > DEPTH_MAX {
-        true => Err(format!("line {line}: more than {DEPTH_MAX} levels")),
-        false => Ok(()),
+/// How many values one is made of.
+fn size(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(size).sum::<usize>(),
+        Value::Table(table) => table.values().map(size).sum(),
+        _ => 0,
     }
 }
 
 /// A value without quotes: null, truth, number or text, as Python's reader of TabbyAPI sees it.
 fn plain(text: &str) -> Node {
     let value = match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Node::Null,
+        "" | "~" | "null" | "Null" | "NULL" => return None,
         "true" | "True" | "TRUE" => Value::Boolean(true),
         "false" | "False" | "FALSE" => Value::Boolean(false),
         _ => match (text.parse::<i64>(), text.parse::<f64>()) {
@@ -184,7 +158,7 @@ fn plain(text: &str) -> Node {
             _ => Value::String(text.to_owned()),
         },
     };
-    Node::Plain(value)
+    Some(value)
 }
 
 #[cfg(test)]

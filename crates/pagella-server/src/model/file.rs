@@ -57,7 +57,7 @@ pub fn effective_options(
 /// The template of a name, tried. Reads the disk.
 pub(super) fn template(app: &App, name: &str) -> Result<ActiveTemplate, ApiError> {
     let dir = &app.settings.model.template_dir;
-    let limits = &app.settings.limits.template;
+    let limits = &app.settings.limits.template();
     let template = templates::load(dir, name, limits, "prompt_template")?;
     templates::try_out(&template, limits)?;
     Ok(ActiveTemplate { name: name.to_owned(), template })

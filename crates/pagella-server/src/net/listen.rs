@@ -119,7 +119,7 @@ impl Server {
         {
             return Err(ServerError::NotBuilt { name: family.name() });
         }
-        let certificates = network.tls.clone().map(Certificates::load).transpose();
+        let certificates = network.tls().map(Certificates::load).transpose();
         let certificates = certificates.map_err(|problem| ServerError::Tls { problem })?;
         let certificates = certificates.map(Arc::new);
         let socket = network.host.strip_prefix(UNIX).map(PathBuf::from);

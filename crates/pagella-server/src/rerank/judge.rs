@@ -96,7 +96,7 @@ async fn prompts(
         JudgeForm::Template => Some(model.template().ok_or_else(no_template)?),
     };
     let (form, query, documents) = (judge.form.clone(), ask.query.clone(), ask.documents.clone());
-    let (model, limits) = (model.clone(), call.app.settings.limits.template);
+    let (model, limits) = (model.clone(), call.app.settings.limits.template());
     let encode = move |budget: EncodeBudget| {
         let budget = budget.within(model.capacity());
         let tokenizer = &model.parts.tokenizer;

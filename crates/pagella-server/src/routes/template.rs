@@ -33,7 +33,7 @@ pub async fn switch(mut call: Call) -> Result<Reply, ApiError> {
     let name = name.to_owned();
     let model = call.app.model.need()?;
     let (dir, wanted) = (call.app.settings.model.template_dir.clone(), name.clone());
-    let limits = call.app.settings.limits.template;
+    let limits = call.app.settings.limits.template();
     let load = move || {
         let template = templates::load(&dir, &wanted, &limits, "prompt_template_name")?;
         templates::try_out(&template, &limits)?;

@@ -5,144 +5,136 @@ use std::time::Duration;
 
 use pagella_engine::Pooling;
 
-/// Conversations.
-#[derive(Clone, Debug, Default)]
-pub struct Chat {
-    /// A conversation that ends with the assistant's words is continued.
-    pub prefill_assistant: bool,
-    /// Requests may bring a template.
-    pub allow_request_template: bool,
+use super::declare::{choice, section};
+use super::value::Choice;
+
+section! {
+    /// Conversations.
+    Chat at chat {
+        /// Continue a conversation that ends with the assistant's words
+        prefill_assistant: bool = false, live;
+        /// Requests may bring a template
+        allow_request_template: bool = false, live;
+        /// What the field of reasoning is called
+        reasoning_field: ReasoningField = ReasoningField::ReasoningContent, live;
+    }
+}
+
+section! {
+    /// Tools.
+    Tools at tools {
+        /// A schema that cannot be enforced whole is refused for strict tools, or always
+        enforce_always: bool = false, key("enforce"), words(&[("strict", false), ("always", true)]);
+    }
+}
+
+section! {
+    /// Schemas and grammars.
+    ConstraintSettings at constraints {
+        /// Ignore what a schema says and is not understood, where the request allows it
+        lenient: bool = false;
+    }
+}
+
+section! {
+    /// Answers that are kept for later requests.
+    Responses at responses {
+        /// Answers that are kept
+        max_entries: usize = 1000, at_least(1);
+        /// Bytes of them in all
+        max_bytes: usize = 256 << 20, at_least(1);
+        /// How long one is kept
+        ttl: Duration = Duration::from_secs(30 * 86_400);
+        /// What happens to tools that only the original service has
+        hosted_tools: HostedTools = HostedTools::Drop;
+    }
+}
+
+section! {
+    /// How tokens are chosen where a request does not say.
+    Sampling at sampling {
+        /// Preset of sampling that holds from the start
+        override_preset: Option<String> = None;
+        /// What the model recommends counts
+        use_generation_config: bool = true;
+        /// Folder of presets
+        preset_dir: PathBuf = "sampler_overrides".into();
+    }
+}
+
+section! {
+    /// Vectors of texts.
+    Embeddings at embeddings {
+        /// How vectors are made where neither request nor model says; auto refuses
+        pooling: Option<Pooling> = None, words(POOLING), live;
+    }
+}
+
+section! {
+    /// Ranking of texts.
+    Rerank at rerank {
+        /// How documents are ranked: the model judges, or the angle between vectors counts
+        method: RerankMethod = RerankMethod::Model, live;
+        /// What a model looks for when it ranks, where neither request nor model says
+        instruction: Option<String> = None, live;
+    }
+}
+
+section! {
+    /// For those who work on clients.
+    Developer at developer {
+        /// Answer streams as one body
+        disable_request_streaming: bool = false, live;
+        /// Rewrites of system messages that keep prefixes the same
+        prompt_normalizers: Vec<String> = vec!["claude-billing".into()],
+            some_of(&["claude-billing"]), live;
+        /// Counts come with the last choice of a stream
+        usage_in_last_choice: bool = false, live;
+        /// max_tokens 0 fills the context, as in TabbyAPI
+        zero_max_tokens_fills: bool = false, live;
+    }
+}
+
+choice! {
     /// What the field of reasoning is called.
-    pub reasoning_field: ReasoningField,
+    ReasoningField {
+        /// `reasoning_content`.
+        ReasoningContent = "reasoning_content",
+        /// `reasoning`.
+        Reasoning = "reasoning",
+        /// Both.
+        Both = "both",
+    }
 }
 
-/// What the field of reasoning is called.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReasoningField {
-    /// `reasoning_content`.
-    #[default]
-    ReasoningContent,
-    /// `reasoning`.
-    Reasoning,
-    /// Both.
-    Both,
-}
-
-/// Tools.
-#[derive(Clone, Debug, Default)]
-pub struct Tools {
-    /// Every tool is taken as `strict`: a schema that cannot be enforced whole is refused.
-    pub enforce_always: bool,
-}
-
-/// Schemas and grammars.
-#[derive(Clone, Debug, Default)]
-pub struct ConstraintSettings {
-    /// What a schema says and is not understood may be ignored, where the request allows it.
-    pub lenient: bool,
-}
-
-/// Answers that are kept for later requests.
-#[derive(Clone, Debug)]
-pub struct Responses {
-    /// Most of them.
-    pub max_entries: usize,
-    /// Most bytes of them in all.
-    pub max_bytes: usize,
-    /// How long one is kept.
-    pub ttl: Duration,
+choice! {
     /// What happens to tools that only the original service has.
-    pub hosted_tools: HostedTools,
-}
-
-/// What happens to tools that only the original service has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HostedTools {
-    /// They are left out.
-    #[default]
-    Drop,
-    /// The request is refused.
-    Reject,
-}
-
-impl Default for Responses {
-    fn default() -> Self {
-        Responses {
-            max_entries: 1000,
-            max_bytes: 256 << 20,
-            ttl: Duration::from_secs(30 * 86_400),
-            hosted_tools: HostedTools::Drop,
-        }
+    HostedTools {
+        /// They are left out.
+        Drop = "drop",
+        /// The request is refused.
+        Reject = "reject",
     }
 }
 
-/// How tokens are chosen where a request does not say.
-#[derive(Clone, Debug)]
-pub struct Sampling {
-    /// The preset that holds from the start.
-    pub override_preset: Option<String>,
-    /// What the model recommends counts.
-    pub use_generation_config: bool,
-    /// The folder of presets.
-    pub preset_dir: PathBuf,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Sampling {
-            override_preset: None,
-            use_generation_config: true,
-            preset_dir: PathBuf::from("sampler_overrides"),
-        }
-    }
-}
-
-/// Vectors of texts.
-#[derive(Clone, Debug, Default)]
-pub struct Embeddings {
-    /// How hidden states become a vector where neither the request nor the model's files say.
-    pub pooling: Option<Pooling>,
-}
-
-/// Ranking of texts.
-#[derive(Clone, Debug, Default)]
-pub struct Rerank {
+choice! {
     /// How documents are compared with a query.
-    pub method: RerankMethod,
-    /// What models look for where neither the request nor their files say.
-    pub instruction: Option<String>,
-}
-
-/// How documents are compared with a query.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RerankMethod {
-    /// The model judges, as its files say.
-    #[default]
-    Model,
-    /// By the angle between vectors.
-    Embeddings,
-}
-
-/// For those who work on clients.
-#[derive(Clone, Debug)]
-pub struct Developer {
-    /// Streams are answered as one body.
-    pub disable_request_streaming: bool,
-    /// Rewrites of system messages that keep prefixes the same.
-    pub prompt_normalizers: Vec<String>,
-    /// Counts come with the last choice, as in TabbyAPI.
-    pub usage_in_last_choice: bool,
-    /// `max_tokens` of 0 fills the context, as in TabbyAPI, instead of asking for no token.
-    pub zero_max_tokens_fills: bool,
-}
-
-impl Default for Developer {
-    fn default() -> Self {
-        Developer {
-            disable_request_streaming: false,
-            prompt_normalizers: vec!["claude-billing".to_owned()],
-            usage_in_last_choice: false,
-            zero_max_tokens_fills: false,
-        }
+    RerankMethod {
+        /// The model judges, as its files say.
+        Model = "model",
+        /// By the angle between vectors.
+        Embeddings = "embeddings",
     }
 }
+
+impl Choice for Pooling {
+    const WORDS: &[(&str, Self)] =
+        &[("mean", Pooling::Mean), ("cls", Pooling::First), ("last", Pooling::Last)];
+}
+
+const POOLING: &[(&str, Option<Pooling>)] = &[
+    ("auto", None),
+    ("mean", Some(Pooling::Mean)),
+    ("cls", Some(Pooling::First)),
+    ("last", Some(Pooling::Last)),
+];

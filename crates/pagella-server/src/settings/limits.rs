@@ -1,127 +1,117 @@
 //! How much a client may ask for, and how slowly.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pagella_engine::constraint::ConstraintLimits;
 use pagella_text::TemplateLimits;
 
-/// How much a client may ask for, and how slowly.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Connections in all.
-    pub connections: usize,
-    /// Connections of one peer address; not for this machine and for proxies.
-    pub connections_per_peer: usize,
-    /// Bytes of all headers of a request.
-    pub header_bytes: usize,
-    /// Headers of a request.
-    pub headers: usize,
-    /// Bytes of a URL.
-    pub url_bytes: usize,
-    /// From the first byte of a request to the end of its headers.
-    pub header_time: Duration,
-    /// For reading a body.
-    pub body_time: Duration,
-    /// Slowest body, in bytes per second, after the first seconds.
-    pub body_rate: u64,
-    /// How long an answer may take after a client has ended its own side, before it is asked whether it
-    /// still reads.
-    pub half_close_time: Duration,
-    /// Idle time after which a connection is closed.
-    pub keep_alive: Duration,
-    /// Bytes of a body on routes that generate text.
-    pub generation_body_bytes: usize,
-    /// Bytes of a body on other routes.
-    pub body_bytes: usize,
-    /// Messages of a conversation.
-    pub messages: usize,
-    /// Tools of a conversation.
-    pub tools: usize,
-    /// Prompts of a completion request.
-    pub prompts: usize,
-    /// Choices per prompt.
-    pub max_n: usize,
-    /// Choices of a request in all.
-    pub max_choices: usize,
-    /// Most tokens of an answer; 0 is the context.
-    pub max_tokens: usize,
-    /// Alternatives per token in log-probabilities.
-    pub top_logprobs: usize,
-    /// Entries of a bias.
-    pub logit_bias: usize,
-    /// Strings and ids that end an answer.
-    pub stop: usize,
-    /// Strings that never appear in an answer.
-    pub banned_strings: usize,
-    /// How much templates may use.
-    pub template: TemplateLimits,
-    /// Bytes of a schema or grammar.
-    pub constraint_bytes: usize,
-    /// For compiling one.
-    pub constraint_time: Duration,
-    /// Bytes of a compiled one.
-    pub constraint_memory_bytes: usize,
-    /// For finding out which tokens one allows next.
-    pub mask_time: Duration,
-    /// Requests that wait.
-    pub max_queue: usize,
-    /// Longest estimated wait; zero is any.
-    pub max_queue_wait: Duration,
-    /// Longest time of a request; zero is any.
-    pub request_time: Duration,
-    /// Threads that render, tokenize and compile; 0 is one per core.
-    pub blocking_threads: usize,
-    /// Work that waits for them.
-    pub blocking_queue: usize,
-    /// Streams of one HTTP/2 connection.
-    pub http2_streams: u32,
-    /// Streams of one HTTP/2 connection that a client may reset per second before it is told to go
-    /// away.
-    pub http2_resets: usize,
-}
+use super::declare::section;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            connections: 4096,
-            connections_per_peer: 64,
-            header_bytes: 32 << 10,
-            headers: 100,
-            url_bytes: 8 << 10,
-            header_time: Duration::from_secs(10),
-            body_time: Duration::from_secs(60),
-            body_rate: 1 << 10,
-            half_close_time: Duration::from_secs(2),
-            keep_alive: Duration::from_secs(75),
-            generation_body_bytes: 32 << 20,
-            body_bytes: 1 << 20,
-            messages: 20_000,
-            tools: 128,
-            prompts: 64,
-            max_n: 8,
-            max_choices: 64,
-            max_tokens: 0,
-            top_logprobs: 20,
-            logit_bias: 1024,
-            stop: 64,
-            banned_strings: 256,
-            template: TemplateLimits::default(),
-            constraint_bytes: 1 << 20,
-            constraint_time: Duration::from_secs(2),
-            constraint_memory_bytes: 64 << 20,
-            mask_time: Duration::from_millis(50),
-            max_queue: 2048,
-            max_queue_wait: Duration::ZERO,
-            request_time: Duration::ZERO,
-            blocking_threads: 0,
-            blocking_queue: 2048,
-            http2_streams: 128,
-            http2_resets: 50,
-        }
+/// Seconds of work that a request may cost: some, and not for ever.
+const WORK: RangeInclusive<f64> = 0.001..=3600.0;
+/// Calls of macros inside each other that a template may have at most.
+const RECURSION_MAX: i64 = TemplateLimits::RECURSION_MAX as i64;
+
+section! {
+    /// How much a client may ask for, and how slowly.
+    Limits at limits {
+        /// Connections in all
+        connections: usize = 4096, at_least(1);
+        /// Connections of one address; not for this machine and for network.proxies
+        connections_per_peer: usize = 64, at_least(1), live;
+        /// Bytes of all headers of a request
+        header_bytes: usize = 32 << 10, at_least(1), live;
+        /// Headers of a request
+        headers: usize = 100, at_least(1), live;
+        /// Bytes of a URL
+        url_bytes: usize = 8 << 10, at_least(1), live;
+        /// Seconds for sending the headers
+        header_time: Duration = Duration::from_secs(10), live;
+        /// Seconds for sending the body
+        body_time: Duration = Duration::from_secs(60), live;
+        /// Slowest body, in bytes per second
+        // Not counted in the first seconds.
+        body_rate: u64 = 1 << 10, at_least(1), live;
+        /// Seconds of an answer before a client that has ended its side is asked whether it reads
+        half_close_time: Duration = Duration::from_secs(2), live;
+        /// Idle seconds after which a connection is closed
+        keep_alive: Duration = Duration::from_secs(75), live;
+        /// Streams of one HTTP/2 connection
+        http2_streams: u32 = 128, within(1..=65535), live;
+        /// Streams that a client of HTTP/2 may reset per second on one connection
+        http2_resets: usize = 50, at_least(1), live;
+        /// Bytes of a body on routes that generate text
+        generation_body_bytes: usize = 32 << 20, at_least(1), live;
+        /// Bytes of a body on other routes
+        body_bytes: usize = 1 << 20, at_least(1), live;
+        /// Messages of a conversation
+        messages: usize = 20_000, at_least(1), live;
+        /// Tools of a conversation
+        tools: usize = 128, at_least(1), live;
+        /// Prompts of a completion request
+        prompts: usize = 64, at_least(1), live;
+        /// Choices per prompt
+        max_n: usize = 8, at_least(1), live;
+        /// Choices of a request in all
+        max_choices: usize = 64, at_least(1), live;
+        /// Most tokens of an answer; 0 is the context
+        max_tokens: usize = 0, live;
+        /// Alternatives per token in log-probabilities
+        top_logprobs: usize = 20, at_least(1), live;
+        /// Entries of logit_bias
+        logit_bias: usize = 1024, at_least(1), live;
+        /// Strings and ids that end an answer
+        stop: usize = 64, at_least(1), live;
+        /// Strings that an answer must not have
+        banned_strings: usize = 256, at_least(1), live;
+        /// Bytes of a template from a request or the folder of templates
+        // No larger file is read as a template.
+        template_bytes: usize = TemplateLimits::default().source_bytes_max,
+            within(1..=1 << 20), live;
+        /// Steps of rendering a template
+        template_steps: u64 = TemplateLimits::default().steps_max, at_least(1), live;
+        /// Bytes of a rendered prompt, and of every text on the way to it
+        template_output_bytes: usize = TemplateLimits::default().output_bytes_max,
+            at_least(1), live;
+        /// Calls of macros inside each other in a template
+        template_recursion: usize = TemplateLimits::default().recursion_max,
+            within(1..=RECURSION_MAX), live;
+        /// Seconds of rendering a template
+        template_time: Duration = TemplateLimits::default().time_max, within(WORK), live;
+        /// Bytes of a schema or grammar
+        constraint_bytes: usize = 1 << 20, at_least(1), live;
+        /// Seconds of compiling one
+        constraint_time: Duration = Duration::from_secs(2), within(WORK), live;
+        /// Bytes of a compiled one
+        constraint_memory_bytes: usize = 64 << 20, at_least(1 << 20), live;
+        /// Seconds of finding out which tokens a schema or grammar allows next, as work
+        mask_time: Duration = Duration::from_millis(50), within(WORK), live;
+        /// Requests that wait
+        max_queue: usize = 2048, at_least(1), live;
+        /// Longest estimated wait; 0 is any
+        max_queue_wait: Duration = Duration::ZERO, live;
+        /// Longest time of a request; 0 is any
+        request_time: Duration = Duration::ZERO, live;
+        /// Threads that render, tokenize and compile; 0 is one per core
+        blocking_threads: usize = 0, within(0..=1024);
+        /// Work that waits for these threads
+        blocking_queue: usize = 2048, at_least(1), live;
     }
 }
 
 impl Limits {
+    /// How much templates may use.
+    pub fn template(&self) -> TemplateLimits {
+        TemplateLimits {
+            source_bytes_max: self.template_bytes,
+            steps_max: self.template_steps,
+            output_bytes_max: self.template_output_bytes,
+            recursion_max: self.template_recursion,
+            time_max: self.template_time,
+        }
+    }
+
     /// How large constraints may be and how much work they may cost.
     pub fn constraint(&self) -> ConstraintLimits {
         let limits = ConstraintLimits {

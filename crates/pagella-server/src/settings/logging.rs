@@ -2,68 +2,59 @@
 
 use std::path::PathBuf;
 
-/// What is written down, on standard error and in a file.
-#[derive(Clone, Debug)]
-pub struct Logging {
-    /// The least that is written down.
-    pub level: LogLevel,
-    /// Lines of JSON instead of text.
-    pub json: bool,
-    /// A file beside standard error.
-    pub file: Option<PathBuf>,
-    /// One line per request.
-    pub access: bool,
-    /// How peers are named.
-    pub peer: PeerName,
-    /// Prompts, as text.
-    pub log_prompt: bool,
-    /// How each answer was sampled.
-    pub log_generation_params: bool,
-    /// Bodies and headers of requests, without keys.
-    pub log_requests: bool,
-    /// A folder for conversations and their rendered prompts, one file each.
-    pub log_chat_completion_requests: Option<PathBuf>,
-    /// Nothing on standard error; a file is written all the same.
-    pub quiet: bool,
+use super::declare::{choice, section};
+
+section! {
+    /// What is written down, on standard error and in a file.
+    Logging at logging {
+        /// The least that is written down
+        level: LogLevel = LogLevel::Info, live;
+        /// Form of the lines
+        json: bool = false, key("format"), words(&[("text", false), ("json", true)]);
+        /// A log file beside standard error
+        file: Option<PathBuf> = None;
+        /// Write prompts down
+        log_prompt: bool = false, live;
+        /// Write down how each answer was sampled
+        log_generation_params: bool = false, live;
+        /// Write down headers and bodies of requests, without keys
+        log_requests: bool = false, live;
+        /// A folder for conversations and their rendered prompts, one file each
+        log_chat_completion_requests: Option<PathBuf> = None, live;
+        /// One line per request
+        access: bool = true, live;
+        /// How clients are named in the log
+        peer: PeerName = PeerName::Full, live;
+    }
+    no keys {
+        /// Nothing on standard error; a file is written all the same.
+        quiet: bool = false;
+    }
 }
 
-/// How important an event is; the least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// For those who look for a defect.
-    Debug,
-    /// What an operator may want to know.
-    Info,
-    /// What an operator should look at.
-    Warn,
-    /// What does not work.
-    Error,
+choice! {
+    /// How important an event is; the least first.
+    #[derive(PartialOrd, Ord)]
+    LogLevel {
+        /// For those who look for a defect.
+        Debug = "debug",
+        /// What an operator may want to know.
+        Info = "info",
+        /// What an operator should look at.
+        Warn = "warn",
+        /// What does not work.
+        Error = "error",
+    }
 }
 
-/// How peers are named in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PeerName {
-    /// By address.
-    Full,
-    /// By a hash that tells peers apart and is another after a restart.
-    Hash,
-    /// Not at all.
-    None,
-}
-
-impl Default for Logging {
-    fn default() -> Self {
-        Logging {
-            level: LogLevel::Info,
-            json: false,
-            file: None,
-            access: true,
-            peer: PeerName::Full,
-            log_prompt: false,
-            log_generation_params: false,
-            log_requests: false,
-            log_chat_completion_requests: None,
-            quiet: false,
-        }
+choice! {
+    /// How peers are named in the log.
+    PeerName {
+        /// By address.
+        Full = "full",
+        /// By a hash that tells peers apart and is another after a restart.
+        Hash = "hash",
+        /// Not at all.
+        None = "none",
     }
 }

@@ -5,98 +5,120 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Map;
+use toml::Value;
 
+use super::declare::section;
+use super::entries;
+use super::value::{Choice, Notation, SettingValue, number_within};
 use crate::auth::Role;
+use crate::whole_pages::whole_pages;
 
-/// Which models there are, how they are opened and which names stand for them. `None` leaves the
-/// choice to the model, or to whoever opens it.
-#[derive(Clone, Debug)]
-pub struct ModelSettings {
-    /// The folder of models.
-    pub model_dir: PathBuf,
-    /// The model that is opened at the start.
-    pub model_name: Option<String>,
-    /// Requests may name a model that is then opened.
-    pub inline_model_loading: bool,
-    /// Whose requests may.
-    pub inline_roles: Vec<Role>,
-    /// Further names are listed, all of which mean the model there is.
-    pub use_dummy_models: bool,
-    /// These names.
-    pub dummy_model_names: Vec<String>,
-    /// After how long a stream that waits for its model begins with signs of life.
-    pub inline_patience: Duration,
-    /// Keys of this section that also hold for models opened by request.
-    pub use_as_default: Vec<String>,
-    /// What these keys say, as fields of a load.
-    pub load_defaults: Map<String, Value>,
-    /// Longest sequence, in tokens.
-    pub max_seq_len: Option<usize>,
-    /// Tokens in the cache, for all sequences together.
-    pub cache_size: Option<usize>,
-    /// How keys and values are stored.
-    pub cache_mode: String,
-    /// Positions are divided by this.
-    pub rope_scale: f32,
-    /// The rotary base is raised by this.
-    pub rope_alpha: Option<f32>,
-    /// Most prompt tokens computed at once.
-    pub chunk_size: Option<usize>,
-    /// Most sequences computed at once.
-    pub max_batch_size: Option<usize>,
-    /// The template in place of the model's own.
-    pub prompt_template: Option<String>,
-    /// The folder of templates.
-    pub template_dir: PathBuf,
-    /// Conversations with models that were opened without saying otherwise.
-    pub conversation: ConversationSettings,
-    /// Idle time after which the model is given up; zero is never.
-    pub idle_unload: Duration,
-    /// Refuse names that are not the model's, instead of answering with the model there is.
-    pub reject_unknown: bool,
-    /// Further names of models.
-    pub aliases: BTreeMap<String, String>,
-    /// Most models that answer at once.
-    pub max_models: usize,
-    /// Most bytes they may take together; 0 is what the devices have.
-    pub memory_budget: u64,
-    /// Links in the folder of models may lead out of it.
-    pub follow_symlinks: bool,
+/// Most tokens that a setting can speak of.
+const TOKENS_MAX: i64 = u32::MAX as i64;
+/// Names of cache formats.
+const CACHE_MODES: &[&str] = &["FP32", "FP16", "Q8", "FP8", "F8", "Q6", "Q4"];
+
+section! {
+    /// Which models there are, how they are opened and which names stand for them. `None` leaves the
+    /// choice to the model, or to whoever opens it.
+    ModelSettings at model {
+        /// Folder of models
+        model_dir: PathBuf = "models".into(), variable("MODEL_DIR"), common;
+        /// Model that is opened at the start
+        model_name: Option<String> = None;
+        /// Open a model that a request names
+        inline_model_loading: bool = false, live;
+        /// Whose requests may open a model by naming it
+        inline_roles: Vec<Role> = vec![Role::Admin], live;
+        /// List further names that mean the model there is
+        use_dummy_models: bool = false, live;
+        /// These names
+        dummy_model_names: Vec<String> = vec!["gpt-3.5-turbo".into()], live;
+        /// Keys of this section that also hold for models opened by request
+        use_as_default: Vec<String> = vec![], check(known_keys), live;
+        /// Longest sequence, in tokens
+        max_seq_len: Option<usize> = None, within(1..=TOKENS_MAX);
+        /// Tokens in the cache, for all sequences, in multiples of 256; what memory allows if open
+        cache_size: Option<usize> = None, within(1..=TOKENS_MAX), check(whole);
+        /// How keys and values are stored
+        cache_mode: String = "FP16".into(), one_of(CACHE_MODES);
+        /// Positions are divided by this
+        rope_scale: f32 = 1.0, within(0.01..=1000.0);
+        /// The rotary base is raised by this
+        rope_alpha: Option<f32> = None, within(0.01..=1000.0);
+        /// Most prompt tokens computed at once
+        chunk_size: Option<usize> = None, within(1..=TOKENS_MAX);
+        /// Most sequences computed at once
+        max_batch_size: Option<usize> = None, within(1..=TOKENS_MAX);
+        /// Template in place of the model's
+        prompt_template: Option<String> = None;
+        /// Folder of templates
+        template_dir: PathBuf = "templates".into();
+        /// Idle seconds after which the model is given up; 0 is never
+        idle_unload: Duration = Duration::ZERO, live;
+        /// What happens to requests that name another model
+        reject_unknown: bool = false,
+            key("unknown"), words(&[("accept", false), ("reject", true)]), live;
+        /// Further names of models
+        aliases: BTreeMap<String, String> = BTreeMap::new(), live;
+        /// Most models that answer at once
+        max_models: usize = 1, within(1..=64), common;
+        /// Most GiB that models may take together; 0 is what the devices have
+        // Held in bytes.
+        memory_budget: u64 = 0, by(bytes_of_gib);
+        /// Links in the folder of models may lead out of it
+        follow_symlinks: bool = true;
+    }
+    groups {
+        /// Conversations with models that were opened without saying otherwise.
+        conversation: ConversationSettings;
+    }
+    no keys {
+        /// After how long a stream that waits for its model begins with signs of life.
+        inline_patience: Duration = Duration::from_secs(10);
+        /// What the keys of `use_as_default` say, as fields of a load.
+        load_defaults: Map<String, serde_json::Value> = Map::new();
+    }
 }
 
-/// How conversations are rendered and their answers read.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ConversationSettings {
-    /// Variables of templates, unless a request says otherwise.
-    pub template_vars_default: Map<String, Value>,
-    /// Variables of templates, whatever a request says.
-    pub template_vars_force: Map<String, Value>,
+section! {
+    /// How conversations are rendered and their answers read.
+    ConversationSettings at model.conversation {
+        /// Variables of templates, unless a request says otherwise
+        template_vars_default: Map<String, serde_json::Value> = Map::new(), live;
+        /// Variables of templates, whatever a request says
+        template_vars_force: Map<String, serde_json::Value> = Map::new(), live;
+        /// How answers call tools
+        // `auto` asks the template.
+        tool_format: String = "auto".into();
+        /// Tool calls within reasoning count
+        tool_calls_in_reasoning: bool = true;
+    }
+    groups {
+        /// How answers think aloud.
+        reasoning: ReasoningSettings;
+    }
+}
+
+section! {
     /// How answers think aloud.
-    pub reasoning: ReasoningSettings,
-    /// How answers call tools; `auto` asks the template.
-    pub tool_format: String,
-    /// Tool calls within reasoning count.
-    pub tool_calls_in_reasoning: bool,
-}
-
-/// How answers think aloud.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReasoningSettings {
-    /// Reasoning is told apart from the answer.
-    pub reasoning: Toggle,
-    /// What begins it.
-    pub start_token: String,
-    /// What ends it.
-    pub end_token: String,
-    /// An answer begins with it.
-    pub start_in_reasoning: Toggle,
-    /// Most tokens of it.
-    pub budget_tokens: Option<usize>,
-    /// What the model is made to say when they are used up.
-    pub budget_message: Option<String>,
-    /// Channels as gpt-oss has them.
-    pub harmony: Toggle,
+    ReasoningSettings at model.conversation.reasoning {
+        /// Tell reasoning from answers
+        reasoning: Toggle = Toggle::Auto;
+        /// What begins it
+        start_token: String = "<think>".into(), key("reasoning_start_token");
+        /// What ends it
+        end_token: String = "</think>".into(), key("reasoning_end_token");
+        /// Answers begin with it
+        start_in_reasoning: Toggle = Toggle::Auto;
+        /// Most tokens of reasoning
+        budget_tokens: Option<usize> = None, within(0..=TOKENS_MAX), key("reasoning_budget_tokens");
+        /// What the model is made to say when they are used up
+        budget_message: Option<String> = None, key("reasoning_budget_message");
+        /// Channels as gpt-oss has them
+        harmony: Toggle = Toggle::Auto;
+    }
 }
 
 /// Yes, no, or as the model's template says.
@@ -112,60 +134,44 @@ pub enum Toggle {
     Off,
 }
 
-impl Default for ModelSettings {
-    fn default() -> Self {
-        ModelSettings {
-            model_dir: PathBuf::from("models"),
-            model_name: None,
-            inline_model_loading: false,
-            inline_roles: vec![Role::Admin],
-            use_dummy_models: false,
-            dummy_model_names: vec!["gpt-3.5-turbo".to_owned()],
-            inline_patience: Duration::from_secs(10),
-            use_as_default: Vec::new(),
-            load_defaults: Map::new(),
-            max_seq_len: None,
-            cache_size: None,
-            cache_mode: "FP16".to_owned(),
-            rope_scale: 1.0,
-            rope_alpha: None,
-            chunk_size: None,
-            max_batch_size: None,
-            prompt_template: None,
-            template_dir: PathBuf::from("templates"),
-            conversation: ConversationSettings::default(),
-            idle_unload: Duration::ZERO,
-            reject_unknown: false,
-            aliases: BTreeMap::new(),
-            max_models: 1,
-            memory_budget: 0,
-            follow_symlinks: true,
+impl SettingValue for Toggle {
+    const NOTATION: Notation = Notation::Toml;
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match (value.as_bool(), value.as_str()) {
+            (Some(true), _) => Ok(Toggle::On),
+            (Some(false), _) => Ok(Toggle::Off),
+            (_, Some("auto")) => Ok(Toggle::Auto),
+            _ => Err("true, false or \"auto\"".to_owned()),
+        }
+    }
+
+    fn write(&self) -> Value {
+        match self {
+            Toggle::Auto => Value::String("auto".to_owned()),
+            Toggle::On => Value::Boolean(true),
+            Toggle::Off => Value::Boolean(false),
         }
     }
 }
 
-impl Default for ConversationSettings {
-    fn default() -> Self {
-        ConversationSettings {
-            template_vars_default: Map::new(),
-            template_vars_force: Map::new(),
-            reasoning: ReasoningSettings::default(),
-            tool_format: "auto".to_owned(),
-            tool_calls_in_reasoning: true,
-        }
+impl Choice for Role {
+    const WORDS: &[(&str, Self)] = &[("api", Role::Api), ("admin", Role::Admin)];
+}
+
+fn whole(tokens: &Option<usize>) -> Result<(), String> {
+    let pages = tokens.map(whole_pages).transpose();
+    pages.map(drop).map_err(|problem| problem.to_string())
+}
+
+fn known_keys(keys: &Vec<String>) -> Result<(), String> {
+    let known = |key: &&String| entries().any(|own| own.section == "model" && own.key == **key);
+    match keys.iter().find(|key| !known(key)) {
+        Some(key) => Err(format!("keys of this section: there is no {key:?}")),
+        None => Ok(()),
     }
 }
 
-impl Default for ReasoningSettings {
-    fn default() -> Self {
-        ReasoningSettings {
-            reasoning: Toggle::Auto,
-            start_token: "<think>".to_owned(),
-            end_token: "</think>".to_owned(),
-            start_in_reasoning: Toggle::Auto,
-            budget_tokens: None,
-            budget_message: None,
-            harmony: Toggle::Auto,
-        }
-    }
+fn bytes_of_gib(value: &Value) -> Result<u64, String> {
+    number_within(value, &(0.0..=1e6)).map(|gib| (gib * (1u64 << 30) as f64) as u64)
 }

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use super::value::ListItem;
+
 /// One address, or all that share their first bits with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subnet {
@@ -44,6 +46,16 @@ impl FromStr for Subnet {
             return Err(expected());
         }
         Ok(Subnet { address, bits })
+    }
+}
+
+impl ListItem for Subnet {
+    fn read_item(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn write_item(&self) -> String {
+        format!("{}/{}", self.address, self.bits)
     }
 }
 

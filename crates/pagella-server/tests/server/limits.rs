@@ -116,19 +116,19 @@ const LIMITS: &[Limit] = &[
         refusal: (RANGE, Some("tools")),
     },
     Limit {
-        set: |s| s.limits.template.output_bytes_max = MOST,
+        set: |s| s.limits.template_output_bytes = MOST,
         path: CHAT,
         body: rendered,
         refusal: ("template_error", Some("messages")),
     },
     Limit {
-        set: |s| s.limits.template.recursion_max = MOST,
+        set: |s| s.limits.template_recursion = MOST,
         path: CHAT,
         body: nested,
         refusal: ("template_error", Some("messages")),
     },
     Limit {
-        set: |s| s.limits.template.source_bytes_max = MOST,
+        set: |s| s.limits.template_bytes = MOST,
         path: CHAT,
         body: |n| talk(json!({ "chat_template": "x".repeat(n) })),
         refusal: ("template_error", Some("messages")),
@@ -179,9 +179,9 @@ fn limits_of_work_hold_for_templates_and_constraints() {
     assert_eq!(with(|_| {}, CHAT, &template), fine);
     assert_eq!(with(|_| {}, COMPLETIONS, &pattern), fine);
     let refused = |code: &str| (400, code.to_owned());
-    let steps: fn(&mut Settings) = |s| s.limits.template.steps_max = 1000;
+    let steps: fn(&mut Settings) = |s| s.limits.template_steps = 1000;
     assert_eq!(with(steps, CHAT, &template), refused("template_error"));
-    let time: fn(&mut Settings) = |s| s.limits.template.time_max = std::time::Duration::ZERO;
+    let time: fn(&mut Settings) = |s| s.limits.template_time = std::time::Duration::ZERO;
     assert_eq!(with(time, CHAT, &template), refused("template_error"));
     let memory: fn(&mut Settings) = |s| s.limits.constraint_memory_bytes = 1;
     assert_eq!(with(memory, COMPLETIONS, &pattern), refused("constraint_too_complex"));

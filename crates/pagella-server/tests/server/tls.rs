@@ -27,7 +27,7 @@ pub fn files(name: &str) -> Tls {
 
 pub fn over_tls(tls: Tls) -> Settings {
     let mut settings = settings();
-    settings.network.tls = Some(tls);
+    (settings.network.tls_cert, settings.network.tls_key) = (Some(tls.cert), Some(tls.key));
     settings
 }
 

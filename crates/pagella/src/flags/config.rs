@@ -5,20 +5,10 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use pagella_server::config::{Config, Entry, Source, entries};
+use pagella_server::config::{Config, Setting, Source, entries};
 
 use crate::output;
 use crate::usage::Usage;
-
-/// Keys that people look for first; `-h` shows them under their short names.
-const COMMON: &[&str] = &[
-    "network.host",
-    "network.port",
-    "network.disable_auth",
-    "auth.keys_file",
-    "model.model_dir",
-    "model.max_models",
-];
 
 /// What was said on the command line, by key.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +38,7 @@ impl ConfigFlags {
 
 /// A key with its names as a flag, made once because flags need names that stay.
 struct Named {
-    entry: &'static Entry,
+    setting: &'static Setting,
     path: String,
     /// Shorter names, where no other key has them.
     short: Vec<String>,
@@ -57,15 +47,15 @@ struct Named {
 fn named() -> &'static [Named] {
     static NAMES: OnceLock<Vec<Named>> = OnceLock::new();
     NAMES.get_or_init(|| {
-        let built = || entries().filter(|entry| entry.is_built());
-        let name = |entry: &'static Entry| {
-            let alone = built().filter(|other| other.key == entry.key).count() == 1;
-            let mut short: Vec<String> = entry.flag.map(str::to_owned).into_iter().collect();
+        let built = || entries().filter(|setting| setting.built);
+        let name = |setting: &'static Setting| {
+            let alone = built().filter(|other| other.key == setting.key).count() == 1;
+            let mut short: Vec<String> = setting.flag.map(str::to_owned).into_iter().collect();
             if alone {
-                short.extend([entry.key.to_owned(), entry.key.replace('_', "-")]);
+                short.extend([setting.key.to_owned(), setting.key.replace('_', "-")]);
             }
             short.dedup();
-            Named { entry, path: entry.path(), short }
+            Named { setting, path: setting.path(), short }
         };
         built().map(name).collect()
     })
@@ -85,28 +75,28 @@ impl Args for ConfigFlags {
             let names = arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default());
             taken.extend(names.map(str::to_owned));
         }
-        for Named { entry, path, short } in named() {
+        for Named { setting, path, short } in named() {
             let free: Vec<&str> = short
                 .iter()
                 .map(String::as_str)
                 .filter(|name| !taken.iter().any(|t| t == name))
                 .collect();
             taken.extend(free.iter().map(|name| (*name).to_owned()));
-            let common = COMMON.contains(&path.as_str());
             // Its own name, or else the one with dashes, as other flags have them.
-            let own = entry.flag.filter(|name| free.contains(name));
+            let own = setting.flag.filter(|name| free.contains(name));
             let short = own.or(free.last().copied());
-            let long = short.filter(|_| common).unwrap_or(path);
+            // What people look for first, `-h` shows under its short name.
+            let long = short.filter(|_| setting.common).unwrap_or(path);
             let others = free.into_iter().chain([path.as_str()]).filter(|name| *name != long);
             let mut arg = Arg::new(path.as_str())
                 .long(long)
                 .aliases(others.collect::<Vec<_>>())
-                .help(help(entry))
+                .help(help(setting))
                 .help_heading("Configuration")
-                .hide_short_help(!common)
+                .hide_short_help(!setting.common)
                 .value_name("VALUE")
-                .action(if entry.is_list() { ArgAction::Append } else { ArgAction::Set });
-            if entry.is_switch() {
+                .action(if setting.is_list() { ArgAction::Append } else { ArgAction::Set });
+            if setting.is_switch() {
                 // Without a value it is a yes.
                 let values = clap::builder::PossibleValuesParser::new(["true", "false"]);
                 arg = arg.value_parser(values).num_args(0..=1).default_missing_value("true");
@@ -121,11 +111,11 @@ impl Args for ConfigFlags {
     }
 }
 
-/// The sentence of a key with its default, from the same row that sets it.
-fn help(entry: &Entry) -> String {
-    match entry.default {
-        "" => entry.doc.to_owned(),
-        default => format!("{} [default: {default}]", entry.doc),
+/// The sentence of a key with its default, from the declaration that sets it.
+fn help(setting: &Setting) -> String {
+    match setting.default.as_str() {
+        "" => setting.doc.to_owned(),
+        default => format!("{} [default: {default}]", setting.doc),
     }
 }
 
@@ -133,7 +123,7 @@ impl FromArgMatches for ConfigFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut flags =
             ConfigFlags { file: matches.get_one::<PathBuf>("config").cloned(), values: Vec::new() };
-        for Named { entry, path, .. } in named() {
+        for Named { setting, path, .. } in named() {
             let Some(given) = matches.get_many::<String>(path) else { continue };
             let given: Vec<&str> = given.map(String::as_str).collect();
             let text = match given.as_slice() {
@@ -141,7 +131,7 @@ impl FromArgMatches for ConfigFlags {
                 [one] => (*one).to_owned(),
                 several => several.join(","),
             };
-            debug_assert!(entry.is_list() || given.len() == 1);
+            debug_assert!(setting.is_list() || given.len() == 1);
             flags.values.push((path.clone(), text));
         }
         Ok(flags)

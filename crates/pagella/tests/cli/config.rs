@@ -82,12 +82,12 @@ const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md
 /// A table of every section, from the rows that the server reads its settings by.
 fn tables() -> String {
     let (mut text, mut section) = (String::new(), "");
-    for entry in entries().filter(|entry| entry.is_built()) {
+    for entry in entries().filter(|entry| entry.built) {
         if entry.section != section {
             section = entry.section;
             text += &format!("\n## `[{section}]`\n\n| key | default | |\n|---|---|---|\n");
         }
-        let default = match entry.default {
+        let default = match entry.default.as_str() {
             "" => "".to_owned(),
             default => format!("`{default}`"),
         };
@@ -113,7 +113,7 @@ fn help_shows_the_defaults_of_the_settings() {
     let help = crate::support::pagella(&["serve", "--help"]).out;
     // As one line, because help is broken where the terminal ends.
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for entry in entries().filter(|entry| entry.is_built() && !entry.default.is_empty()) {
+    for entry in entries().filter(|entry| entry.built && !entry.default.is_empty()) {
         let said = format!("{} [default: {}]", entry.doc, entry.default);
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(help.contains(&said), "{said}");

@@ -7,7 +7,7 @@ use pagella_backend::{
 use super::*;
 use crate::kv::code::tests::scalar_round_trip;
 use crate::kv::code::{Bits, ROTATION};
-use crate::kv::{Element, append};
+use crate::kv::{KvElement, append};
 
 /// A model's attention layer and one sequence of it.
 #[derive(Clone)]
@@ -114,15 +114,15 @@ impl Way {
 }
 
 /// What a cache of this width makes of `x`.
-fn stored(x: &[f32], element: Element) -> Vec<f64> {
+fn stored(x: &[f32], element: KvElement) -> Vec<f64> {
     match element {
-        Element::F32 => x.iter().map(|&x| x.into()).collect(),
-        Element::F16 => x.iter().map(|&x| half::f16::from_f32(x).to_f64()).collect(),
-        Element::F8 => {
+        KvElement::F32 => x.iter().map(|&x| x.into()).collect(),
+        KvElement::F16 => x.iter().map(|&x| half::f16::from_f32(x).to_f64()).collect(),
+        KvElement::F8 => {
             let upper = |x: &f32| half::f16::from_f32(*x).to_bits() & 0xFF00;
             x.iter().map(|x| half::f16::from_bits(upper(x)).to_f64()).collect()
         }
-        Element::Code(bits) => {
+        KvElement::Code(bits) => {
             x.chunks(ROTATION).flat_map(|b| scalar_round_trip(b, bits)).collect()
         }
     }
@@ -132,12 +132,12 @@ fn stored(x: &[f32], element: Element) -> Vec<f64> {
 fn reference(case: &Case) -> Vec<f64> {
     let op = &case.op;
     let (key_kind, value_kind) = match case.format {
-        KvFormat::F32 => (Element::F32, Element::F32),
-        KvFormat::F16 => (Element::F16, Element::F16),
-        KvFormat::Fp8 => (Element::F8, Element::F8),
-        KvFormat::Q8 => (Element::Code(Bits::Eight), Element::Code(Bits::Eight)),
-        KvFormat::K8V4 => (Element::Code(Bits::Eight), Element::Code(Bits::Four)),
-        KvFormat::Q4 => (Element::Code(Bits::Four), Element::Code(Bits::Four)),
+        KvFormat::F32 => (KvElement::F32, KvElement::F32),
+        KvFormat::F16 => (KvElement::F16, KvElement::F16),
+        KvFormat::Fp8 => (KvElement::F8, KvElement::F8),
+        KvFormat::Q8 => (KvElement::Code(Bits::Eight), KvElement::Code(Bits::Eight)),
+        KvFormat::K8V4 => (KvElement::Code(Bits::Eight), KvElement::Code(Bits::Four)),
+        KvFormat::Q4 => (KvElement::Code(Bits::Four), KvElement::Code(Bits::Four)),
     };
     let (q, k, v) = (case.q(), stored(&case.k(), key_kind), stored(&case.v(), value_kind));
     let mut out = Vec::with_capacity(q.len());
