@@ -412,7 +412,7 @@ mod tests {
         assert_eq!((checked.tokens, checked.logit_rows), (4, 4));
         assert_eq!(shape(&[(40, 4)], drafts), Some(checked));
         let long = LogitUse::Check { drafted: 19 };
-        assert_ne!(shape(&[(5, 20)], long), shape(&[(5, 10), (5, 10)], LogitUse::last(10)));
+        assert_ne!(shape(&[(5, 20)], long), shape(&[(5, 1); 20], choice));
     }
 
     #[test]
