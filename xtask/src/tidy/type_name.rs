@@ -6,15 +6,12 @@ use std::collections::BTreeMap;
 use super::declaration::declarations;
 use super::{Finding, Tree};
 
-/// Crates whose names are yet to be sorted out.
-const EXCEPT: &[&str] = &["pagella-server"];
-
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut first: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     for (file, text) in tree.texts() {
         let Some((crate_name, path)) = production(&file.path) else { continue };
-        if file.is_test() || EXCEPT.contains(&crate_name) {
+        if file.is_test() {
             continue;
         }
         for found in declarations(text) {

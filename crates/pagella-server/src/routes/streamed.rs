@@ -13,7 +13,7 @@ use crate::wire::error::ApiError;
 use crate::wire::sse::{self, Sink};
 
 /// Jobs that say something from time to time.
-pub trait Source {
+pub trait PieceStream {
     /// What they say.
     type Piece: Send;
 
@@ -21,7 +21,7 @@ pub trait Source {
     fn next(&mut self) -> impl Future<Output = Result<Option<Self::Piece>, ApiError>> + Send;
 }
 
-impl Source for Running {
+impl PieceStream for Running {
     type Piece = (usize, Record);
 
     fn next(&mut self) -> impl Future<Output = Result<Option<Self::Piece>, ApiError>> + Send {
@@ -29,7 +29,7 @@ impl Source for Running {
     }
 }
 
-impl Source for Talk {
+impl PieceStream for Talk {
     type Piece = Said;
 
     fn next(&mut self) -> impl Future<Output = Result<Option<Said>, ApiError>> + Send {
@@ -38,7 +38,7 @@ impl Source for Talk {
 }
 
 /// Writes pieces until all jobs have ended. `write` makes the events of one piece.
-pub async fn write<S: Source + Send>(
+pub async fn write<S: PieceStream + Send>(
     source: &mut S,
     delivery: &Delivery,
     sink: &Sink,
@@ -48,7 +48,7 @@ pub async fn write<S: Source + Send>(
 }
 
 /// [`write`] with signs of life of another kind.
-pub async fn write_with<S: Source + Send>(
+pub async fn write_with<S: PieceStream + Send>(
     source: &mut S,
     delivery: &Delivery,
     sink: &Sink,

@@ -179,7 +179,7 @@ const FILES: &[Line] = &[
     ),
     (
         "repository_listing_is_hostile",
-        &[at("pagella/src/hub/fetch.rs", &["repository_listing_is_hostile"])],
+        &[at("pagella/src/hub/download/fetch.rs", &["repository_listing_is_hostile"])],
     ),
     (
         "disk_full_and_interrupted",

@@ -154,8 +154,8 @@ fn sources() -> Vec<(String, String)> {
 /// the folders of the page's documents and of logged conversations are their owner's.
 const MAY: &[(&str, &str)] = &[
     ("pagella/src/model_ref.rs", "current_exe"),
-    ("pagella/src/commands/serve/successor.rs", "current_exe"),
-    ("pagella/src/commands/serve/successor.rs", "process::Command"),
+    ("pagella/src/commands/serve/process.rs", "current_exe"),
+    ("pagella/src/commands/serve/process.rs", "process::Command"),
     ("pagella-server/src/ui_store.rs", "0o7"),
     ("pagella-server/src/log/conversation.rs", "0o7"),
 ];
