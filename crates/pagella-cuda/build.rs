@@ -21,6 +21,10 @@ use std::process::ExitCode;
 /// an installation, which makes Cargo run this again.
 const PINS: &str = "toolchain.txt";
 
+/// Asks, with any value, for the source lines that profilers and compute-sanitizer show. The code is
+/// the same with them, but three times as large and slower to compress than to compile for a chip.
+const LINE_INFO_ENV: &str = "PAGELLA_CUDA_LINEINFO";
+
 /// What to do when there is no compiler.
 const REMEDY: &str = "no usable nvcc; `cargo xtask cuda-toolchain` fetches one, \
                           or set PAGELLA_NVCC to its path (`none` silences this)";
@@ -31,7 +35,7 @@ fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed=kernels");
     println!("cargo::rerun-if-changed={PINS}");
-    for name in nvcc::ENVIRONMENT.iter().chain(&[target::ARCHS_ENV]) {
+    for name in nvcc::ENVIRONMENT.iter().chain(&[target::ARCHS_ENV, LINE_INFO_ENV]) {
         println!("cargo::rerun-if-env-changed={name}");
     }
     match build() {
@@ -68,6 +72,7 @@ fn build() -> Result<(), String> {
         sources: Path::new("kernels"),
         cache: &cache_dir(&out_dir),
         archs: archs.as_deref(),
+        line_info: env::var_os(LINE_INFO_ENV).is_some_and(|value| !value.is_empty()),
         jobs,
     })?;
     for line in kernels.iter().flat_map(|kernel| kernel.warnings()) {

@@ -3,6 +3,7 @@
 //! Logic that other projects keep in shell scripts lives here, so that it is checked by the compiler,
 //! runs wherever Rust runs, and has tests of its own. `cargo xtask help` lists the commands.
 
+mod console;
 mod cuda;
 mod dist;
 mod fuzz;

@@ -17,7 +17,7 @@ const LOCK: &str = "package-lock.json";
 
 /// A command that runs the suite, without its arguments about the server.
 pub fn suite(workspace: &Workspace) -> Result<Command> {
-    let node = tools::installed(&["node"], "nodejs")?;
+    let node = tools::installed(workspace, &["node"], "nodejs")?;
     let packages = packages(workspace)?;
     let dir = workspace.root.join(SUITE_DIR);
     let mut files = Vec::new();
@@ -45,8 +45,10 @@ fn packages(workspace: &Workspace) -> Result<PathBuf> {
     if fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == wanted) {
         return Ok(packages);
     }
-    let npm = tools::installed(&["npm"], "npm")?;
-    println!("installing the packages of {SUITE_DIR}/{LOCK} into {}", folder.display());
+    let npm = tools::installed(workspace, &["npm"], "npm")?;
+    let console = &workspace.console;
+    let into = folder.display();
+    console.say(format_args!("installing the packages of {SUITE_DIR}/{LOCK} into {into}"));
     let started = Instant::now();
     fs::create_dir_all(&folder)?;
     for file in ["package.json", LOCK] {
@@ -54,12 +56,12 @@ fn packages(workspace: &Workspace) -> Result<PathBuf> {
     }
     // Exactly what is locked, and nothing of it runs while it is installed.
     let install = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
-    let status = Command::new(npm).args(install).current_dir(&folder).status();
+    let status = console.status(Command::new(npm).args(install).current_dir(&folder));
     if !status.context("cannot start npm")?.success() {
         bail!("`npm {}` failed; is registry.npmjs.org reachable?", install.join(" "));
     }
     // Last, so that an installation with this file is complete.
     fs::write(&stamp, wanted)?;
-    println!("installed in {} s", started.elapsed().as_secs());
+    console.say(format_args!("installed in {} s", started.elapsed().as_secs()));
     Ok(packages)
 }

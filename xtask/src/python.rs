@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use crate::console::Console;
 use crate::tools::succeeds;
 use crate::workspace::Workspace;
 
@@ -59,14 +60,18 @@ pub fn interpreter(workspace: &Workspace, pinned: Pinned) -> Result<PathBuf> {
         return Ok(python);
     }
     let base = base_interpreter()?;
-    println!("installing the packages of {} into {}", pins.display(), folder.display());
+    let console = &workspace.console;
+    let (from, into) = (pins.display(), folder.display());
+    console.say(format_args!("installing the packages of {from} into {into}"));
     let started = Instant::now();
-    run(Command::new(base).args(["-m", "venv", "--clear"]).arg(&folder))?;
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
-    run(Command::new(&python).args(install).arg(&pins))?;
+    run(console, Command::new(base).args(["-m", "venv", "--clear"]).arg(&folder))?;
+    // Modules are compiled when they are imported, which few of them are.
+    let install =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "-r"];
+    run(console, Command::new(&python).args(install).arg(&pins))?;
     // Last, so that an environment with this file is complete.
     fs::write(&stamp, wanted)?;
-    println!("installed in {} s", started.elapsed().as_secs());
+    console.say(format_args!("installed in {} s", started.elapsed().as_secs()));
     Ok(python)
 }
 
@@ -79,9 +84,9 @@ fn base_interpreter() -> Result<&'static str> {
     found.with_context(|| format!("no Python {major}.{minor} or newer with its module venv"))
 }
 
-fn run(command: &mut Command) -> Result<()> {
+fn run(console: &Console, command: &mut Command) -> Result<()> {
     let program = Path::new(command.get_program()).display().to_string();
-    let status = command.status().with_context(|| format!("cannot start {program}"))?;
+    let status = console.status(command).with_context(|| format!("cannot start {program}"))?;
     if !status.success() {
         bail!("{command:?} ended with {status}; is pypi.org reachable?");
     }

@@ -43,17 +43,18 @@ pub fn cargo_deny(workspace: &Workspace) -> Result<PathBuf> {
 
 /// A program of the system under one of its names. A build machine installs what is missing from
 /// Debian's packages, if it can; anyone else is told what to type.
-pub fn installed(names: &[&str], package: &str) -> Result<PathBuf> {
+pub fn installed(workspace: &Workspace, names: &[&str], package: &str) -> Result<PathBuf> {
     let find = || names.iter().map(PathBuf::from).find(|name| runs(name));
     if let Some(found) = find() {
         return Ok(found);
     }
     let install = ["install", "--yes", "--no-install-recommends", package];
     if on_build_machine() && succeeds(Command::new("apt-get").arg("--version")) {
-        println!("$ apt-get {}", install.join(" "));
+        let console = &workspace.console;
+        console.say(format_args!("$ apt-get {}", install.join(" ")));
         // The list of packages may be older than the packages.
-        let _ = Command::new("apt-get").args(["update", "--quiet"]).status();
-        let _ = Command::new("apt-get").args(install).status();
+        let _ = console.status(Command::new("apt-get").args(["update", "--quiet"]));
+        let _ = console.status(Command::new("apt-get").args(install));
     }
     let missing = || format!("`{}` is missing: run `apt-get {}`", names[0], install.join(" "));
     find().with_context(missing)
@@ -67,23 +68,24 @@ pub fn on_build_machine() -> bool {
 /// Builds a program from crates.io with the dependency versions its authors tested.
 /// A debug build: it compiles several times faster, and the check itself takes a second either way.
 fn install(workspace: &Workspace, name: &str, version: &str, tools_dir: &Path) -> Result<()> {
-    println!("installing {name} {version} into {}", tools_dir.display());
+    let console = &workspace.console;
+    console.say(format_args!("installing {name} {version} into {}", tools_dir.display()));
     let started = Instant::now();
-    let status = workspace
-        .cargo()
+    let mut install = workspace.cargo();
+    install
         .args(["install", name, "--version", version, "--locked", "--debug", "--root"])
         .arg(tools_dir)
         // Its own build folder, kept: an interrupted installation resumes.
         .env("CARGO_TARGET_DIR", tools_dir.join("build"))
-        .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        .status()
-        .with_context(|| format!("cannot start `cargo install {name}`"))?;
+        .env("CARGO_PROFILE_DEV_DEBUG", "0");
+    let status = console.status(&mut install);
+    let status = status.with_context(|| format!("cannot start `cargo install {name}`"))?;
     if !status.success() {
         bail!(
             "`cargo install {name} --version {version} --locked` failed; is crates.io reachable?"
         );
     }
-    println!("installed {name} in {} s", started.elapsed().as_secs());
+    console.say(format_args!("installed {name} in {} s", started.elapsed().as_secs()));
     Ok(())
 }
 

@@ -5,14 +5,16 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::console::Console;
 use crate::tools::on_build_machine;
 
 /// Names the directory of interop data; see [`Workspace::interop_data`].
 pub const SHARED_ENV: &str = "PAGELLA_SHARED";
 
-/// The checkout this program was built from.
+/// The checkout this program was built from, and where to speak of it.
 pub struct Workspace {
     pub root: PathBuf,
+    pub console: Console,
 }
 
 impl Workspace {
@@ -20,7 +22,12 @@ impl Workspace {
     pub fn locate() -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = here.parent().context("the xtask crate has no parent directory")?;
-        Ok(Self { root: root.to_path_buf() })
+        Ok(Self { root: root.to_path_buf(), console: Console::terminal() })
+    }
+
+    /// The same checkout, with another place for output.
+    pub fn with_console(&self, console: Console) -> Self {
+        Self { root: self.root.clone(), console }
     }
 
     /// Where Cargo puts build outputs, with the same rule as Cargo: the environment, else `target`.

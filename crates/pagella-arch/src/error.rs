@@ -13,6 +13,7 @@ const EXCERPT_CHARS_MAX: usize = 80;
 /// Why a configuration could not be turned into a [`crate::ModelSpec`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "a field that its name says all of needs no words")]
 pub enum ArchError {
     /// A configuration file could not be read.
     #[error("cannot read {}: {source}: point to a model directory that holds it", path.display())]
@@ -28,7 +29,6 @@ pub enum ArchError {
          check that it is the right file"
     )]
     TooLarge {
-        /// The file.
         file: String,
         /// Its size, or one more than `max` when the size is unknown.
         bytes: u64,
@@ -38,7 +38,6 @@ pub enum ArchError {
     /// A configuration file is not JSON, or nested too deeply.
     #[error("{file} is not valid JSON: {source}: download the file again")]
     Json {
-        /// The file.
         file: String,
         /// Where and why parsing stopped.
         source: serde_json::Error,
@@ -48,7 +47,6 @@ pub enum ArchError {
         "{file}: no value for {keys}: the config is incomplete, take it from the original model"
     )]
     MissingKey {
-        /// The file.
         file: String,
         /// The names that were tried.
         keys: String,
@@ -56,7 +54,6 @@ pub enum ArchError {
     /// A value has a type that cannot be meant.
     #[error("{file}: `{key}` must be {expected}, not {found}: correct the value")]
     WrongType {
-        /// The file.
         file: String,
         /// The key, with its path.
         key: String,
@@ -68,7 +65,6 @@ pub enum ArchError {
     /// A number lies outside what the engine accepts.
     #[error("{file}: `{key}` is {value}, allowed is {min} to {max}: correct the value")]
     OutOfRange {
-        /// The file.
         file: String,
         /// The key, with its path.
         key: String,
@@ -82,7 +78,6 @@ pub enum ArchError {
     /// Two values of one config contradict each other.
     #[error("{file}: {problem}: correct one of the values")]
     Inconsistent {
-        /// The file.
         file: String,
         /// The values and the rule they break.
         problem: String,
@@ -93,7 +88,6 @@ pub enum ArchError {
          take the config of the original model"
     )]
     Architectures {
-        /// The file.
         file: String,
         /// The value, shortened.
         found: String,
@@ -104,7 +98,6 @@ pub enum ArchError {
          if the model is a plain Llama under another name, try --assume-llama"
     )]
     UnknownArchitecture {
-        /// The file.
         file: String,
         /// The string in the file, shortened.
         name: String,
@@ -114,11 +107,9 @@ pub enum ArchError {
     /// The architecture is known to need something that is not here.
     #[error("{file}: {name} needs {missing}, which this engine does not have: use another model")]
     MissingBlock {
-        /// The file.
         file: String,
         /// The string in the file.
         name: &'static str,
-        /// What is missing.
         missing: &'static str,
     },
     /// The family is known, but the config asks for something it cannot do here.
@@ -126,9 +117,7 @@ pub enum ArchError {
         "{file}: {feature} is not supported for the {family} family: use another model or variant"
     )]
     Unsupported {
-        /// The file.
         file: String,
-        /// The family.
         family: &'static str,
         /// Key and value of the feature.
         feature: String,
@@ -139,7 +128,6 @@ pub enum ArchError {
          update the engine or remove the scaling"
     )]
     UnknownRopeKind {
-        /// The file.
         file: String,
         /// The key that names the kind.
         key: String,
@@ -151,7 +139,6 @@ pub enum ArchError {
     /// An option of the user is outside its range.
     #[error("option {option} is {value}, allowed is {min} to {max}: choose a value in that range")]
     BadOption {
-        /// The option.
         option: &'static str,
         /// The value given.
         value: String,

@@ -306,12 +306,20 @@ pub trait Backend: Send + Sync + 'static {
         0
     }
 
+    /// Refuses plans that this machine does not run; asked before [`Backend::begin`].
+    fn accept_plan(&self, plan: &StepPlan) -> Result<(), BackendError> {
+        match plan.special() {
+            Some(what) => Err(BackendError::unsupported(self.name(), what, "leave them out")),
+            None => Ok(()),
+        }
+    }
+
     /// Makes a plan ready. Every id is below the rows of the embedding table used later.
     fn begin(&self, plan: &StepPlan) -> Result<Self::Step, BackendError>;
 
-    /// Numbers of rows, increasing, for which steps that write one token per row are recorded; steps
+    /// Numbers of tokens, increasing, for which steps are recorded whose tokens all have logits; steps
     /// of other numbers use the next one. Empty if nothing is recorded.
-    fn recorded_rows(&self) -> &'static [usize] {
+    fn recorded_tokens(&self) -> &'static [usize] {
         &[]
     }
 
@@ -573,26 +581,15 @@ pub trait Backend: Send + Sync + 'static {
         out: &mut Vec<NarrowRow>,
     ) -> Result<(), BackendError> {
         let _ = (logits, asks, out);
-        Err(BackendError::Unsupported {
-            backend: self.name(),
-            what: "narrowing of logits".to_owned(),
-            hint: "read the rows".to_owned(),
-        })
+        Err(BackendError::unsupported(self.name(), "narrowing of logits", "read the rows"))
     }
 }
 
 fn no_special(backend: &'static str, what: &'static str) -> BackendError {
-    BackendError::Unsupported {
-        backend,
-        what: what.to_owned(),
-        hint: "use another backend, e.g. --device cpu".to_owned(),
-    }
+    BackendError::unsupported(backend, what, "use another backend, e.g. --device cpu")
 }
 
 fn no_experts(backend: &'static str) -> BackendError {
-    BackendError::Unsupported {
-        backend,
-        what: "mixtures of experts".to_owned(),
-        hint: "use a dense model or another backend".to_owned(),
-    }
+    let hint = "use a dense model or another backend";
+    BackendError::unsupported(backend, "mixtures of experts", hint)
 }

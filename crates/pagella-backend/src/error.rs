@@ -52,3 +52,31 @@ pub enum BackendError {
         message: String,
     },
 }
+
+impl BackendError {
+    /// What a backend has no implementation for, and what the user can do instead.
+    pub fn unsupported(
+        backend: &'static str,
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        BackendError::Unsupported { backend, what: what.into(), hint: hint.into() }
+    }
+
+    /// Checks that a tensor of so many rows and elements per row, `found`, has `rows` rows of
+    /// exactly `width` elements.
+    pub fn expect_tensor(
+        what: &'static str,
+        found: (usize, usize),
+        rows: usize,
+        width: usize,
+    ) -> Result<(), Self> {
+        if found.1 != width {
+            return Err(BackendError::Size { what, expected: width, found: found.1 });
+        }
+        if found.0 < rows {
+            return Err(BackendError::Size { what, expected: rows, found: found.0 });
+        }
+        Ok(())
+    }
+}

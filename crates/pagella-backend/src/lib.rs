@@ -15,6 +15,7 @@
 mod backend;
 pub mod conformance;
 mod error;
+mod extent;
 mod kv_format;
 mod narrow;
 mod plan;
@@ -22,9 +23,10 @@ mod source;
 
 pub use backend::{AttentionOp, Backend, HeadWeights, MoeOp, NormWeights, Projection, Routing};
 pub use error::BackendError;
+pub use extent::{ExpertExtent, StepExtent};
 pub use kv_format::{KvFormat, KvLayer, KvSpec, KvValues, PAGE_TOKENS};
 pub use narrow::{
     NARROW_APART_MAX, NARROW_MASS_ERROR, NARROW_TOP_MAX, NarrowAsk, NarrowRow, narrow_plain,
 };
-pub use plan::{PlanError, StepPlan, StepRow};
+pub use plan::{LogitUse, PlanError, StepPlan, StepRow};
 pub use source::{SharedBytes, TableDtype, TableSource};

@@ -1,12 +1,12 @@
 //! `StepPlan`: what one step computes, as plain data.
 //!
-//! A ragged batch: rows are sequences, each brings one or more new tokens. Prompt chunks and decode
-//! rows share a plan. It can be logged, replayed and uploaded to a device in one copy.
+//! A ragged batch: rows are sequences, each brings one or more new tokens. Prompt chunks, decode
+//! rows and drafted ids share a plan. It can be logged, replayed and uploaded to a device in one copy.
 
 use crate::PAGE_TOKENS;
 
 /// One step of work, validated; see the invariants on the fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StepPlan {
     /// New token ids of all rows, back to back. Shape `[t]`, not empty.
     ids: Vec<u32>,
@@ -20,10 +20,81 @@ pub struct StepPlan {
     page_starts: Vec<u32>,
     /// Indices into `ids` whose logits are wanted, strictly increasing.
     logit_tokens: Vec<u32>,
+    /// What else rows say. `[rows]`.
+    extras: Vec<RowExtras>,
+}
+
+/// What a row says besides its ids and their place.
+#[derive(Clone, Debug, PartialEq)]
+struct RowExtras {
+    logits: LogitUse,
+    adapter: Option<u32>,
+    positions: Option<Vec<u32>>,
+    embeddings: Option<Vec<f32>>,
+}
+
+/// What the logits of a row are for, and so of which of its new tokens they are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogitUse {
+    /// Nothing: the row fills the cache.
+    #[default]
+    None,
+    /// Sampling: one id is chosen by the last token's.
+    Choice,
+    /// Sampling: one id is chosen by the mix of the last token's of all rows of a job.
+    Mix,
+    /// Speculation: the last `drafted` ids are guesses. Each of them, and one id after them, is
+    /// sampled anew from the token before it; rows of one job are mixed.
+    Check {
+        /// How many of the row's ids are guesses.
+        drafted: usize,
+    },
+    /// Every token's score the id that is known to follow it.
+    Score {
+        /// Nothing is known to follow the last token: one id is chosen by its logits.
+        choice: bool,
+    },
+}
+
+impl LogitUse {
+    /// The use of whoever reads the logits of the last `n` tokens.
+    pub fn last(n: usize) -> Self {
+        match n {
+            0 => LogitUse::None,
+            1 => LogitUse::Choice,
+            _ => LogitUse::Check { drafted: n - 1 },
+        }
+    }
+
+    /// How many logits are wanted of a row of `tokens` new tokens; those of the last.
+    pub fn wanted(self, tokens: usize) -> usize {
+        match self {
+            LogitUse::None => 0,
+            LogitUse::Choice | LogitUse::Mix => 1,
+            LogitUse::Check { drafted } => drafted.saturating_add(1),
+            LogitUse::Score { .. } => tokens,
+        }
+    }
+
+    /// How many of a row's `tokens` new tokens score a known id; the first.
+    pub fn scored(self, tokens: usize) -> usize {
+        match self {
+            LogitUse::Score { choice } => tokens - usize::from(choice),
+            LogitUse::None | LogitUse::Choice | LogitUse::Mix | LogitUse::Check { .. } => 0,
+        }
+    }
+
+    /// Whether an id is chosen by the last token's.
+    pub fn chooses(self) -> bool {
+        !matches!(self, LogitUse::None | LogitUse::Score { choice: false })
+    }
 }
 
 /// One sequence's share of a step, as the caller describes it.
-#[derive(Clone, Debug)]
+///
+/// No backend takes adapters, explicit positions or embeddings yet; [`crate::Backend::accept_plan`]
+/// refuses them.
+#[derive(Clone, Copy, Debug)]
 pub struct StepRow<'a> {
     /// New ids; not empty.
     pub ids: &'a [u32],
@@ -31,8 +102,21 @@ pub struct StepRow<'a> {
     pub past: usize,
     /// Pages of the sequence, in order; at least enough for `past + ids.len()` tokens.
     pub pages: &'a [u32],
-    /// How many of the last new tokens need logits.
-    pub logits_last: usize,
+    /// What its logits are for.
+    pub logits: LogitUse,
+    /// Index of the adapter that its linears have; `None`: the model as it is.
+    pub adapter: Option<u32>,
+    /// Positions to rotate by, `[ids]`, where they are not `past` and the following.
+    pub positions: Option<&'a [u32]>,
+    /// Vectors in the place of those of the ids, `[ids, hidden]`, which then only stand for them.
+    pub embeddings: Option<&'a [f32]>,
+}
+
+impl<'a> StepRow<'a> {
+    /// A row of ids at the positions from `past` on.
+    pub fn new(ids: &'a [u32], past: usize, pages: &'a [u32], logits: LogitUse) -> Self {
+        StepRow { ids, past, pages, logits, adapter: None, positions: None, embeddings: None }
+    }
 }
 
 /// Why a plan cannot be built; always a defect of the caller.
@@ -70,6 +154,18 @@ pub enum PlanError {
         /// New tokens.
         tokens: usize,
     },
+    /// Positions or embeddings of another number than there are new tokens.
+    #[error("row {row} has {found} {what} for {tokens} tokens")]
+    Uneven {
+        /// Index of the row.
+        row: usize,
+        /// What there is of every token.
+        what: &'static str,
+        /// New tokens.
+        tokens: usize,
+        /// How many there are.
+        found: usize,
+    },
     /// Counts beyond 32 bits.
     #[error("a step of {tokens} tokens is too large")]
     TooLarge {
@@ -82,8 +178,8 @@ impl StepPlan {
     /// Builds a plan from its rows.
     ///
     /// ```
-    /// use pagella_backend::{StepPlan, StepRow};
-    /// let row = StepRow { ids: &[5, 6, 7], past: 0, pages: &[0], logits_last: 1 };
+    /// use pagella_backend::{LogitUse, StepPlan, StepRow};
+    /// let row = StepRow::new(&[5, 6, 7], 0, &[0], LogitUse::Choice);
     /// let plan = StepPlan::new(&[row]).unwrap();
     /// assert_eq!(plan.tokens(), 3);
     /// assert_eq!(plan.logit_tokens(), &[2]);
@@ -104,6 +200,7 @@ impl StepPlan {
             pages: Vec::new(),
             page_starts: vec![0],
             logit_tokens: Vec::new(),
+            extras: Vec::with_capacity(rows.len()),
         };
         for (index, row) in rows.iter().enumerate() {
             plan.push(index, row)?;
@@ -126,20 +223,34 @@ impl StepPlan {
                 found: row.pages.len(),
             });
         }
-        if row.logits_last > new {
-            return Err(PlanError::TooManyLogits {
-                row: index,
-                wanted: row.logits_last,
-                tokens: new,
-            });
+        let wanted = row.logits.wanted(new);
+        if wanted > new {
+            return Err(PlanError::TooManyLogits { row: index, wanted, tokens: new });
+        }
+        let positions = row.positions.map_or(new, <[u32]>::len);
+        if positions != new {
+            let what = "positions";
+            return Err(PlanError::Uneven { row: index, what, tokens: new, found: positions });
+        }
+        if let Some(values) = row.embeddings
+            && (values.is_empty() || !values.len().is_multiple_of(new))
+        {
+            let (what, found) = ("elements of embeddings", values.len());
+            return Err(PlanError::Uneven { row: index, what, tokens: new, found });
         }
         self.ids.extend_from_slice(row.ids);
         let end = self.ids.len();
-        self.logit_tokens.extend((end - row.logits_last..end).map(|i| i as u32));
+        self.logit_tokens.extend((end - wanted..end).map(|i| i as u32));
         self.starts.push(end as u32);
         self.past.push(row.past as u32);
         self.pages.extend_from_slice(&row.pages[..needed]);
         self.page_starts.push(self.pages.len() as u32);
+        self.extras.push(RowExtras {
+            logits: row.logits,
+            adapter: row.adapter,
+            positions: row.positions.map(<[u32]>::to_vec),
+            embeddings: row.embeddings.map(<[f32]>::to_vec),
+        });
         Ok(())
     }
 
@@ -177,6 +288,38 @@ impl StepPlan {
     pub fn logit_tokens(&self) -> &[u32] {
         &self.logit_tokens
     }
+
+    /// What the logits of row `r` are for.
+    pub fn logit_use(&self, r: usize) -> LogitUse {
+        self.extras[r].logits
+    }
+
+    /// The adapter of row `r`.
+    pub fn adapter(&self, r: usize) -> Option<u32> {
+        self.extras[r].adapter
+    }
+
+    /// Positions of row `r` where they are not those from `past` on, `[tokens]`.
+    pub fn positions(&self, r: usize) -> Option<&[u32]> {
+        self.extras[r].positions.as_deref()
+    }
+
+    /// Vectors that row `r` brings in the place of those of its ids, `[tokens, hidden]`.
+    pub fn embeddings(&self, r: usize) -> Option<&[f32]> {
+        self.extras[r].embeddings.as_deref()
+    }
+
+    /// What of this plan is beyond ids in a row through the model as it is: the first such thing by
+    /// name. A backend that has none of them refuses by it.
+    pub fn special(&self) -> Option<&'static str> {
+        let of_row = |row: &RowExtras| match row {
+            RowExtras { positions: Some(_), .. } => Some("explicit positions"),
+            RowExtras { adapter: Some(_), .. } => Some("adapters"),
+            RowExtras { embeddings: Some(_), .. } => Some("embeddings in the place of ids"),
+            RowExtras { positions: None, adapter: None, embeddings: None, .. } => None,
+        };
+        self.extras.iter().find_map(of_row)
+    }
 }
 
 #[cfg(test)]
@@ -186,24 +329,66 @@ mod tests {
     #[test]
     fn a_ragged_plan_keeps_rows_apart() {
         let rows = [
-            StepRow { ids: &[1, 2, 3], past: 254, pages: &[7, 9], logits_last: 0 },
-            StepRow { ids: &[4], past: 0, pages: &[3, 8], logits_last: 1 },
+            StepRow::new(&[1, 2, 3], 254, &[7, 9], LogitUse::None),
+            StepRow::new(&[4], 0, &[3, 8], LogitUse::Choice),
         ];
         let plan = StepPlan::new(&rows).unwrap();
         assert_eq!(plan.token_range(1), 3..4);
         assert_eq!(plan.pages(0), &[7, 9]);
         assert_eq!(plan.pages(1), &[3], "spare pages are not part of the step");
         assert_eq!(plan.logit_tokens(), &[3]);
+        assert_eq!((plan.logit_use(0), plan.logit_use(1)), (LogitUse::None, LogitUse::Choice));
+        assert_eq!(plan.special(), None);
     }
 
     #[test]
     fn impossible_rows_are_refused() {
-        let row = |ids, past, pages, logits_last| {
-            StepPlan::new(&[StepRow { ids, past, pages, logits_last }])
-        };
+        let row =
+            |ids, past, pages, logits| StepPlan::new(&[StepRow::new(ids, past, pages, logits)]);
+        let none = LogitUse::None;
         assert_eq!(StepPlan::new(&[]), Err(PlanError::Empty));
-        assert_eq!(row(&[], 0, &[0], 0), Err(PlanError::EmptyRow { row: 0 }));
-        assert!(matches!(row(&[1], 256, &[0], 0), Err(PlanError::TooFewPages { needed: 2, .. })));
-        assert!(matches!(row(&[1], 0, &[0], 2), Err(PlanError::TooManyLogits { .. })));
+        assert_eq!(row(&[], 0, &[0], none), Err(PlanError::EmptyRow { row: 0 }));
+        let few = row(&[1], 256, &[0], none);
+        assert!(matches!(few, Err(PlanError::TooFewPages { needed: 2, .. })));
+        let many = row(&[1], 0, &[0], LogitUse::Check { drafted: 1 });
+        assert!(matches!(many, Err(PlanError::TooManyLogits { wanted: 2, .. })));
+        let plain = StepRow::new(&[1, 2], 0, &[0], none);
+        let uneven = StepRow { positions: Some(&[7]), ..plain };
+        assert!(matches!(StepPlan::new(&[uneven]), Err(PlanError::Uneven { found: 1, .. })));
+        let uneven = StepRow { embeddings: Some(&[0.5; 5]), ..plain };
+        assert!(matches!(StepPlan::new(&[uneven]), Err(PlanError::Uneven { found: 5, .. })));
+    }
+
+    #[test]
+    fn the_use_of_logits_says_which_tokens_have_them() {
+        let cases = [
+            (LogitUse::None, &[][..], 0, false),
+            (LogitUse::Choice, &[2], 0, true),
+            (LogitUse::Mix, &[2], 0, true),
+            (LogitUse::Check { drafted: 1 }, &[1, 2], 0, true),
+            (LogitUse::Score { choice: false }, &[0, 1, 2], 3, false),
+            (LogitUse::Score { choice: true }, &[0, 1, 2], 2, true),
+        ];
+        for (logits, tokens, scored, chooses) in cases {
+            let plan = StepPlan::new(&[StepRow::new(&[4, 5, 6], 0, &[0], logits)]).unwrap();
+            assert_eq!(plan.logit_tokens(), tokens, "{logits:?}");
+            assert_eq!((logits.scored(3), logits.chooses()), (scored, chooses), "{logits:?}");
+        }
+    }
+
+    #[test]
+    fn what_rows_say_besides_ids_is_kept_and_named() {
+        let plain = StepRow::new(&[1, 2], 0, &[0], LogitUse::None);
+        let moved = StepRow { positions: Some(&[7, 9]), ..plain };
+        let adapted = StepRow { adapter: Some(3), ..plain };
+        let embedded = StepRow { embeddings: Some(&[0.5; 4]), ..plain };
+        let plan = StepPlan::new(&[plain, moved, adapted, embedded]).unwrap();
+        assert_eq!((plan.positions(0), plan.positions(1)), (None, Some(&[7, 9][..])));
+        assert_eq!((plan.adapter(1), plan.adapter(2)), (None, Some(3)));
+        assert_eq!((plan.embeddings(2), plan.embeddings(3)), (None, Some(&[0.5; 4][..])));
+        let special = |row| StepPlan::new(&[plain, row]).unwrap().special();
+        assert_eq!(special(moved), Some("explicit positions"));
+        assert_eq!(special(adapted), Some("adapters"));
+        assert_eq!(special(embedded), Some("embeddings in the place of ids"));
     }
 }

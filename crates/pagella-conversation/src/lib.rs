@@ -3,6 +3,7 @@
 //!
 //! Top down:
 //!
+//! - [`TextModel`]: an open model with tokenizer and template;
 //! - [`Conversation`]: messages, template and tools, rendered into spans of a prompt;
 //! - [`AnswerStyle`]: how the model will write its answer;
 //! - [`Splitter`]: the records of one answer as [`Part`]s, in pieces or [`Whole`];
@@ -20,6 +21,7 @@ mod parts;
 pub mod reasoning;
 mod stamp;
 mod style;
+mod text_model;
 mod token_split;
 pub mod tools;
 mod turn;
@@ -30,4 +32,5 @@ pub use message::{message, messages};
 pub use parts::{Ending, Part, SplitPlan, Splitter, ToolCall, Whole};
 pub use stamp::replace_stamps;
 pub use style::{AnswerStyle, Marking};
+pub use text_model::TextModel;
 pub use turn::{Turn, tool_answer};

@@ -4,7 +4,6 @@
 use pagella_text::Message;
 use serde_json::Value;
 
-/// Characters of the stamp.
 const STAMP_CHARS: usize = 5;
 
 /// Replaces the stamp `cch=…` that one coding agent puts into the first line of its system message

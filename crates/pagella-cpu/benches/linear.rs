@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use pagella_backend::{Backend, Projection, StepPlan, StepRow};
+use pagella_backend::{Backend, LogitUse, Projection, StepPlan, StepRow};
 use pagella_cpu::{CpuBackend, CpuOptions, Isa, MathMode};
 use pagella_formats::synthetic;
 
@@ -58,7 +58,7 @@ fn main() {
                 let bytes: usize = linears.iter().map(|l| backend.linear_bytes(l)).sum();
                 for m in [1usize, 2, 4, 6, 12, 48, 192] {
                     let ids = vec![0; m];
-                    let row = StepRow { ids: &ids, past: 0, pages: &[0], logits_last: 0 };
+                    let row = StepRow::new(&ids, 0, &[0], LogitUse::None);
                     let Ok(plan) = StepPlan::new(&[row]) else { continue };
                     let Ok(step) = backend.begin(&plan) else { continue };
                     let x: Vec<f32> = (0..m * k).map(|i| (i % 17) as f32 - 8.0).collect();

@@ -71,11 +71,11 @@ impl CpuBackend {
         let cpus = usable_cpus();
         let threads = options.threads.unwrap_or(cpus.len());
         if threads == 0 || threads > THREADS_MAX {
-            return Err(BackendError::Unsupported {
-                backend: "cpu",
-                what: format!("{threads} threads"),
-                hint: format!("choose 1 to {THREADS_MAX}"),
-            });
+            return Err(BackendError::unsupported(
+                "cpu",
+                format!("{threads} threads"),
+                format!("choose 1 to {THREADS_MAX}"),
+            ));
         }
         let pinned = options.pin && threads <= cpus.len();
         let pool = Pool::new(threads, pinned.then_some(&cpus));

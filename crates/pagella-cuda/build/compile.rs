@@ -26,6 +26,8 @@ pub struct Order<'a> {
     pub cache: &'a Path,
     /// The value of [`target::ARCHS_ENV`].
     pub archs: Option<&'a str>,
+    /// Whether the code says which line it comes from.
+    pub line_info: bool,
     /// Processes at once, at least 1.
     pub jobs: usize,
 }
@@ -93,7 +95,7 @@ fn plan(order: &Order<'_>) -> Result<Vec<Kernel>, String> {
             return Err(format!("two kernel files are called {name}.cu"));
         }
         let mut key = DefaultHasher::new();
-        let flags = flags(order.nvcc, &targets);
+        let flags = flags(order, &targets);
         (text, headers, &order.nvcc.identity, flags).hash(&mut key);
         let result = order.cache.join(format!("{name}-{:016x}", key.finish()));
         let (fatbin, log) = (result.with_extension("fatbin"), result.with_extension("log"));
@@ -123,11 +125,14 @@ fn read_tree(dir: &Path, files: &mut BTreeMap<PathBuf, String>) -> Result<(), St
 }
 
 /// Everything that decides what comes out. No fast maths: results must be the IEEE ones.
-fn flags(nvcc: &Nvcc, targets: &[Target]) -> Vec<String> {
+fn flags(order: &Order<'_>, targets: &[Target]) -> Vec<String> {
     let mut flags: Vec<String> =
-        ["-fatbin", "-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v"].map(str::to_owned).into();
+        ["-fatbin", "-O3", "-std=c++17", "-Xptxas", "-v"].map(str::to_owned).into();
+    if order.line_info {
+        flags.push("-lineinfo".to_owned());
+    }
     // The option came with 13.0; before it, fatbinary compressed machine code only when told to.
-    let compress: &[&str] = if nvcc.version >= (13, 0) {
+    let compress: &[&str] = if order.nvcc.version >= (13, 0) {
         &["--compress-mode=size"]
     } else {
         &["-Xfatbin", "-compress-all"]
@@ -146,7 +151,7 @@ fn compile(order: &Order<'_>, kernel: &Kernel, n_kernels: usize) -> Result<(), S
     }
     let unfinished = kernel.fatbin.with_extension(format!("{}.unfinished", id()));
     let output = Command::new(&order.nvcc.path)
-        .args(flags(order.nvcc, &kernel.targets))
+        .args(flags(order, &kernel.targets))
         // Chips in parallel too when there are fewer files than processors.
         .args(["-t", &(order.jobs / n_kernels).max(1).to_string()])
         .arg("-I")
@@ -221,7 +226,14 @@ mod tests {
             let path = self.0.join("nvcc");
             let nvcc = Nvcc { path, version: (13, 0), identity: "fake".into() };
             let (sources, cache) = (self.0.join("kernels"), self.0.join("cache"));
-            let order = Order { nvcc: &nvcc, sources: &sources, cache: &cache, archs, jobs: 2 };
+            let order = Order {
+                nvcc: &nvcc,
+                sources: &sources,
+                cache: &cache,
+                archs,
+                line_info: false,
+                jobs: 2,
+            };
             let result = all(&order);
             let asked = fs::read_to_string(self.0.join("asked")).unwrap_or_default();
             let _ = fs::remove_file(self.0.join("asked"));

@@ -27,41 +27,19 @@ __device__ __forceinline__ void decode_unit(const AttendArgs& a, const DecodeUni
     DecodeUnitRun<DT, CODED> run(a, head, v.work, shared);
     unit_start<DT, CODED>(a, unit, group, head, v.rows, first, end, shared, run);
 
-    // Units of the span that see something.
-    const uint32_t span_units = (v.span_end - 1) / v.unit_blocks - v.span_first / v.unit_blocks + 1;
-    const uint32_t spans = v.spans - v.first_span;
-    float* block_slots = v.slots + v.spans * shape.slot_step;
-    bool is_split = span_units > 1;
+    const bool is_split = v.span_units > 1;
 #pragma unroll 1
     for (uint32_t block = first; block < end; block++) {
         run.block(block, first, end);
         if (is_split) {
-            run.store(shape, block_slots + block * shape.slot_step);
+            run.store(shape, v.block_slots + block * shape.slot_step);
             run.clear();
         }
     }
     if (!is_split) {
         run.put(state, v.rows, shape.padded);
     }
-    // First the blocks of the span are merged, then the spans, each only if there are several.
-    while (is_split || spans > 1) {
-        const float* parts =
-            is_split ? block_slots + v.span_first * shape.slot_step : v.slots + v.first_span * shape.slot_step;
-        const uint32_t count = is_split ? v.span_end - v.span_first : spans;
-        if (!is_split) {
-            state_store(shape, state, v.slots + v.span * shape.slot_step);
-        }
-        uint32_t* counter = is_split ? v.counters + (1 + v.span) * a.kv_heads : v.counters;
-        if (!state_arrive(counter, is_split ? span_units : count, shared_flag<Layout>(shared))) {
-            return;
-        }
-        state_merge(shape, state, parts, count);
-        if (!is_split) {
-            break;
-        }
-        is_split = false;
-    }
-    state_finish(a, shape, state, group, unit.first_row, head);
+    unit_merge<Layout>(a, unit, group, head, v, state, shared);
 }
 
 template <int DT, bool FULL, int KEY_CODE, int VALUE_CODE>

@@ -334,7 +334,9 @@ struct UnitView {
     uint32_t first_span, spans;       // of those, the first and the one behind the last
     uint32_t span_first, span_end;    // those of the span
     StateShape shape;
-    float* slots;        // of the spans; those of the blocks follow
+    uint32_t span_units;              // units of the span that see something
+    float* slots;        // of the spans
+    float* block_slots;  // of the blocks
     uint32_t* counters;  // of the tile; those of the spans follow
 };
 
@@ -353,6 +355,7 @@ __device__ __forceinline__ UnitView unit_view(const AttendArgs& a, const DecodeU
     v.spans = (v.seen_end - 1) / kSpanBlocks + 1;
     v.span_first = max(v.span * kSpanBlocks, v.seen_first);
     v.span_end = min((v.span + 1) * kSpanBlocks, v.seen_end);
+    v.span_units = (v.span_end - 1) / v.unit_blocks - v.span_first / v.unit_blocks + 1;
     v.work.first_page = unit.pages[0];
     v.work.second_page = unit.pages[1];
 #pragma unroll
@@ -364,6 +367,7 @@ __device__ __forceinline__ UnitView unit_view(const AttendArgs& a, const DecodeU
     const uint32_t slot_floats = decode_slot_floats(a.tile_rows, a.width);
     v.shape = {v.rows, a.tile_rows, attend_padded(a.width), uint64_t(a.kv_heads) * slot_floats};
     v.slots = a.workspace + (uint64_t(unit.slot) * a.kv_heads + head) * slot_floats;
+    v.block_slots = v.slots + v.spans * v.shape.slot_step;
     v.counters = a.counters + uint64_t(unit.counter) * a.kv_heads + head;
     return v;
 }
@@ -379,6 +383,36 @@ __device__ __forceinline__ SharedState shared_state(uint8_t* shared) {
 template <class Layout>
 __device__ __forceinline__ uint32_t* shared_flag(uint8_t* shared) {
     return reinterpret_cast<uint32_t*>(shared + Layout::kSmall) + 96;
+}
+
+// Merges what a unit has of a span with the others': first the blocks of the span, then the spans, each only if there
+// are several. Blocks of a span that several units share were stored; otherwise its state is in shared memory. The last
+// unit to come writes the rows.
+template <class Layout>
+__device__ __forceinline__ void unit_merge(const AttendArgs& a, const DecodeUnit& unit, const Divider& group,
+                                           uint32_t head, const UnitView& v, const SharedState& state,
+                                           uint8_t* shared) {
+    const StateShape& shape = v.shape;
+    const uint32_t spans = v.spans - v.first_span;
+    bool is_split = v.span_units > 1;
+    while (is_split || spans > 1) {
+        const float* parts =
+            is_split ? v.block_slots + v.span_first * shape.slot_step : v.slots + v.first_span * shape.slot_step;
+        const uint32_t count = is_split ? v.span_end - v.span_first : spans;
+        if (!is_split) {
+            state_store(shape, state, v.slots + v.span * shape.slot_step);
+        }
+        uint32_t* counter = is_split ? v.counters + (1 + v.span) * a.kv_heads : v.counters;
+        if (!state_arrive(counter, is_split ? v.span_units : count, shared_flag<Layout>(shared))) {
+            return;
+        }
+        state_merge(shape, state, parts, count);
+        if (!is_split) {
+            break;
+        }
+        is_split = false;
+    }
+    state_finish(a, shape, state, group, unit.first_row, head);
 }
 
 // Begins to load blocks and puts the queries in their place, ready for `run.block`.

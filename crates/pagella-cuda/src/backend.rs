@@ -46,7 +46,7 @@ pub struct CudaOptions {
     pub dequantised_max: usize,
     /// Whether the embedding stays in page-locked host memory, of which steps read the rows they need.
     pub tables_on_host: bool,
-    /// Whether decode steps are recorded and replayed as one launch.
+    /// Whether steps of few tokens are recorded and replayed as one launch.
     pub graphs: bool,
 }
 
@@ -233,7 +233,7 @@ impl Backend for CudaBackend {
         Ok(step)
     }
 
-    fn recorded_rows(&self) -> &'static [usize] {
+    fn recorded_tokens(&self) -> &'static [usize] {
         if self.shared.options.graphs { &BUCKETS } else { &[] }
     }
 

@@ -14,11 +14,11 @@ pub(crate) fn expect_room_for_sinks(op: &AttentionOp) -> Result<(), BackendError
     if op.head_dim <= SINK_HEAD_MAX {
         return Ok(());
     }
-    Err(BackendError::Unsupported {
-        backend: "cuda",
-        what: format!("attention sinks of heads with {} elements", op.head_dim),
-        hint: format!("at most {SINK_HEAD_MAX} are; use --device cpu"),
-    })
+    Err(BackendError::unsupported(
+        "cuda",
+        format!("attention sinks of heads with {} elements", op.head_dim),
+        format!("at most {SINK_HEAD_MAX} are; use --device cpu"),
+    ))
 }
 
 /// Checks that a norm over all heads is the first thing that happens to them.
@@ -26,11 +26,11 @@ pub(crate) fn expect_norm_first(op: &AttentionOp) -> Result<(), BackendError> {
     if op.clip_qkv.is_none() && op.qk_norm_order == QkNormOrder::BeforeRope {
         return Ok(());
     }
-    Err(BackendError::Unsupported {
-        backend: "cuda",
-        what: "a norm over all heads after a clamp or a rotation".to_owned(),
-        hint: "no known model has it".to_owned(),
-    })
+    Err(BackendError::unsupported(
+        "cuda",
+        "a norm over all heads after a clamp or a rotation",
+        "no known model has it",
+    ))
 }
 
 /// The pages of an op's layer; everything the step names lies inside.

@@ -1,4 +1,4 @@
-//! Recorded steps: a decode step is captured once per shape and then replayed as one launch.
+//! Recorded steps: a step of few tokens is captured once per shape and then replayed as one launch.
 //!
 //! The first step of a shape runs as it is, which loads every kernel and makes all scratch memory;
 //! the second is captured. A graph names buffers, so it is bound to one cache and to one generation

@@ -45,16 +45,16 @@ impl Function {
         if *shared_bytes <= self.shared_bytes_max && *threads <= self.threads_max {
             return Ok(());
         }
-        Err(BackendError::Unsupported {
-            backend: "cuda",
-            what: format!(
+        Err(BackendError::unsupported(
+            "cuda",
+            format!(
                 "launching {name} with {shared_bytes} bytes of shared memory and {threads} threads"
             ),
-            hint: format!(
+            format!(
                 "this device allows it {} bytes and {} threads: please report the model and the GPU",
                 self.shared_bytes_max, self.threads_max
             ),
-        })
+        ))
     }
 }
 
@@ -110,12 +110,11 @@ impl Kernels {
             kernels.list(module)?;
         }
         if kernels.functions.is_empty() {
-            return Err(BackendError::Unsupported {
-                backend: "cuda",
-                what: "running on this device".into(),
-                hint: "this build has no kernels for it; `pagella doctor` says what is missing"
-                    .into(),
-            });
+            return Err(BackendError::unsupported(
+                "cuda",
+                "running on this device",
+                "this build has no kernels for it; `pagella doctor` says what is missing",
+            ));
         }
         Ok(kernels)
     }
@@ -199,11 +198,11 @@ impl Kernels {
         if ptx.unsigned_abs() <= 10 * major + minor {
             return Ok(());
         }
-        Err(BackendError::Unsupported {
-            backend: "cuda",
-            what: format!("{HELD_ENV}={major}.{minor} with {name} made for compute_{ptx}"),
-            hint: "build with PAGELLA_CUDA_ARCHS=compute_80".into(),
-        })
+        Err(BackendError::unsupported(
+            "cuda",
+            format!("{HELD_ENV}={major}.{minor} with {name} made for compute_{ptx}"),
+            "build with PAGELLA_CUDA_ARCHS=compute_80",
+        ))
     }
 }
 

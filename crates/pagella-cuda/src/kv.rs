@@ -29,25 +29,25 @@ const MOVES_MAX: usize = 1 << 15;
 /// How elements are stored, as kernels count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Code {
+pub(crate) enum KvCode {
     F16 = 0,
     Fp8 = 1,
     Q8 = 2,
     Q4 = 3,
 }
 
-impl Code {
+impl KvCode {
     /// Bytes of one token of a head.
     fn row_bytes(self, head_dim: usize) -> usize {
         match self {
-            Code::F16 => 2 * head_dim,
-            Code::Fp8 | Code::Q8 => head_dim,
-            Code::Q4 => head_dim / 2,
+            KvCode::F16 => 2 * head_dim,
+            KvCode::Fp8 | KvCode::Q8 => head_dim,
+            KvCode::Q4 => head_dim / 2,
         }
     }
 
     pub(crate) fn is_scaled(self) -> bool {
-        matches!(self, Code::Q8 | Code::Q4)
+        matches!(self, KvCode::Q8 | KvCode::Q4)
     }
 }
 
@@ -61,8 +61,8 @@ struct Plane {
 pub(crate) struct LayerPages {
     pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
-    pub(crate) key_code: Code,
-    pub(crate) value_code: Code,
+    pub(crate) key_code: KvCode,
+    pub(crate) value_code: KvCode,
     /// Where values are; if in the keys, planes of theirs are absent.
     pub(crate) place_of_values: KvValues,
     keys: Plane,
@@ -166,19 +166,19 @@ impl LayerPages {
     }
 }
 
-fn codes(format: KvFormat) -> Result<(Code, Code), BackendError> {
+fn codes(format: KvFormat) -> Result<(KvCode, KvCode), BackendError> {
     Ok(match format {
-        KvFormat::F16 => (Code::F16, Code::F16),
-        KvFormat::Fp8 => (Code::Fp8, Code::Fp8),
-        KvFormat::Q8 => (Code::Q8, Code::Q8),
-        KvFormat::K8V4 => (Code::Q8, Code::Q4),
-        KvFormat::Q4 => (Code::Q4, Code::Q4),
+        KvFormat::F16 => (KvCode::F16, KvCode::F16),
+        KvFormat::Fp8 => (KvCode::Fp8, KvCode::Fp8),
+        KvFormat::Q8 => (KvCode::Q8, KvCode::Q8),
+        KvFormat::K8V4 => (KvCode::Q8, KvCode::Q4),
+        KvFormat::Q4 => (KvCode::Q4, KvCode::Q4),
         KvFormat::F32 => {
-            return Err(BackendError::Unsupported {
-                backend: "cuda",
-                what: format!("a {} cache", format.name()),
-                hint: "tensor cores read keys and values as 16-bit numbers; use fp16".into(),
-            });
+            return Err(BackendError::unsupported(
+                "cuda",
+                format!("a {} cache", format.name()),
+                "tensor cores read keys and values as 16-bit numbers; use fp16",
+            ));
         }
     })
 }
@@ -189,10 +189,10 @@ fn unsupported(
     is_latent: bool,
 ) -> BackendError {
     let name = format.name();
-    BackendError::Unsupported {
-        backend: "cuda",
-        what: format!("a {name} cache for {kv_heads} heads of {head_dim} elements"),
-        hint: if !is_latent && head_dim > HEAD_DIM_MAX {
+    BackendError::unsupported(
+        "cuda",
+        format!("a {name} cache for {kv_heads} heads of {head_dim} elements"),
+        if !is_latent && head_dim > HEAD_DIM_MAX {
             format!("heads have at most {HEAD_DIM_MAX} elements; use the CPU")
         } else {
             format!(
@@ -200,7 +200,7 @@ fn unsupported(
                  all; use fp16"
             )
         },
-    }
+    )
 }
 
 /// Refuses entries of latent attention that the kernels do not hold.
@@ -215,13 +215,11 @@ pub(crate) fn expect_entry(
     if head_dim <= ENTRY_MAX && rank <= RANK_MAX {
         return Ok(());
     }
-    Err(BackendError::Unsupported {
-        backend: "cuda",
-        what: format!(
-            "latent attention over entries of {head_dim} elements, {rank} of them values"
-        ),
-        hint: format!("at most {ENTRY_MAX} and {RANK_MAX} are; use --device cpu"),
-    })
+    Err(BackendError::unsupported(
+        "cuda",
+        format!("latent attention over entries of {head_dim} elements, {rank} of them values"),
+        format!("at most {ENTRY_MAX} and {RANK_MAX} are; use --device cpu"),
+    ))
 }
 
 impl CudaKv {

@@ -54,10 +54,12 @@ impl Limits {
         };
         let asked = asked.to_string_lossy();
         let found = CHIPS.iter().find(|chip| chip.version() == asked);
-        let chip = found.copied().ok_or_else(|| BackendError::Unsupported {
-            backend: "cuda",
-            what: format!("{HELD_ENV}={asked}"),
-            hint: format!("choose among {}", CHIPS.map(|chip| chip.version()).join(", ")),
+        let chip = found.copied().ok_or_else(|| {
+            BackendError::unsupported(
+                "cuda",
+                format!("{HELD_ENV}={asked}"),
+                format!("choose among {}", CHIPS.map(|chip| chip.version()).join(", ")),
+            )
         })?;
         Ok(Some(chip))
     }

@@ -4,6 +4,7 @@
 //! every program is not among them, and free memory as [`crate::probe`] and [`crate::MemoryGauge`] tell it is
 //! free beside that.
 
+use pagella_backend::{ExpertExtent, StepExtent};
 use pagella_formats::{Dtype, Linear};
 
 use crate::arena::{ALIGN, OWN_BYTES_MIN};
@@ -24,41 +25,6 @@ const SHARED_ALIGN: usize = 512;
 const FIXED_BYTES: usize = 24 << 20;
 /// Fewest slots of attention that steps make room for.
 const SLOTS_MIN: usize = 256;
-
-/// What steps compute at most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepExtent {
-    /// New tokens.
-    pub tokens: usize,
-    /// Inputs of the widest linear.
-    pub inputs: usize,
-    /// Weights of the linears that read the same rows, where these are most.
-    pub weights: usize,
-    /// Weights that are dequantised at once, [`crate::CudaOptions::dequantised_max`]; `None` on chips
-    /// that multiply them as they are.
-    pub dequantised_max: Option<usize>,
-    /// Query heads.
-    pub heads: usize,
-    /// Key/value heads.
-    pub kv_heads: usize,
-    /// Elements of a head.
-    pub head_dim: usize,
-    /// The layer with the largest experts, if there are any.
-    pub experts: Option<ExpertExtent>,
-}
-
-/// Experts of one layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpertExtent {
-    /// Inputs and outputs of each.
-    pub hidden: usize,
-    /// Inner width of each.
-    pub inner: usize,
-    /// How many there are.
-    pub experts: usize,
-    /// How many a token takes.
-    pub per_token: usize,
-}
 
 /// What an allocation of so many bytes takes.
 pub fn allocation_bytes(bytes: usize) -> usize {
@@ -93,59 +59,56 @@ pub fn unfolding_bytes(linear: &Linear<'_>) -> usize {
     allocation_bytes(2 * weights * if is_wide { 2 } else { 1 })
 }
 
-impl StepExtent {
-    /// Scratch memory of all steps, attention not counted.
-    pub fn scratch_bytes(&self) -> usize {
-        let StepExtent { tokens, inputs, weights, dequantised_max, .. } = *self;
-        let rows = tokens.next_multiple_of(8);
-        let inputs = 2 * rows * inputs.next_multiple_of(SLICE_ROWS);
-        // At least one tile of columns, however small the bound.
-        let tile = TILE_COLUMNS * self.inputs.next_multiple_of(TILE_ROWS);
-        let dequantised = match dequantised_max {
-            Some(most) if tokens >= DEQUANTISE_ROWS_MIN => 2 * weights.min(most.max(tile)),
-            _ => 0,
-        };
-        let of_experts = match (self.experts, dequantised_max) {
-            (Some(experts), Some(most)) => experts.dequantised_bytes(tokens, most),
-            _ => 0,
-        };
-        FIXED_BYTES
-            + allocation_bytes(inputs)
-            + allocation_bytes(dequantised.max(of_experts))
-            + self.experts.map_or(0, |experts| allocation_bytes(experts.room_bytes(tokens)))
-    }
-
-    /// Scratch memory of attention over a cache of so many tokens.
-    pub fn attention_bytes(&self, cache_tokens: usize) -> usize {
-        let shape = HeadShape { heads: self.heads, kv_heads: self.kv_heads };
-        let slots = (cache_tokens.div_ceil(SPAN_KEYS) + 1).next_power_of_two().max(SLOTS_MIN);
-        let tiles = shape.group().div_ceil(shape.tile_rows());
-        allocation_bytes(slots * tiles * slot_bytes(shape, self.head_dim))
-    }
+/// Scratch memory of all steps, attention not counted. `dequantised_max` is how many weights are
+/// dequantised at once, [`crate::CudaOptions::dequantised_max`]; `None` on chips that multiply them as
+/// they are.
+pub fn scratch_bytes(extent: &StepExtent, dequantised_max: Option<usize>) -> usize {
+    let StepExtent { tokens, inputs, weights, experts, .. } = *extent;
+    let rows = tokens.next_multiple_of(8);
+    // At least one tile of columns, however small the bound.
+    let tile = TILE_COLUMNS * inputs.next_multiple_of(TILE_ROWS);
+    let dequantised = match dequantised_max {
+        Some(most) if tokens >= DEQUANTISE_ROWS_MIN => 2 * weights.min(most.max(tile)),
+        _ => 0,
+    };
+    let of_experts = match (&experts, dequantised_max) {
+        (Some(experts), Some(most)) => dequantised_bytes(experts, tokens, most),
+        _ => 0,
+    };
+    FIXED_BYTES
+        + allocation_bytes(2 * rows * inputs.next_multiple_of(SLICE_ROWS))
+        + allocation_bytes(dequantised.max(of_experts))
+        + experts.map_or(0, |experts| allocation_bytes(expert_room_bytes(&experts, tokens)))
 }
 
-impl ExpertExtent {
-    /// Memory between router and sum.
-    fn room_bytes(&self, tokens: usize) -> usize {
-        let ExpertExtent { hidden, inner, experts, per_token } = *self;
-        room_bytes(hidden, inner, (experts, per_token), bucket_rows(tokens))
-    }
+/// Scratch memory of attention over a cache of so many tokens.
+pub fn attention_bytes(extent: &StepExtent, cache_tokens: usize) -> usize {
+    let shape = HeadShape { heads: extent.heads, kv_heads: extent.kv_heads };
+    let slots = (cache_tokens.div_ceil(SPAN_KEYS) + 1).next_power_of_two().max(SLOTS_MIN);
+    let tiles = shape.group().div_ceil(shape.tile_rows());
+    allocation_bytes(slots * tiles * slot_bytes(shape, extent.head_dim))
+}
 
-    /// Weights of experts that are dequantised at once, where a step brings them enough rows.
-    fn dequantised_bytes(&self, tokens: usize, dequantised_max: usize) -> usize {
-        let ExpertExtent { hidden, inner, experts, per_token } = *self;
-        if experts == 0 || tokens * per_token / experts < DEQUANTISE_EXPERT_ROWS_MIN {
-            return 0;
-        }
-        let of_one = |inputs: usize, outputs: usize, linears: usize| {
-            let tiled = inputs.next_multiple_of(TILE_ROWS) * outputs.next_multiple_of(TILE_COLUMNS);
-            let bytes = 2 * linears * tiled;
-            bytes * (2 * dequantised_max / bytes.max(1)).clamp(1, experts)
-        };
-        let bytes = of_one(hidden, inner, 2).max(of_one(inner, hidden, 1));
-        // Larger ones are multiplied as they are.
-        if bytes <= 2 * dequantised_max { bytes } else { 0 }
+/// Memory between router and sum.
+fn expert_room_bytes(extent: &ExpertExtent, tokens: usize) -> usize {
+    let ExpertExtent { hidden, inner, experts, per_token } = *extent;
+    room_bytes(hidden, inner, (experts, per_token), bucket_rows(tokens))
+}
+
+/// Weights of experts that are dequantised at once, where a step brings them enough rows.
+fn dequantised_bytes(extent: &ExpertExtent, tokens: usize, dequantised_max: usize) -> usize {
+    let ExpertExtent { hidden, inner, experts, per_token } = *extent;
+    if experts == 0 || tokens * per_token / experts < DEQUANTISE_EXPERT_ROWS_MIN {
+        return 0;
     }
+    let of_one = |inputs: usize, outputs: usize, linears: usize| {
+        let tiled = inputs.next_multiple_of(TILE_ROWS) * outputs.next_multiple_of(TILE_COLUMNS);
+        let bytes = 2 * linears * tiled;
+        bytes * (2 * dequantised_max / bytes.max(1)).clamp(1, experts)
+    };
+    let bytes = of_one(hidden, inner, 2).max(of_one(inner, hidden, 1));
+    // Larger ones are multiplied as they are.
+    if bytes <= 2 * dequantised_max { bytes } else { 0 }
 }
 
 #[cfg(test)]
@@ -176,24 +139,24 @@ mod tests {
             tokens: 2048,
             inputs: 14336,
             weights: 4096 * 28672,
-            dequantised_max: Some(512 << 20),
             heads: 32,
             kv_heads: 8,
             head_dim: 128,
             experts: None,
         };
         let inputs = 2 * 2048 * 14336;
-        let whole = extent.scratch_bytes() - FIXED_BYTES;
+        let whole = scratch_bytes(&extent, Some(512 << 20)) - FIXED_BYTES;
         assert!(
             whole >= inputs + 2 * 4096 * 28672 && whole < inputs + 2 * 4096 * 28672 + (4 << 20)
         );
-        let bounded = StepExtent { dequantised_max: Some(64 << 20), ..extent }.scratch_bytes();
+        let bounded = scratch_bytes(&extent, Some(64 << 20));
         assert!(bounded - FIXED_BYTES < inputs + (128 << 20) + (4 << 20), "{bounded}");
-        let never = StepExtent { dequantised_max: None, ..extent }.scratch_bytes();
+        let never = scratch_bytes(&extent, None);
         assert!(never - FIXED_BYTES < inputs + (4 << 20), "{never}");
         // Few rows are never dequantised for.
-        assert!(StepExtent { tokens: 128, ..extent }.scratch_bytes() < FIXED_BYTES + (6 << 20));
-        assert!(extent.attention_bytes(1 << 20) > extent.attention_bytes(1 << 10));
+        let few = StepExtent { tokens: 128, ..extent };
+        assert!(scratch_bytes(&few, Some(512 << 20)) < FIXED_BYTES + (6 << 20));
+        assert!(attention_bytes(&extent, 1 << 20) > attention_bytes(&extent, 1 << 10));
     }
 
     #[test]
@@ -201,15 +164,15 @@ mod tests {
         // Mixtral 8x7B: 512 rows for an expert, of which four are dequantised at once.
         let large = ExpertExtent { hidden: 4096, inner: 14336, experts: 8, per_token: 2 };
         let expert = 2 * 2 * 4096 * 14336;
-        assert_eq!(large.dequantised_bytes(2048, 512 << 20), 4 * expert);
-        assert_eq!(large.dequantised_bytes(256, 512 << 20), 0);
-        assert_eq!(large.dequantised_bytes(2048, 16 << 20), 0);
+        assert_eq!(dequantised_bytes(&large, 2048, 512 << 20), 4 * expert);
+        assert_eq!(dequantised_bytes(&large, 256, 512 << 20), 0);
+        assert_eq!(dequantised_bytes(&large, 2048, 16 << 20), 0);
         // 4096 choices in 4096 slots and up to 7 more for each expert: inputs, gates and ups.
         let slots = 4096 + 7 * 8;
         let room = 2 * slots * 14336 + 2 * 4 * slots * 14336;
-        assert!((room..room + (1 << 20)).contains(&large.room_bytes(2048)));
+        assert!((room..room + (1 << 20)).contains(&expert_room_bytes(&large, 2048)));
         let dense = StepExtent { tokens: 2048, inputs: 4096, ..StepExtent::default() };
-        let mixed = StepExtent { experts: Some(large), dequantised_max: Some(512 << 20), ..dense };
-        assert!(mixed.scratch_bytes() > dense.scratch_bytes() + room + 4 * expert - (4 << 20));
+        let mixed = scratch_bytes(&StepExtent { experts: Some(large), ..dense }, Some(512 << 20));
+        assert!(mixed > scratch_bytes(&dense, None) + room + 4 * expert - (4 << 20));
     }
 }

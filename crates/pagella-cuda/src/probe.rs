@@ -200,7 +200,7 @@ pub fn usable(ordinal: usize) -> Result<(), BackendError> {
         None => Ok(()),
         Some(hint) => {
             let what = format!("cuda:{ordinal}");
-            Err(BackendError::Unsupported { backend: "cuda", what, hint })
+            Err(BackendError::unsupported("cuda", what, hint))
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A plan on the device: one block of numbers, uploaded in one copy.
 //!
-//! A step in which every row brings one token and wants its logits can be recorded. Its rows are
-//! padded to a bucket, and the lists that grow with the context to powers of two, so that one
-//! recording serves all steps of that shape: what differs between them is data.
+//! A step of few tokens that all want their logits can be recorded. Its tokens are padded to a
+//! bucket, and the lists that grow with the context to powers of two, so that one recording serves
+//! all steps of that shape: what differs between them is data.
 
 use std::cell::RefCell;
 
@@ -15,7 +15,7 @@ use crate::graph::Capture;
 use crate::memory::{DeviceBuffer, PinnedBuffer};
 use crate::work::{HeadShape, TILE_WORDS, UNIT_WORDS, Work, tile_words, unit_words};
 
-/// Rows of recorded steps.
+/// Tokens of recorded steps.
 pub(crate) const BUCKETS: [usize; 11] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128];
 /// Slot of a padding row: nothing is written.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
@@ -29,11 +29,15 @@ pub(crate) fn bucket_rows(rows: usize) -> usize {
     BUCKETS.into_iter().find(|bucket| *bucket >= rows).unwrap_or(rows)
 }
 
-/// Shape of a step that can be recorded. Lists that grow with the context have room for powers of
-/// two.
+/// Everything about a plan that the launches of its step depend on, how many tokens which row brings
+/// included, as that decides the attention work. Lists that grow with the context have room for
+/// powers of two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
-    pub(crate) rows: usize,
+    /// Tokens, padding included.
+    tokens: usize,
+    /// Rows of logits, padding included.
+    logit_rows: usize,
     /// Room for attention work, by shape of heads.
     work: Vec<(HeadShape, WorkRoom)>,
 }
@@ -75,6 +79,10 @@ pub(crate) struct WorkPointers {
 /// Where the parts of a step lie, in words from the start of the block.
 #[derive(Clone, Debug, Default)]
 struct Parts {
+    /// Tokens, padding included.
+    tokens: usize,
+    /// Rows of logits, padding included.
+    logit_rows: usize,
     ids: usize,
     positions: usize,
     slots: usize,
@@ -145,7 +153,7 @@ impl CudaStep {
         let works = [(shape, Work::of(&self.plan, shape))];
         let parts = Parts::new(&self.plan, &works, None);
         let mut words = vec![0; parts.words];
-        parts.fill(&self.plan, &works, self.plan.tokens(), &mut words);
+        parts.fill(&self.plan, &works, &mut words);
         let buffer = device.upload(&words, "attention work")?;
         let room = WorkRoom::exact(&works[0].1);
         let work = parts.work_pointers(buffer.ptr(), 0, room);
@@ -205,8 +213,6 @@ impl StepBuffers {
         let works: Vec<(HeadShape, Work)> =
             self.head_shapes.iter().map(|shape| (*shape, Work::of(plan, *shape))).collect();
         let shape = recordable_shape(plan, &works);
-        let tokens = shape.as_ref().map_or(plan.tokens(), |shape| shape.rows);
-        let logit_rows = shape.as_ref().map_or(plan.logit_tokens().len(), |shape| shape.rows);
         let parts = Parts::new(plan, &works, shape.as_ref());
         let grown = parts.words * 4 > self.device.bytes();
         if grown {
@@ -218,7 +224,7 @@ impl StepBuffers {
         let staging = &mut self.ring[self.next];
         self.next = (self.next + 1) % RING;
         staging.uploaded.synchronize().map_err(device_error)?;
-        parts.fill(plan, &works, tokens, staging.host.words_mut());
+        parts.fill(plan, &works, staging.host.words_mut());
         staging.upload(device, &self.device, parts.words * 4)?;
         let base = self.device.ptr();
         let room = |i: usize, work: &Work| {
@@ -231,8 +237,8 @@ impl StepBuffers {
             .map(|(i, (shape, work))| (*shape, parts.work_pointers(base, i, room(i, work))));
         let step = CudaStep {
             plan: plan.clone(),
-            tokens,
-            logit_rows,
+            tokens: parts.tokens,
+            logit_rows: parts.logit_rows,
             pointers: parts.pointers(base),
             work: work.collect(),
             late_work: RefCell::default(),
@@ -244,14 +250,17 @@ impl StepBuffers {
     }
 }
 
-/// The shape of a step that can be recorded: one token and its logits for every row.
+/// The shape of a step that is worth recording: few tokens that all have logits, be it that rows
+/// write one each or that drafted ids are checked.
 fn recordable_shape(plan: &StepPlan, works: &[(HeadShape, Work)]) -> Option<Shape> {
-    let rows = plan.rows();
+    let (tokens, logit_rows) = (plan.tokens(), plan.logit_tokens().len());
     let largest = BUCKETS.last().copied().unwrap_or(1);
-    let even = plan.tokens() == rows && plan.logit_tokens().len() == rows;
     let room = |(shape, work): &(HeadShape, Work)| (*shape, WorkRoom::exact(work).rounded());
-    (even && rows <= largest)
-        .then(|| Shape { rows: bucket_rows(rows), work: works.iter().map(room).collect() })
+    (tokens == logit_rows && tokens <= largest).then(|| Shape {
+        tokens: bucket_rows(tokens),
+        logit_rows: bucket_rows(logit_rows),
+        work: works.iter().map(room).collect(),
+    })
 }
 
 impl Staging {
@@ -275,8 +284,8 @@ impl Staging {
 
 impl Parts {
     fn new(plan: &StepPlan, works: &[(HeadShape, Work)], shape: Option<&Shape>) -> Self {
-        let tokens = shape.map_or(plan.tokens(), |shape| shape.rows);
-        let logit_rows = shape.map_or(plan.logit_tokens().len(), |shape| shape.rows);
+        let tokens = shape.map_or(plan.tokens(), |shape| shape.tokens);
+        let logit_rows = shape.map_or(plan.logit_tokens().len(), |shape| shape.logit_rows);
         let mut at = 0;
         let mut take = |words: usize| {
             let start = at;
@@ -289,6 +298,8 @@ impl Parts {
             shape.and_then(|shape| shape.work.get(i)).map_or(exact, |(_, room)| *room)
         };
         let mut parts = Parts {
+            tokens,
+            logit_rows,
             ids: take(tokens),
             positions: take(tokens),
             slots: take(tokens),
@@ -300,14 +311,14 @@ impl Parts {
             let words = [1, UNIT_WORDS * room.units, TILE_WORDS * room.tiles];
             parts.work.push(words.map(&mut take));
         }
-        // Last, because only tiles read it: steps that are recorded have none.
+        // Last, because its length is no part of a shape.
         parts.pages = take((0..plan.rows()).map(|row| plan.pages(row).len()).sum());
         parts.words = at;
         parts
     }
 
-    /// Writes all numbers; padding rows get token 0, position 0 and no slot.
-    fn fill(&self, plan: &StepPlan, works: &[(HeadShape, Work)], tokens: usize, words: &mut [u32]) {
+    /// Writes all numbers; padding tokens have id 0, position 0 and no slot.
+    fn fill(&self, plan: &StepPlan, works: &[(HeadShape, Work)], words: &mut [u32]) {
         put(words, self.ids, plan.ids());
         put(words, self.logit_tokens, plan.logit_tokens());
         let mut page_start = 0;
@@ -323,11 +334,14 @@ impl Parts {
                     page * PAGE_TOKENS as u32 + (position % PAGE_TOKENS) as u32;
             }
         }
-        for token in plan.tokens()..tokens {
+        for token in plan.tokens()..self.tokens {
             words[self.ids + token] = 0;
             words[self.positions + token] = 0;
             words[self.slots + token] = NO_SLOT;
-            words[self.logit_tokens + token] = token as u32;
+        }
+        // There are at least as many tokens as rows of logits.
+        for row in plan.logit_tokens().len()..self.logit_rows {
+            words[self.logit_tokens + row] = row as u32;
         }
         for ((_, work), [n_units, units, tiles]) in works.iter().zip(&self.work) {
             words[*n_units] = work.units.len() as u32;
@@ -361,4 +375,65 @@ impl Parts {
 
 fn put(words: &mut [u32], at: usize, values: &[u32]) {
     words[at..at + values.len()].copy_from_slice(values);
+}
+
+#[cfg(test)]
+mod tests {
+    use pagella_backend::{LogitUse, StepRow};
+
+    use super::*;
+
+    const HEADS: HeadShape = HeadShape { heads: 8, kv_heads: 2 };
+
+    /// A plan of rows with so many tokens before and in the step.
+    fn plan(rows: &[(usize, usize)], logits: LogitUse) -> (StepPlan, Vec<(HeadShape, Work)>) {
+        let (ids, pages) = (vec![7; 256], (0..64).collect::<Vec<u32>>());
+        let row = |&(past, new): &(usize, usize)| StepRow::new(&ids[..new], past, &pages, logits);
+        let plan = StepPlan::new(&rows.iter().map(row).collect::<Vec<_>>()).unwrap();
+        let works = vec![(HEADS, Work::of(&plan, HEADS))];
+        (plan, works)
+    }
+
+    fn shape(rows: &[(usize, usize)], logits: LogitUse) -> Option<Shape> {
+        let (plan, works) = plan(rows, logits);
+        recordable_shape(&plan, &works)
+    }
+
+    #[test]
+    fn plans_of_one_shape_differ_in_data_only() {
+        let choice = LogitUse::Choice;
+        let three = shape(&[(5, 1), (70, 1), (0, 1)], choice).unwrap();
+        assert_eq!((three.tokens, three.logit_rows), (4, 4));
+        assert_eq!(shape(&[(9, 1), (3, 1), (8, 1), (60, 1)], choice), Some(three.clone()));
+        assert_ne!(shape(&[(5, 1); 5], choice), Some(three.clone()));
+        // As many tokens, cut differently: the drafts of a row are attended together.
+        let drafts = LogitUse::Check { drafted: 3 };
+        let checked = shape(&[(5, 4)], drafts).unwrap();
+        assert_eq!((checked.tokens, checked.logit_rows), (4, 4));
+        assert_eq!(shape(&[(40, 4)], drafts), Some(checked));
+        let long = LogitUse::Check { drafted: 19 };
+        assert_ne!(shape(&[(5, 20)], long), shape(&[(5, 10), (5, 10)], LogitUse::last(10)));
+    }
+
+    #[test]
+    fn prompts_are_not_recorded() {
+        assert_eq!(shape(&[(5, 1), (0, 9)], LogitUse::Choice), None);
+        assert_eq!(shape(&[(0, 3)], LogitUse::None), None);
+        assert_eq!(shape(&[(0, 129)], LogitUse::Score { choice: true }), None);
+    }
+
+    #[test]
+    fn padding_writes_nothing_and_stays_among_the_tokens() {
+        let (plan, works) = plan(&[(300, 3), (2, 2)], LogitUse::Score { choice: true });
+        let shape = recordable_shape(&plan, &works);
+        let parts = Parts::new(&plan, &works, shape.as_ref());
+        let mut words = vec![99; parts.words];
+        parts.fill(&plan, &works, &mut words);
+        let part = |at: usize| &words[at..at + 8];
+        assert_eq!(part(parts.ids), [7, 7, 7, 7, 7, 0, 0, 0]);
+        assert_eq!(part(parts.positions), [300, 301, 302, 2, 3, 0, 0, 0]);
+        let slots = [300, 301, 302, 2, 3, NO_SLOT, NO_SLOT, NO_SLOT];
+        assert_eq!(part(parts.slots), slots);
+        assert_eq!(part(parts.logit_tokens), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
 }

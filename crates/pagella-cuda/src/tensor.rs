@@ -35,12 +35,6 @@ impl Tensor {
         rows: usize,
         width: usize,
     ) -> Result<(), BackendError> {
-        if self.width != width {
-            return Err(BackendError::Size { what, expected: width, found: self.width });
-        }
-        if self.rows < rows {
-            return Err(BackendError::Size { what, expected: rows, found: self.rows });
-        }
-        Ok(())
+        BackendError::expect_tensor(what, (self.rows, self.width), rows, width)
     }
 }

@@ -167,7 +167,7 @@ fn unit_blocks(plan: &StepPlan, shape: HeadShape) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use pagella_backend::StepRow;
+    use pagella_backend::{LogitUse, StepRow};
 
     use super::*;
 
@@ -176,7 +176,7 @@ mod tests {
         let ids = vec![0; 4096];
         let rows: Vec<StepRow<'_>> = rows
             .iter()
-            .map(|&(past, new)| StepRow { ids: &ids[..new], past, pages: &pages, logits_last: 1 })
+            .map(|&(past, new)| StepRow::new(&ids[..new], past, &pages, LogitUse::Choice))
             .collect();
         StepPlan::new(&rows).unwrap()
     }

@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })?;
     }
     while generator.has_work() {
-        for record in generator.iterate() {
+        for record in generator.step() {
             if let Some(done) = record.eos {
                 println!("job {}: {} ({})", record.serial, done.text, done.eos_reason.name());
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use pagella_arch::ModelSpec;
 use pagella_backend::{Backend, KvFormat, NarrowAsk, PAGE_TOKENS, StepPlan};
-use pagella_model::{Model, ModelError, Tap};
+use pagella_model::{Cache, Model, Tap};
 
 use crate::EngineError;
 use crate::logit_rows::{LogitRows, RowAsk};
@@ -39,8 +39,8 @@ pub trait Forward: Send {
     fn narrows(&self) -> bool {
         false
     }
-    /// Numbers of rows whose first steps take longer than the later ones, because they are recorded.
-    fn recorded_rows(&self) -> &'static [usize] {
+    /// Numbers of tokens whose first steps take longer than the later ones, because they are recorded.
+    fn recorded_tokens(&self) -> &'static [usize] {
         &[]
     }
     /// Waits for what was launched last and replaces `rows` by what is asked of its rows of logits:
@@ -74,7 +74,7 @@ pub trait Forward: Send {
 /// A model on some backend, with one paged cache.
 pub struct ModelWithCache<B: Backend> {
     model: Model<B>,
-    kv: B::Kv,
+    kv: Cache<B>,
     kv_format: KvFormat,
     cache_tokens: usize,
 }
@@ -126,8 +126,8 @@ impl<B: Backend> Forward for ModelWithCache<B> {
         self.model.backend().narrows()
     }
 
-    fn recorded_rows(&self) -> &'static [usize] {
-        self.model.backend().recorded_rows()
+    fn recorded_tokens(&self) -> &'static [usize] {
+        self.model.backend().recorded_tokens()
     }
 
     fn read(&mut self, asks: &[RowAsk<'_>], rows: &mut LogitRows) -> Result<(), EngineError> {
@@ -157,23 +157,22 @@ impl<B: Backend> Forward for ModelWithCache<B> {
     }
 
     fn copy_pages(&mut self, moves: &[(u32, u32)]) -> Result<(), EngineError> {
-        Ok(self.model.backend().copy_pages(&mut self.kv, moves).map_err(ModelError::from)?)
+        Ok(self.model.copy_pages(&mut self.kv, moves)?)
     }
 
     fn copy_page_prefix(&mut self, from: u32, to: u32, tokens: usize) -> Result<(), EngineError> {
-        let backend = self.model.backend();
-        Ok(backend.copy_page_prefix(&mut self.kv, from, to, tokens).map_err(ModelError::from)?)
+        Ok(self.model.copy_page_prefix(&mut self.kv, from, to, tokens)?)
     }
 
     fn page_bytes(&self) -> usize {
-        self.model.backend().page_bytes(&self.kv)
+        self.model.page_bytes(&self.kv)
     }
 
     fn read_page(&mut self, page: u32, out: &mut Vec<u8>) -> Result<(), EngineError> {
-        Ok(self.model.backend().read_page(&self.kv, page, out).map_err(ModelError::from)?)
+        Ok(self.model.read_page(&self.kv, page, out)?)
     }
 
     fn write_page(&mut self, page: u32, bytes: &[u8]) -> Result<(), EngineError> {
-        Ok(self.model.backend().write_page(&mut self.kv, page, bytes).map_err(ModelError::from)?)
+        Ok(self.model.write_page(&mut self.kv, page, bytes)?)
     }
 }

@@ -1,6 +1,6 @@
 //! `Generator`: any number of jobs over one model and one cache, one step at a time.
 //!
-//! It has no thread of its own: whoever holds it calls [`Generator::iterate`] until nothing is left.
+//! It has no thread of its own: whoever holds it calls [`Generator::step`] until nothing is left.
 //! [`Worker`](crate::Worker) does that on a thread. State is split by owner: the page table owns
 //! pages, the queue the waiting order, each job its ids and text; this file only hands them to each
 //! other.
@@ -13,7 +13,7 @@ use std::time::Instant;
 use pagella_backend::PAGE_TOKENS;
 use pagella_text::Tokenizer;
 
-use crate::embed::{EmbedTask, Embeddings};
+use crate::embed::{EmbedJob, Embeddings};
 use crate::host::HostPool;
 use crate::job::{Ending, EosReason, Facts, Job, JobSpec, JobState, Record, prepare};
 use crate::logit_rows::LogitRows;
@@ -123,9 +123,9 @@ impl Generator {
     }
 
     /// Takes texts to make vectors of.
-    pub(crate) fn queue_texts(&mut self, task: EmbedTask) {
+    pub(crate) fn queue_texts(&mut self, job: EmbedJob) {
         self.stalled = false;
-        self.embeddings.push(task);
+        self.embeddings.push(job);
     }
 
     fn busy(&self) -> EngineError {
@@ -151,7 +151,7 @@ impl Generator {
 
     /// Writes a few tokens and forgets them, so that the first jobs do not pay for what is made on first
     /// use. Where a device records steps, that is done with the longest step and with every number of
-    /// rows it records. Does nothing while there are jobs.
+    /// tokens it records, one of each row. Does nothing while there are jobs.
     pub fn warmup(&mut self) -> Result<(), EngineError> {
         if self.n_jobs() > 0 || self.embeddings.len() > 0 {
             return Ok(());
@@ -159,7 +159,7 @@ impl Generator {
         let GeneratorOptions { batch_max, queue_max, .. } = self.options;
         let rows_max = batch_max.min(queue_max).min(self.facts.n_pages);
         let mut sizes: Vec<usize> =
-            self.forward.recorded_rows().iter().map(|rows| *rows.min(&rows_max)).collect();
+            self.forward.recorded_tokens().iter().map(|rows| *rows.min(&rows_max)).collect();
         sizes.dedup();
         if !sizes.is_empty() {
             let longest =
@@ -189,7 +189,7 @@ impl Generator {
             self.enqueue(JobSpec { max_new_tokens, ..JobSpec::new(prompt) })?;
         }
         while self.n_jobs() > 0 {
-            for record in self.iterate() {
+            for record in self.step() {
                 if let Some(error) = record.eos.and_then(|done| done.error) {
                     self.clear_queue();
                     return Err(EngineError::Failed(error));
@@ -256,7 +256,7 @@ impl Generator {
         self.queue.len() + self.active.len()
     }
 
-    /// Whether [`Generator::iterate`] could do something now. False without jobs and texts, and when
+    /// Whether [`Generator::step`] could do something now. False without jobs and texts, and when
     /// everything rests or waits for a job that does.
     pub fn has_work(&self) -> bool {
         self.n_jobs() + self.embeddings.len() > 0 && !self.stalled

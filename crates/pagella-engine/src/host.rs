@@ -18,7 +18,6 @@ impl HostPool {
         Ok(HostPool { threads: threads.max(1), pool: None })
     }
 
-    /// The pool.
     pub fn get(&mut self) -> Result<&rayon::ThreadPool, EngineError> {
         if self.pool.is_none() {
             let builder = rayon::ThreadPoolBuilder::new()

@@ -4,7 +4,7 @@
 //! leaves it true, because ids are recorded only after their step succeeded.
 
 use pagella_arch::ModelSpec;
-use pagella_backend::{NarrowAsk, PAGE_TOKENS, StepPlan, StepRow};
+use pagella_backend::{LogitUse, NarrowAsk, PAGE_TOKENS, StepPlan, StepRow};
 
 use crate::logit_rows::{LogitRows, RowAnswer, RowAsk};
 use crate::score::argmax;
@@ -107,7 +107,8 @@ impl Session {
     pub fn write(&mut self, id: u32) -> Result<u32, EngineError> {
         self.expect_room()?;
         self.logits.clear();
-        let row = StepRow { ids: &[id], past: self.ids.len(), pages: &self.pages, logits_last: 1 };
+        let ids = [id];
+        let row = StepRow::new(&ids, self.ids.len(), &self.pages, LogitUse::Choice);
         self.forward.launch(&StepPlan::new(&[row])?)?;
         let vocab = self.forward.spec().vocab;
         let best = NarrowAsk { row: 0, vocab, mask: None, apart: &[], top: 1, scale: None };
@@ -163,24 +164,26 @@ impl Session {
     ) -> Result<(), EngineError> {
         let n_chunks = ids.len().div_ceil(self.step_tokens_max());
         for (idx, chunk) in ids.chunks(self.step_tokens_max()).enumerate() {
-            let logits_last = match wanted {
-                Wanted::All => chunk.len(),
-                Wanted::Last => usize::from(idx + 1 == n_chunks),
+            let logits_for = match wanted {
+                Wanted::All => LogitUse::Score { choice: false },
+                Wanted::Last if idx + 1 == n_chunks => LogitUse::Choice,
+                Wanted::Last => LogitUse::None,
             };
             let past = self.ids.len();
-            let row = StepRow { ids: chunk, past, pages: &self.pages, logits_last };
+            let row = StepRow::new(chunk, past, &self.pages, logits_for);
             self.forward.forward(&StepPlan::new(&[row])?, logits)?;
             self.ids.extend_from_slice(chunk);
-            if logits_last == 0 {
+            let n_rows = logits_for.wanted(chunk.len());
+            if n_rows == 0 {
                 continue;
             }
-            let vocab = logits.len() / logits_last;
-            if vocab == 0 || vocab * logits_last != logits.len() {
-                let expected = logits_last * self.spec().vocab;
+            let vocab = logits.len() / n_rows;
+            if vocab == 0 || vocab * n_rows != logits.len() {
+                let expected = n_rows * self.spec().vocab;
                 return Err(EngineError::LogitsShape { expected, found: logits.len() });
             }
             for (offset, row) in logits.chunks_exact(vocab).enumerate() {
-                visit(past + chunk.len() - logits_last + offset, row);
+                visit(past + chunk.len() - n_rows + offset, row);
             }
         }
         Ok(())

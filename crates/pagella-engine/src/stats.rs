@@ -10,7 +10,7 @@ use crate::distribution::Distribution;
 use crate::job::Completion;
 use crate::pages::PageCounts;
 use crate::sample::SampleError;
-use crate::schedule::Planned;
+use crate::schedule::PlannedStep;
 use crate::trace::StepTrace;
 
 /// Rates are over this much time.
@@ -193,8 +193,8 @@ impl Counters {
         self.steps
     }
 
-    pub fn note_step(&mut self, planned: &Planned, trace: &StepTrace) {
-        let prefill_tokens = planned.prefill_tokens as u64;
+    pub fn note_step(&mut self, planned: &PlannedStep, trace: &StepTrace) {
+        let prefill_tokens = planned.prefill_tokens() as u64;
         let decode_tokens = planned.plan.tokens() as u64 - prefill_tokens;
         self.steps += 1;
         self.step_tokens.note(planned.plan.tokens() as f64);

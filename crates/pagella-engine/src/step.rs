@@ -9,10 +9,14 @@ mod score_prompt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use pagella_backend::PAGE_TOKENS;
+
 use crate::EngineError;
 use crate::generator::Generator;
 use crate::job::{Ending, EosReason, Job, JobState, Record, Stage};
-use crate::schedule::{Planned, PlannedRow, Planner, admit, make_room};
+use crate::schedule::{
+    PageCopy, Plan, PlannedRow, PlannedStep, Planner, Reuse, Runnable, admit, make_room,
+};
 use crate::trace::StepTrace;
 
 pub(crate) use choose::SampleBuffer;
@@ -22,7 +26,7 @@ use score_prompt::scoring_rows;
 impl Generator {
     /// Starts jobs, computes one step, and returns what the jobs say, in order. Empty when there is
     /// nothing to do.
-    pub fn iterate(&mut self) -> Vec<Record> {
+    pub fn step(&mut self) -> Vec<Record> {
         let mut records = Vec::new();
         let mut trace = StepTrace::begin(self.counters.steps());
         self.expire(&mut records);
@@ -32,7 +36,7 @@ impl Generator {
         self.counters.note_cached(admitted.cached_tokens);
         self.counters.note_preemptions(preempted + admitted.preempted);
         match self.plan(&mut records) {
-            Ok(Some(planned)) => self.compute(&planned, &mut trace, &mut records),
+            Ok(Some(step)) => self.compute(&step, &mut trace, &mut records),
             Ok(None) => self.stalled = records.is_empty(),
             Err(error) => self.fail_all(error, &mut records),
         }
@@ -42,28 +46,51 @@ impl Generator {
         records
     }
 
-    fn plan(&mut self, records: &mut Vec<Record>) -> Result<Option<Planned>, EngineError> {
-        let before: Vec<usize> = self.active.iter().map(|job| job.progress().0).collect();
-        let Generator { table, forward, options, active, .. } = self;
-        let planned = Planner::new(table, forward.as_mut(), options).plan(active)?;
-        // What the cache gave counts as progress even if nothing is computed.
-        for (job, before) in self.active.iter().zip(before) {
-            let progress = job.progress();
-            if progress.0 > before {
-                self.counters.note_cached(progress.0 - before);
-                let computes = |planned: &Planned| {
-                    planned.rows.iter().any(|row| self.active[row.job].serial == job.serial)
-                };
-                if !planned.as_ref().is_some_and(computes) {
-                    records.push(prefill_record(job));
-                }
-            }
+    /// Plans a step and takes over what the plan found in the cache. What is left is to be computed.
+    fn plan(&mut self, records: &mut Vec<Record>) -> Result<Option<PlannedStep>, EngineError> {
+        let jobs = Runnable::of(&self.active);
+        let Plan { reuse, step } = Planner::new(&self.table, &self.options).plan(jobs)?;
+        for found in &reuse {
+            self.take_over(found)?;
         }
-        Ok(planned)
+        // What the cache gave counts as progress even if nothing is computed.
+        let mut idle: Vec<usize> = reuse.iter().map(|found| found.job).collect();
+        idle.dedup();
+        idle.retain(|job| !step.as_ref().is_some_and(|step| step.has_job(*job)));
+        records.extend(idle.into_iter().map(|job| prefill_record(&self.active[job])));
+        for row in step.iter().flat_map(|step| &step.rows) {
+            let job = &mut self.active[row.job];
+            job.clock.prefill.get_or_insert_with(Instant::now);
+            if !row.is_prompt {
+                job.state = JobState::Decode;
+            }
+            job.sequences[row.sequence].begin_write(row.tokens, &mut self.table);
+        }
+        Ok(step)
+    }
+
+    /// Moves a sequence over what the cache has of it.
+    fn take_over(&mut self, found: &Reuse) -> Result<(), EngineError> {
+        let job = &mut self.active[found.job];
+        job.clock.prefill.get_or_insert_with(Instant::now);
+        let sequence = &mut job.sequences[found.sequence];
+        let before = sequence.kv;
+        sequence.kv += found.filled;
+        if let Some(PageCopy { from, to, tokens }) = found.copy {
+            self.table.begin_write(to);
+            self.forward.copy_page_prefix(from, to, tokens)?;
+            sequence.commit(tokens - sequence.kv % PAGE_TOKENS, &mut self.table);
+        }
+        let gained = sequence.kv - before;
+        self.counters.note_cached(gained);
+        if job.preemptions == 0 && job.new_tokens == 0 {
+            job.cached_tokens += gained;
+        }
+        Ok(())
     }
 
     /// Runs a plan and everything that follows from it.
-    fn compute(&mut self, planned: &Planned, trace: &mut StepTrace, records: &mut Vec<Record>) {
+    fn compute(&mut self, planned: &PlannedStep, trace: &mut StepTrace, records: &mut Vec<Record>) {
         trace.planned(planned);
         let sampling = sampling_jobs(planned);
         let launched = self.launch_with_masks(planned, &sampling, trace);
@@ -91,7 +118,7 @@ impl Generator {
     /// The forward pass, and beside it, on the host threads, the masks of the next choices.
     fn launch_with_masks(
         &mut self,
-        planned: &Planned,
+        planned: &PlannedStep,
         sampling: &[Sampling],
         trace: &mut StepTrace,
     ) -> Result<(), EngineError> {
@@ -135,7 +162,7 @@ impl Generator {
     }
 
     /// Records what is in the cache now.
-    fn commit(&mut self, planned: &Planned, records: &mut Vec<Record>) {
+    fn commit(&mut self, planned: &PlannedStep, records: &mut Vec<Record>) {
         for row in &planned.rows {
             let job = &mut self.active[row.job];
             job.sequences[row.sequence].commit(row.tokens, &mut self.table);
@@ -151,7 +178,7 @@ impl Generator {
     }
 
     /// Lets pages follow what the jobs decided: taken back, or final.
-    fn settle(&mut self, planned: &Planned) {
+    fn settle(&mut self, planned: &PlannedStep) {
         for row in &planned.rows {
             let job = &mut self.active[row.job];
             let final_len = job.final_len(row.sequence);
@@ -174,7 +201,12 @@ impl Generator {
 
     /// Ends the jobs of a step that failed. What was not computed is not in the page table, so all
     /// others go on.
-    fn fail_planned(&mut self, planned: &Planned, error: EngineError, records: &mut Vec<Record>) {
+    fn fail_planned(
+        &mut self,
+        planned: &PlannedStep,
+        error: EngineError,
+        records: &mut Vec<Record>,
+    ) {
         let error = Arc::new(error);
         let mut serials: Vec<u64> =
             planned.rows.iter().map(|row| self.active[row.job].serial).collect();

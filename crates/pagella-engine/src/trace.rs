@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::schedule::Planned;
+use crate::schedule::PlannedStep;
 
 /// Where the time of one step went.
 #[derive(Clone, Debug, Serialize)]
@@ -82,7 +82,7 @@ impl StepTrace {
         }
     }
 
-    pub(crate) fn planned(&mut self, planned: &Planned) {
+    pub(crate) fn planned(&mut self, planned: &PlannedStep) {
         (self.rows, self.tokens) = (planned.rows.len(), planned.plan.tokens());
         self.plan = self.began.elapsed();
     }

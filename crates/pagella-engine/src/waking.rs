@@ -22,7 +22,6 @@ impl Waking {
         let _ = self.by.set(wake_all);
     }
 
-    /// Wakes all.
     pub fn wake(&self, wakers: &mut Vec<Waker>) {
         match self.by.get() {
             _ if wakers.is_empty() => {}

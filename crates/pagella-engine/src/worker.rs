@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::task::Waker;
 use std::time::Instant;
 
-use crate::embed::EmbedTask;
+use crate::embed::EmbedJob;
 use crate::job::{Facts, Job, JobSpec, Record, Stage, prepare};
 use crate::stats::Stats;
 use crate::stream::{Canceller, JobStream, Mailbox};
@@ -23,7 +23,7 @@ use crate::{EngineError, Fault, Generator, Pooling, Vitals};
 /// What the thread is told.
 enum Command {
     Submit(Vec<(Job, Reader)>),
-    Embed(EmbedTask),
+    Embed(EmbedJob),
     Cancel(u64),
     /// Someone has read the records of a resting job.
     Wake(u64),
@@ -158,8 +158,8 @@ impl Worker {
         reply: impl FnOnce(Result<Vec<Vec<f32>>, EngineError>) + Send + 'static,
     ) -> Result<EmbedHandle, EngineError> {
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-        let task = EmbedTask::new(serial, texts, pooling, &self.facts, Box::new(reply))?;
-        let sent = self.commands.0.send(Command::Embed(task));
+        let job = EmbedJob::new(serial, texts, pooling, &self.facts, Box::new(reply))?;
+        let sent = self.commands.0.send(Command::Embed(job));
         sent.map_err(|_| EngineError::WorkerGone)?;
         Ok(EmbedHandle { canceller: Canceller::new(serial, self.commands.clone()) })
     }
@@ -304,7 +304,7 @@ fn serve(
     vitals: &Vitals,
 ) {
     while drain(&mut generator, &mut served, commands, vitals) {
-        let step = catch_unwind(AssertUnwindSafe(|| generator.iterate()));
+        let step = catch_unwind(AssertUnwindSafe(|| generator.step()));
         let panicked = step.is_err();
         if panicked {
             vitals.note_fault(Fault::Panicked);
@@ -373,7 +373,7 @@ fn obey(command: Command, generator: &mut Generator, served: &mut Served, vitals
                 generator.queue_prepared(job);
             }
         }
-        Command::Embed(task) => generator.queue_texts(task),
+        Command::Embed(job) => generator.queue_texts(job),
         Command::Cancel(serial) => {
             if let Some(record) = generator.cancel(serial) {
                 served.deliver(record, generator);

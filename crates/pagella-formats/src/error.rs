@@ -13,6 +13,7 @@ pub type Result<T, E = FormatError> = std::result::Result<T, E>;
 /// What is wrong with a model directory, a file or a tensor.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "a field that its name says all of needs no words")]
 pub enum FormatError {
     /// The system refused to open, map, write or rename a file.
     #[error("{}: {source}", path.display())]
@@ -93,7 +94,6 @@ pub enum FormatError {
     OffsetsOutOfRange {
         /// The file.
         path: PathBuf,
-        /// The tensor.
         tensor: String,
         /// First byte.
         begin: u64,
@@ -107,7 +107,6 @@ pub enum FormatError {
     SizeMismatch {
         /// The file.
         path: PathBuf,
-        /// The tensor.
         tensor: String,
         /// Declared shape.
         shape: Vec<usize>,
@@ -167,7 +166,6 @@ pub enum FormatError {
     WrongDtype {
         /// The file.
         path: PathBuf,
-        /// The tensor.
         tensor: String,
         /// Types that would do.
         expected: &'static str,
@@ -179,7 +177,6 @@ pub enum FormatError {
     WrongShape {
         /// The file.
         path: PathBuf,
-        /// The tensor.
         tensor: String,
         /// The shape needed, in words.
         expected: String,
@@ -209,7 +206,6 @@ pub enum FormatError {
     NotAPermutation {
         /// The file.
         path: PathBuf,
-        /// The tensor.
         tensor: String,
         /// Number of rows.
         rows: usize,
@@ -223,7 +219,6 @@ pub enum FormatError {
     GroupIndex {
         /// The file.
         path: PathBuf,
-        /// The tensor.
         tensor: String,
         /// Input row.
         row: usize,
@@ -241,7 +236,6 @@ pub enum FormatError {
         tensor: String,
         /// Input rows.
         rows: usize,
-        /// Groups.
         groups: usize,
     },
     /// A fused tensor that cannot be cut as asked.
@@ -253,7 +247,6 @@ pub enum FormatError {
         tensor: String,
         /// Start of the offending range.
         begin: usize,
-        /// Its end.
         end: usize,
         /// Why not.
         reason: &'static str,
@@ -263,7 +256,6 @@ pub enum FormatError {
     Unwritable {
         /// The file to be written.
         path: PathBuf,
-        /// The tensor.
         tensor: String,
         /// What does not match.
         reason: &'static str,

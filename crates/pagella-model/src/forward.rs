@@ -4,9 +4,10 @@
 
 use pagella_backend::{Backend, StepPlan};
 
-use crate::block::{Pass, Stream, Until};
+use crate::block::{Pass, Until};
+use crate::cache::Cache;
 use crate::error::ModelError;
-use crate::model::{Model, Parts};
+use crate::model::Model;
 
 /// A point at which the hidden states can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +24,8 @@ impl<B: Backend> Model<B> {
     /// Runs one step; the logits of the plan's `logit_tokens` can be read afterwards.
     ///
     /// A plan that wants no logits ends with the last layer's keys and values.
-    pub fn forward(&mut self, plan: &StepPlan, kv: &mut B::Kv) -> Result<(), ModelError> {
-        self.forward_tapped(plan, kv, &[]).map(drop)
+    pub fn forward(&mut self, plan: &StepPlan, cache: &mut Cache<B>) -> Result<(), ModelError> {
+        self.forward_tapped(plan, cache, &[]).map(drop)
     }
 
     /// [`Model::forward`] that also returns the hidden states at `taps`, in that order, each
@@ -32,67 +33,44 @@ impl<B: Backend> Model<B> {
     pub fn forward_tapped(
         &mut self,
         plan: &StepPlan,
-        kv: &mut B::Kv,
+        cache: &mut Cache<B>,
         taps: &[Tap],
     ) -> Result<Vec<Vec<f32>>, ModelError> {
-        self.parts.workspace.logits.clear();
+        self.clear_logits();
         self.check_plan(plan)?;
-        let mut states = TappedStates::new(taps, self.parts.layers.len())?;
-        let done = self.run(plan, kv, &mut states);
+        let mut states = TappedStates::new(taps, self.spec().layers.len())?;
+        let done = self.run(plan, cache, &mut states);
         if done.is_err() {
             // Rows that were never computed must not be readable.
-            self.parts.workspace.logits.clear();
+            self.clear_logits();
         }
         done.map(|()| states.found)
+    }
+
+    fn clear_logits(&mut self) {
+        self.stages.iter_mut().for_each(|stage| stage.workspace.logits.clear());
     }
 
     fn run(
         &mut self,
         plan: &StepPlan,
-        kv: &mut B::Kv,
+        cache: &mut Cache<B>,
         states: &mut TappedStates<'_>,
     ) -> Result<(), ModelError> {
-        let hidden = self.spec().hidden;
-        let Parts { embed, layers, head, ropes, workspace, recordings } = &mut self.parts;
-        let rows = plan.tokens();
-        let logit_rows = plan.logit_tokens().len();
-        if workspace.logits.make_room(&self.backend, logit_rows, head.vocab())? {
-            *recordings = B::Recordings::default();
-        }
-        let mut step = self.backend.begin(plan)?;
-        if states.taps.is_empty() && self.backend.replay(recordings, &mut step, kv)? {
-            workspace.logits.written(logit_rows);
-            return Ok(());
-        }
-        let pass = Pass { backend: &self.backend, step: &step };
-        embed.run(&pass, &mut workspace.residual)?;
-        states.keep(Tap::Embedding, &pass, &workspace.residual, rows)?;
-        let mut stream =
-            Stream { residual: &mut workspace.residual, branch: workspace.branch.as_mut() };
-        let needs_last = logit_rows > 0 || states.needs_last_layer();
-        for (index, layer) in layers.iter().enumerate() {
-            let last = index + 1 == layers.len();
-            let until = if last && !needs_last { Until::Cache } else { Until::End };
-            let scratch = workspace.scratch_of_layer.get(index);
-            let Some(scratch) = scratch.and_then(|set| workspace.scratch.get_mut(*set)) else {
-                continue; // Every layer has a set; the workspace was made from the same spec.
-            };
-            layer.run(&pass, ropes, scratch, kv, &mut stream, until)?;
-            states.keep(Tap::Layer(index), &pass, stream.residual, rows)?;
-            if let Some(beat) = &self.beat {
-                beat();
+        let (tokens, last) = (plan.tokens(), self.stages.len() - 1);
+        let needs_last = !plan.logit_tokens().is_empty() || states.needs_last_layer();
+        let mut passed = Vec::new();
+        for (index, (stage, kv)) in self.stages.iter_mut().zip(&mut cache.parts).enumerate() {
+            if index > 0 {
+                stage.receive(tokens, &passed)?;
+            }
+            let until = if index == last && !needs_last { Until::Cache } else { Until::End };
+            stage.run(plan, kv, states, until, self.beat.as_deref())?;
+            if index < last {
+                stage.backend.read(&stage.workspace.residual, tokens, &mut passed)?;
             }
         }
-        if states.wants(Tap::FinalNorm) {
-            let mut normed = self.backend.write(rows, hidden, &vec![0.0; rows * hidden])?;
-            self.backend.norm_add(&step, stream.residual, &head.norm, 1.0, &mut normed)?;
-            states.keep(Tap::FinalNorm, &pass, &normed, rows)?;
-        }
-        if let (true, Some(out)) = (logit_rows > 0, workspace.logits.tensor_mut()) {
-            head.run(&pass, stream.residual, out)?;
-            workspace.logits.written(logit_rows);
-        }
-        Ok(self.backend.finish(recordings, step, kv)?)
+        Ok(())
     }
 
     /// Refuses plans that the workspace, the vocabulary or the rotary tables cannot serve.
@@ -101,6 +79,7 @@ impl<B: Backend> Model<B> {
         if tokens > max {
             return Err(ModelError::StepTooLarge { tokens, max });
         }
+        self.stages.iter().try_for_each(|stage| stage.backend.accept_plan(plan))?;
         let vocab = self.spec().vocab;
         if let Some(id) = plan.ids().iter().find(|id| **id as usize >= vocab) {
             return Err(ModelError::TokenOutOfRange { id: *id, vocab });
@@ -117,7 +96,7 @@ impl<B: Backend> Model<B> {
 }
 
 /// Hidden states asked for and found so far.
-struct TappedStates<'t> {
+pub(crate) struct TappedStates<'t> {
     taps: &'t [Tap],
     layers: usize,
     found: Vec<Vec<f32>>,
@@ -136,7 +115,12 @@ impl<'t> TappedStates<'t> {
         Ok(Self { taps, layers, found: vec![Vec::new(); taps.len()] })
     }
 
-    fn wants(&self, tap: Tap) -> bool {
+    /// Whether nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.taps.is_empty()
+    }
+
+    pub fn wants(&self, tap: Tap) -> bool {
         self.taps.contains(&tap)
     }
 
@@ -146,7 +130,7 @@ impl<'t> TappedStates<'t> {
     }
 
     /// Reads `rows` rows of `state` if `tap` was asked for.
-    fn keep<B: Backend>(
+    pub fn keep<B: Backend>(
         &mut self,
         tap: Tap,
         pass: &Pass<'_, B>,

@@ -14,6 +14,7 @@ use crate::weights::{LinearUse, WeightSource};
 pub(crate) struct Head<B: Backend> {
     pub norm: B::Norm,
     linear: B::Linear,
+    hidden: usize,
     vocab: usize,
     scale: f32,
     softcap: Option<f32>,
@@ -54,8 +55,13 @@ impl<B: Backend> Head<B> {
                 }
             })?,
         };
-        let vocab = spec.linear.out_features;
-        Ok(Self { norm, linear, vocab, scale: spec.scale, softcap: spec.softcap })
+        let (hidden, vocab) = (spec.linear.in_features, spec.linear.out_features);
+        Ok(Self { norm, linear, hidden, vocab, scale: spec.scale, softcap: spec.softcap })
+    }
+
+    /// Elements of what is normed.
+    pub(crate) fn norm_width(&self) -> usize {
+        self.hidden
     }
 
     /// Logits per token.

@@ -13,7 +13,7 @@
 //! ```no_run
 //! use std::ops::ControlFlow;
 //! use pagella_arch::{SpecOptions, load_spec};
-//! use pagella_backend::{Backend, KvFormat, StepPlan, StepRow};
+//! use pagella_backend::{Backend, KvFormat, LogitUse, StepPlan, StepRow};
 //! use pagella_model::{LoadOptions, Model};
 //!
 //! fn next_logits<B: Backend>(backend: B) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
@@ -22,7 +22,7 @@
 //!     let options = LoadOptions::default();
 //!     let mut model = Model::load(dir, spec, backend, &options, &mut |_| ControlFlow::Continue(()))?;
 //!     let mut kv = model.new_kv(KvFormat::F16, 256)?;
-//!     let row = StepRow { ids: &[1, 2, 3], past: 0, pages: &[0], logits_last: 1 };
+//!     let row = StepRow::new(&[1, 2, 3], 0, &[0], LogitUse::Choice);
 //!     model.forward(&StepPlan::new(&[row])?, &mut kv)?;
 //!     let mut logits = Vec::new();
 //!     model.read_logits(&mut logits)?;
@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod cache;
 mod error;
 mod forward;
 mod head;
@@ -41,6 +42,7 @@ mod memory;
 mod model;
 mod probe;
 mod progress;
+mod stage;
 mod survey;
 pub mod synthetic;
 mod unfold;
@@ -48,12 +50,13 @@ mod unused;
 mod weights;
 mod workspace;
 
+pub use cache::Cache;
 pub use error::ModelError;
 pub use forward::Tap;
 pub use load::LoadOptions;
 pub use memory::{
-    DeviceLayout, DevicePrediction, ExpertExtent, KindShare, MemoryPrediction, MemoryReport,
-    StepExtent, WeightShare, predict_device_memory, predict_memory,
+    DeviceLayout, DevicePrediction, KindShare, MemoryPrediction, MemoryReport, WeightShare,
+    predict_device_memory, predict_memory,
 };
 pub use model::Model;
 pub use progress::{LoadProgress, ProgressFn};

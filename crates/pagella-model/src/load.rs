@@ -11,13 +11,13 @@ use crate::block::{Embedding, Layer, check_backend};
 use crate::error::ModelError;
 use crate::head::Head;
 use crate::memory::Tally;
-use crate::model::{Model, Parts};
+use crate::model::Model;
 use crate::progress::{Module, Progress, ProgressFn};
+use crate::stage::Stage;
 use crate::survey::{check_blocks, open, survey};
 use crate::unfold::take_apart;
 use crate::unused;
 use crate::weights::{CheckpointSource, LinearUse, WeightSource};
-use crate::workspace::Workspace;
 
 /// Most tokens a step may bring; beyond it the activations alone would fill a machine.
 const STEP_TOKENS_LIMIT: usize = 1 << 20;
@@ -61,9 +61,20 @@ impl<B: Backend> Model<B> {
         options: &LoadOptions,
         progress: &mut ProgressFn<'_>,
     ) -> Result<Self, ModelError> {
+        Self::load_stages(dir, spec, vec![backend], options, progress)
+    }
+
+    /// [`Model::load`] with the layers spread evenly over the backends, in order; at least one.
+    pub(crate) fn load_stages(
+        dir: &Path,
+        spec: ModelSpec,
+        backends: Vec<B>,
+        options: &LoadOptions,
+        progress: &mut ProgressFn<'_>,
+    ) -> Result<Self, ModelError> {
         options.check()?;
         check_blocks(&spec)?;
-        check_backend(&spec, &backend)?;
+        backends.iter().try_for_each(|backend| check_backend(&spec, backend))?;
         let checkpoint = Arc::new(open(dir, &spec)?);
         let survey = survey(&checkpoint, &spec)?;
         if !options.ignore_unused_tensors {
@@ -71,40 +82,46 @@ impl<B: Backend> Model<B> {
         }
         let modules = survey.modules(&spec);
         let source = CheckpointSource { checkpoint, gptq_v2: spec.quant.gptq_v2 };
-        assemble(spec, backend, source, options, modules, progress)
+        assemble(spec, backends, source, options, modules, progress)
     }
 }
 
-/// Lays out all modules of `source` and puts the model together.
+/// Lays out all modules of `source` and puts the model together, its layers spread evenly over the
+/// backends.
 pub(crate) fn assemble<B: Backend>(
     spec: ModelSpec,
-    backend: B,
+    backends: Vec<B>,
     source: impl WeightSource,
     options: &LoadOptions,
     modules: Vec<Module>,
     progress: &mut ProgressFn<'_>,
 ) -> Result<Model<B>, ModelError> {
     let mut progress = Progress::new(modules, progress);
-    let mut loader = Loader {
-        backend: &backend,
-        source,
-        step_tokens_max: options.step_tokens_max,
-        tally: Tally::default(),
-    };
+    let step_tokens_max = options.step_tokens_max;
+    let mut loader =
+        Loader { backend: &backends[0], source, step_tokens_max, tally: Tally::default() };
     let embed = progress.module(|| Embedding::load(&spec, &mut loader))?;
-    let mut layers = Vec::with_capacity(spec.layers.len());
-    for (index, layer) in spec.layers.iter().enumerate() {
-        layers.push(Layer::load(index, layer, &mut loader, &mut progress)?);
+    let (n_layers, n_stages) = (spec.layers.len(), backends.len());
+    let ranges = (0..n_stages).map(|i| i * n_layers / n_stages..(i + 1) * n_layers / n_stages);
+    let mut parts = Vec::with_capacity(n_stages);
+    for (backend, range) in backends.iter().zip(ranges) {
+        loader.backend = backend;
+        let mut layers = Vec::with_capacity(range.len());
+        for (index, layer) in spec.layers[range.clone()].iter().enumerate() {
+            layers.push(Layer::load(index, layer, &mut loader, &mut progress)?);
+        }
+        parts.push((range, layers));
     }
     let norm = progress.module(|| Head::load_norm(&spec.final_norm, &mut loader))?;
     let head = progress.module(|| Head::load(&spec.head, norm, &mut loader))?;
     let tally = loader.tally;
-    let ropes = spec.ropes.iter().map(|rope| backend.rope(rope, spec.context));
-    let ropes = ropes.collect::<Result<_, _>>()?;
-    let workspace = Workspace::new(&backend, &spec, options.step_tokens_max)?;
-    let recordings = B::Recordings::default();
-    let parts = Parts { embed, layers, head, ropes, workspace, recordings };
-    let mut model = Model::new(spec, backend, parts, options.step_tokens_max, tally);
+    let stages = backends.into_iter().zip(parts).map(|(backend, (range, layers))| {
+        Stage::new(backend, &spec, range, layers, step_tokens_max)
+    });
+    let mut stages = stages.collect::<Result<Vec<_>, _>>()?;
+    stages[0].embed = Some(embed);
+    stages[n_stages - 1].head = Some(head);
+    let mut model = Model::new(spec, stages, step_tokens_max, tally);
     model.probe()?;
     progress.report()?;
     Ok(model)

@@ -8,9 +8,7 @@ mod on_device;
 mod predict;
 mod tally;
 
-pub use on_device::{
-    DeviceLayout, DevicePrediction, ExpertExtent, StepExtent, predict_device_memory,
-};
+pub use on_device::{DeviceLayout, DevicePrediction, predict_device_memory};
 pub use predict::{MemoryPrediction, predict_memory};
 pub(crate) use tally::{Tally, idle_bytes};
 

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use pagella_arch::ModelSpec;
-use pagella_backend::{Backend, KvFormat, KvLayer, KvSpec, NarrowAsk, NarrowRow, PAGE_TOKENS};
+use pagella_backend::{Backend, NarrowAsk, NarrowRow};
 
-use crate::block::{Embedding, Layer, values};
 use crate::error::ModelError;
-use crate::head::Head;
 use crate::memory::{MemoryReport, Tally};
-use crate::workspace::Workspace;
+use crate::stage::Stage;
+use crate::workspace::Logits;
 
 /// A loaded model.
 ///
@@ -17,36 +16,23 @@ use crate::workspace::Workspace;
 /// so that several caches can share one model.
 pub struct Model<B: Backend> {
     spec: ModelSpec,
-    pub(crate) backend: B,
-    pub(crate) parts: Parts<B>,
+    /// In the order they run; at least one.
+    pub(crate) stages: Vec<Stage<B>>,
     step_tokens_max: usize,
     memory: MemoryReport,
     /// Called after every layer of a step.
     pub(crate) beat: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// What a step runs through.
-pub(crate) struct Parts<B: Backend> {
-    pub embed: Embedding<B>,
-    pub layers: Vec<Layer<B>>,
-    pub head: Head<B>,
-    /// One table per rope of the spec.
-    pub ropes: Vec<B::Rope>,
-    pub workspace: Workspace<B>,
-    /// Steps that the backend can run again; they name buffers of the workspace.
-    pub recordings: B::Recordings,
-}
-
 impl<B: Backend> Model<B> {
     pub(crate) fn new(
         spec: ModelSpec,
-        backend: B,
-        parts: Parts<B>,
+        stages: Vec<Stage<B>>,
         step_tokens_max: usize,
         tally: Tally,
     ) -> Self {
-        let memory = tally.report(parts.workspace.bytes());
-        Self { spec, backend, parts, step_tokens_max, memory, beat: None }
+        let memory = tally.report(scratch_bytes(&stages));
+        Self { spec, stages, step_tokens_max, memory, beat: None }
     }
 
     /// The model as data.
@@ -54,9 +40,13 @@ impl<B: Backend> Model<B> {
         &self.spec
     }
 
-    /// The machine it runs on.
+    /// The machine that computes logits.
     pub fn backend(&self) -> &B {
-        &self.backend
+        &self.last_stage().backend
+    }
+
+    fn last_stage(&self) -> &Stage<B> {
+        &self.stages[self.stages.len() - 1]
     }
 
     /// Most new tokens a step may bring.
@@ -72,29 +62,22 @@ impl<B: Backend> Model<B> {
 
     /// What the model holds, in bytes.
     pub fn memory(&self) -> MemoryReport {
-        let scratch_bytes = self.parts.workspace.bytes();
-        MemoryReport { scratch_bytes, ..self.memory.clone() }
+        MemoryReport { scratch_bytes: scratch_bytes(&self.stages), ..self.memory.clone() }
     }
 
-    /// The cache that holds at least `tokens` tokens.
-    pub fn kv_spec(&self, format: KvFormat, tokens: usize) -> KvSpec {
-        kv_spec(&self.spec, format, tokens)
-    }
-
-    /// Allocates a cache that holds at least `tokens` tokens.
-    pub fn new_kv(&self, format: KvFormat, tokens: usize) -> Result<B::Kv, ModelError> {
-        Ok(self.backend.kv(&self.kv_spec(format, tokens))?)
+    fn logits(&self) -> &Logits<B> {
+        &self.last_stage().workspace.logits
     }
 
     /// Logits of the last step, `[plan.logit_tokens().len(), vocab]`, row-major; replaces `out`.
     pub fn read_logits(&self, out: &mut Vec<f32>) -> Result<(), ModelError> {
         out.clear();
-        self.parts.workspace.logits.read(&self.backend, out)
+        self.logits().read(self.backend(), out)
     }
 
     /// One row of the last step's logits, `[vocab]`; replaces `out`.
     pub fn read_logit_row(&self, row: usize, out: &mut Vec<f32>) -> Result<(), ModelError> {
-        self.parts.workspace.logits.read_row(&self.backend, row, out)
+        self.logits().read_row(self.backend(), row, out)
     }
 
     /// What is asked of rows of the last step's logits; replaces `out`. Only where the backend
@@ -104,15 +87,10 @@ impl<B: Backend> Model<B> {
         asks: &[NarrowAsk<'_>],
         out: &mut Vec<NarrowRow>,
     ) -> Result<(), ModelError> {
-        self.parts.workspace.logits.narrow(&self.backend, asks, out)
+        self.logits().narrow(self.backend(), asks, out)
     }
 }
 
-/// The cache geometry of a spec, rounded up to whole pages.
-pub(crate) fn kv_spec(spec: &ModelSpec, format: KvFormat, tokens: usize) -> KvSpec {
-    let layers =
-        spec.layers.iter().map(|layer| (&layer.attn, values(&layer.attn))).map(|(attn, values)| {
-            KvLayer { kv_heads: attn.kv_heads, head_dim: attn.head_dim, values }
-        });
-    KvSpec { layers: layers.collect(), format, pages: tokens.div_ceil(PAGE_TOKENS) }
+fn scratch_bytes<B: Backend>(stages: &[Stage<B>]) -> u64 {
+    stages.iter().map(|stage| stage.workspace.bytes()).sum()
 }

@@ -1,6 +1,6 @@
 //! One token right after loading: damaged weights are found before anybody waits for an answer.
 
-use pagella_backend::{Backend, KvFormat, StepPlan, StepRow};
+use pagella_backend::{Backend, KvFormat, LogitUse, StepPlan, StepRow};
 
 use crate::error::ModelError;
 use crate::forward::Tap;
@@ -10,7 +10,8 @@ impl<B: Backend> Model<B> {
     /// Runs one token and refuses a model whose logits are not finite.
     pub(crate) fn probe(&mut self) -> Result<(), ModelError> {
         let id = self.spec().tokens.bos.filter(|id| (*id as usize) < self.spec().vocab);
-        let row = StepRow { ids: &[id.unwrap_or(0)], past: 0, pages: &[0], logits_last: 1 };
+        let ids = [id.unwrap_or(0)];
+        let row = StepRow::new(&ids, 0, &[0], LogitUse::Choice);
         let plan = StepPlan::new(&[row])?;
         let mut kv = self.new_kv(KvFormat::F16, 1)?;
         self.forward(&plan, &mut kv)?;

@@ -3,7 +3,7 @@
 //! Layers of one shape share their buffers, so the size does not grow with depth. Only the logits
 //! grow, to the largest number of rows ever asked for.
 
-use pagella_arch::{LayerSpec, LinearSpec, MlpSpec, ModelSpec};
+use pagella_arch::{LayerSpec, LinearSpec, MlpSpec};
 use pagella_backend::{Backend, BackendError, NarrowAsk, NarrowRow};
 
 use crate::error::ModelError;
@@ -123,22 +123,21 @@ impl Widths {
 
 /// Elements per token that a backend needs between router and sum: normed rows, logits, and for
 /// every expert of the token its gate, up and output. Layers share them.
-fn expert_elements(spec: &ModelSpec) -> usize {
+fn expert_elements(hidden: usize, layers: &[LayerSpec]) -> usize {
     let of_layer = |layer: &LayerSpec| match &layer.mlp {
         MlpSpec::Moe(moe) => {
-            let (hidden, experts) = (spec.hidden, moe.experts.len());
-            hidden + experts + moe.experts_per_token * (2 * moe.inner() + hidden)
+            hidden + moe.experts.len() + moe.experts_per_token * (2 * moe.inner() + hidden)
         }
         _ => 0,
     };
-    spec.layers.iter().map(of_layer).max().unwrap_or(0)
+    layers.iter().map(of_layer).max().unwrap_or(0)
 }
 
-/// The distinct layer shapes of a spec, and the shape of every layer.
-fn widths(spec: &ModelSpec) -> (Vec<Widths>, Vec<usize>) {
+/// The distinct shapes of layers, and the shape of every layer.
+fn widths(layers: &[LayerSpec]) -> (Vec<Widths>, Vec<usize>) {
     let mut distinct: Vec<Widths> = Vec::new();
-    let mut of_layer = Vec::with_capacity(spec.layers.len());
-    for layer in &spec.layers {
+    let mut of_layer = Vec::with_capacity(layers.len());
+    for layer in layers {
         let widths = Widths::of(layer);
         let index = distinct.iter().position(|known| *known == widths);
         of_layer.push(index.unwrap_or(distinct.len()));
@@ -149,29 +148,30 @@ fn widths(spec: &ModelSpec) -> (Vec<Widths>, Vec<usize>) {
     (distinct, of_layer)
 }
 
-fn has_post_norms(spec: &ModelSpec) -> bool {
-    spec.layers.iter().any(|l| l.attn_post_norm.is_some() || l.mlp_post_norm.is_some())
+fn has_post_norms(layers: &[LayerSpec]) -> bool {
+    layers.iter().any(|l| l.attn_post_norm.is_some() || l.mlp_post_norm.is_some())
 }
 
 /// Bytes of all activations but the logits, those inside experts included.
-pub(crate) fn workspace_bytes(spec: &ModelSpec, step_tokens: usize) -> u64 {
-    let experts = ELEMENT_BYTES * (step_tokens * expert_elements(spec)) as u64;
-    tensor_bytes(spec, step_tokens) + experts
+pub(crate) fn workspace_bytes(hidden: usize, layers: &[LayerSpec], step_tokens: usize) -> u64 {
+    let experts = ELEMENT_BYTES * (step_tokens * expert_elements(hidden, layers)) as u64;
+    tensor_bytes(hidden, layers, step_tokens) + experts
 }
 
 /// Bytes of all activations but the logits and those inside experts.
-pub(crate) fn tensor_bytes(spec: &ModelSpec, step_tokens: usize) -> u64 {
-    let (distinct, _) = widths(spec);
-    let streams = if has_post_norms(spec) { 2 } else { 1 };
-    let layers: usize = distinct.iter().map(Widths::elements).sum();
-    ELEMENT_BYTES * (step_tokens * (streams * spec.hidden + layers)) as u64
+pub(crate) fn tensor_bytes(hidden: usize, layers: &[LayerSpec], step_tokens: usize) -> u64 {
+    let (distinct, _) = widths(layers);
+    let streams = if has_post_norms(layers) { 2 } else { 1 };
+    let inside: usize = distinct.iter().map(Widths::elements).sum();
+    ELEMENT_BYTES * (step_tokens * (streams * hidden + inside)) as u64
 }
 
 impl<B: Backend> Workspace<B> {
-    /// Allocates the activations of up to `step_tokens` tokens.
+    /// Allocates the activations of up to `step_tokens` tokens in these layers.
     pub(crate) fn new(
         backend: &B,
-        spec: &ModelSpec,
+        hidden: usize,
+        layers: &[LayerSpec],
         step_tokens: usize,
     ) -> Result<Self, BackendError> {
         let tensor = |width| backend.tensor(step_tokens, width);
@@ -186,7 +186,7 @@ impl<B: Backend> Workspace<B> {
             let query_down = down.map(tensor).transpose()?;
             Ok::<_, BackendError>(LatentScratch { query_down, queries: tensor(queries)? })
         };
-        let (distinct, scratch_of_layer) = widths(spec);
+        let (distinct, scratch_of_layer) = widths(layers);
         let scratch = distinct.iter().map(|widths| {
             Ok(Scratch {
                 q: tensor(widths.q)?,
@@ -198,12 +198,12 @@ impl<B: Backend> Workspace<B> {
             })
         });
         Ok(Self {
-            residual: tensor(spec.hidden)?,
-            branch: has_post_norms(spec).then(|| tensor(spec.hidden)).transpose()?,
+            residual: tensor(hidden)?,
+            branch: has_post_norms(layers).then(|| tensor(hidden)).transpose()?,
             scratch: scratch.collect::<Result<_, BackendError>>()?,
             scratch_of_layer,
             logits: Logits { tensor: None, rows_max: 0, rows: 0, vocab: 0 },
-            bytes: workspace_bytes(spec, step_tokens),
+            bytes: workspace_bytes(hidden, layers, step_tokens),
         })
     }
 

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::wire::error::ApiError;
 
 /// Work that ends with an answer.
-pub type Answering<T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send>>;
+pub type AnswerFuture<T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send>>;
 
 thread_local! {
     static PLACE: Cell<Option<String>> = const { Cell::new(None) };
@@ -46,8 +46,8 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
 pub fn answered<T: 'static>(
     app: Arc<App>,
     path: &'static str,
-    mut work: Answering<T>,
-) -> Answering<T> {
+    mut work: AnswerFuture<T>,
+) -> AnswerFuture<T> {
     Box::pin(std::future::poll_fn(move |context| {
         catch(|| work.as_mut().poll(context)).unwrap_or_else(|panicked| {
             app.metrics.note_panic();

@@ -74,8 +74,8 @@ pub use auth::{
 pub use downloads::{FetchError, FetchProgress, Fetcher, Order, Secret};
 pub use model::{
     ActiveTemplate, ConversationOptions, DevicePlan, EmbeddingFacts, Judge, JudgeForm, KnownModel,
-    Legacy, LegacyModel, LoadAsk, LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile,
-    ModelOpener, ModelParts, Models, OpenError, Origin, Replace, RerankFacts, ServedModel, Slot,
+    Legacy, LegacyModel, LoadAsk, LoadOptions, LoadOrigin, LoadStep, MemoryPlan, ModelFacts,
+    ModelFile, ModelOpener, ModelParts, Models, OpenError, Replace, RerankFacts, ServedModel, Slot,
     Verdict, begin_load, load_at_start, succeed,
 };
 pub use net::{Server, ServerError, Shutdown};

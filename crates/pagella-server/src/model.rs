@@ -12,7 +12,6 @@
 //! - A load that fails leaves nothing behind.
 
 mod change;
-mod constraints;
 mod conversation;
 mod file;
 mod idle;
@@ -29,11 +28,10 @@ mod served;
 mod successor;
 
 pub use change::{LoadAsk, Unload, UnloadMode, begin_load, load_at_start, place, preview, unload};
-pub use constraints::refusal as constraint_refusal;
 pub use conversation::{CONVERSATION, ConversationOptions, describe as describe_conversation};
 pub use file::effective_options;
 pub use idle::watch as watch_idle;
-pub use load::{Followed, Follower, Origin};
+pub use load::{Followed, Follower, LoadOrigin};
 pub use open::{KnownModel, LoadStep, ModelFile, ModelOpener, OpenError};
 pub use options::{FOREIGN, LoadOptions, OPTIONS};
 pub use plan::{DevicePlan, MemoryPlan};
@@ -41,6 +39,6 @@ pub use registry::{Models, Slot};
 pub use resolve::resolve;
 pub use served::{
     ActiveTemplate, Closing, EmbeddingFacts, Judge, JudgeForm, ModelFacts, ModelParts, RerankFacts,
-    ServedModel, Verdict,
+    ServedModel, Verdict, constraint_refusal,
 };
 pub use successor::{Legacy, LegacyModel, Replace, succeed};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 /// Why a tokenizer or a chat template could not be loaded or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "a field that its name says all of needs no words")]
 pub enum TextError {
     /// A file could not be read.
     #[error("cannot read {}: {source}", path.display())]
@@ -20,7 +21,6 @@ pub enum TextError {
         "{file} has {bytes} bytes, more than the limit of {limit}: it is not a file of this kind, or it is damaged"
     )]
     FileTooLarge {
-        /// The file.
         file: String,
         /// Its length in bytes.
         bytes: u64,
@@ -30,7 +30,6 @@ pub enum TextError {
     /// A JSON file does not parse, or a field has the wrong type.
     #[error("{file} is not valid: {source}; download the file again or fix that field")]
     Json {
-        /// The file.
         file: String,
         /// Line, column and reason.
         source: serde_json::Error,
@@ -38,7 +37,6 @@ pub enum TextError {
     /// A field holds a value that makes no sense.
     #[error("{file}: {field} {problem}")]
     Field {
-        /// The file.
         file: String,
         /// The field, as a path inside the file.
         field: String,
@@ -50,7 +48,6 @@ pub enum TextError {
         "{file} is not a SentencePiece model: {problem} at byte {offset}; download the file again"
     )]
     Protobuf {
-        /// The file.
         file: String,
         /// Where the reader stopped.
         offset: usize,
@@ -68,7 +65,6 @@ pub enum TextError {
         "{file} is a {kind} vocabulary, which is not supported: convert it to tokenizer.json with the Hugging Face transformers library and put that beside it"
     )]
     UnsupportedFile {
-        /// The file.
         file: String,
         /// The kind of vocabulary.
         kind: &'static str,
@@ -78,7 +74,6 @@ pub enum TextError {
         "{file}: {part} of type {kind:?} is not supported: use a tokenizer built from {supported}"
     )]
     UnsupportedStage {
-        /// The file.
         file: String,
         /// Which part of the pipeline.
         part: &'static str,
@@ -92,11 +87,9 @@ pub enum TextError {
         "{file}: token {piece:?} has id {id}, beyond the limit of {limit}: the file is damaged"
     )]
     IdTooLarge {
-        /// The file.
         file: String,
         /// The token.
         piece: String,
-        /// Its id.
         id: u64,
         /// First id that is refused.
         limit: u32,
@@ -106,7 +99,6 @@ pub enum TextError {
         "{file}: tokens {first:?} and {second:?} claim id {id}: every id must belong to one token"
     )]
     DuplicateId {
-        /// The file.
         file: String,
         /// The token that was there first.
         first: String,
@@ -120,11 +112,9 @@ pub enum TextError {
         "{file}: token {piece:?} has id {id}, but the model's vocabulary ends at {vocab}: the tokenizer belongs to another model"
     )]
     IdOutsideModel {
-        /// The file.
         file: String,
         /// The first offending token.
         piece: String,
-        /// Its id.
         id: u32,
         /// Number of ids the model knows.
         vocab: usize,
@@ -142,7 +132,6 @@ pub enum TextError {
     TooManyTokens {
         /// How many were counted, or follow from the text's length.
         at_least: usize,
-        /// The limit.
         limit: usize,
     },
     /// Whoever wanted the ids does not want them any more.

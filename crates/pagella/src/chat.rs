@@ -184,7 +184,7 @@ impl Chat {
         let mut tools = conversation.tools.clone();
         if let Some(tools) = &mut tools {
             let limits = self.engine.constraint_limits();
-            let compiles = |spec: &_| self.engine.compile(spec).is_ok();
+            let compiles = |spec: &_| self.engine.compile(Some(spec), None).is_ok();
             tools.loosen(None, tokenizer, limits.compile_time, compiles);
         }
         settings = settings.answered_in(&style, inside, tools.as_ref())?;

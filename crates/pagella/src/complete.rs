@@ -12,8 +12,8 @@ use pagella_conversation::AnswerStyle;
 use pagella_conversation::tools::ToolPlan;
 use pagella_engine::constraint::{Block, ConstraintSpec};
 use pagella_engine::{
-    BoxedConstraint, Completion, EngineError, JobSpec, JobStream, LengthPolicy, OptionsError,
-    Record, StreamGranularity,
+    Completion, EngineError, JobSpec, JobStream, LengthPolicy, OptionsError, Record,
+    StreamGranularity,
 };
 use pagella_text::{AddBos, Message};
 
@@ -176,12 +176,8 @@ impl Complete {
         if self.default_stops {
             spec.stop_ids.extend(self.engine.tokenizer().eos_ids());
         }
-        let Some(asked) = all(self.constraints) else { return Ok(spec) };
-        let mut constraint = self.engine.compile(&asked)?;
-        if let Some(block) = &self.block {
-            constraint = self.engine.constraints()?.after(block, Some(constraint))?;
-        }
-        spec.constraint = Some(BoxedConstraint(constraint));
+        spec.constraint =
+            self.engine.compile(all(self.constraints).as_ref(), self.block.as_ref())?;
         Ok(spec)
     }
 

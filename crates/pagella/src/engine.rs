@@ -2,16 +2,16 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pagella_backend::KvFormat;
-use pagella_conversation::Conversation;
 use pagella_conversation::tools::ToolPlan;
-use pagella_engine::constraint::{Constraint, ConstraintFactory, ConstraintLimits, ConstraintSpec};
+use pagella_conversation::{Conversation, TextModel};
+use pagella_engine::constraint::{Block, ConstraintLimits, ConstraintSpec};
 use pagella_engine::pages::PageInfo;
 use pagella_engine::{
-    Completion, Generator, GeneratorOptions, JobSpec, JobStream, SampleOptions, Stats, Stored,
-    Worker,
+    BoxedConstraint, Completion, Generator, GeneratorOptions, JobSpec, JobStream, SampleOptions,
+    Stats, Stored, Worker,
 };
 use pagella_model::MemoryReport;
 use pagella_text::{AddBos, ChatTemplate, Message, RenderOptions, Span, TextError, Tokenizer};
@@ -25,18 +25,13 @@ use crate::{Batch, Chat, Complete, EngineBuilder, Error, generation_config};
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
-    worker: Worker,
 }
 
 struct Shared {
     facts: EngineFacts,
-    parts: TextParts,
+    model: TextModel,
     identity: ModelIdentity,
-    /// Entries of a row of logits.
-    vocab: usize,
     limits: ConstraintLimits,
-    /// Made when the first constraint is asked for: it indexes the whole vocabulary.
-    constraints: Mutex<Option<ConstraintFactory>>,
 }
 
 /// What is worth knowing about an open model.
@@ -44,6 +39,8 @@ struct Shared {
 pub struct EngineFacts {
     /// Its directory.
     pub dir: PathBuf,
+    /// Its family, such as `llama`.
+    pub family: &'static str,
     /// Device, instruction set, threads and arithmetic, for people.
     pub device: String,
     /// Longest sequence, reply included, in tokens.
@@ -104,25 +101,23 @@ impl Engine {
         options: GeneratorOptions,
         identity: ModelIdentity,
     ) -> Result<Self, Error> {
-        let vocab = loaded.forward.spec().vocab;
-        parts.tokenizer.check_vocab(vocab)?;
-        let cache_tokens = loaded.forward.cache_tokens();
-        let warnings = loaded.forward.spec().warnings.clone();
-        let generator = Generator::new(loaded.forward, parts.tokenizer.clone(), options)?;
+        let (spec, cache_tokens) = (loaded.forward.spec(), loaded.forward.cache_tokens());
+        let (family, warnings) = (spec.family, spec.warnings.clone());
+        parts.tokenizer.check_vocab(spec.vocab)?;
+        let model = TextModel::start(loaded.forward, parts.tokenizer, options)?;
         let facts = EngineFacts {
             dir,
+            family,
             device: loaded.device,
-            capacity: generator.capacity(),
+            capacity: model.worker.capacity(),
             cache: loaded.cache,
             cache_tokens,
             memory: loaded.memory,
             warnings,
         };
-        let worker = Worker::spawn(generator)?;
-        let constraints = Mutex::default();
-        let limits = ConstraintLimits::default();
-        let shared = Shared { facts, parts, identity, vocab, limits, constraints };
-        Ok(Engine { shared: Arc::new(shared), worker })
+        let model = TextModel { template: parts.template, sampling: parts.defaults, ..model };
+        let shared = Shared { facts, model, identity, limits: ConstraintLimits::default() };
+        Ok(Engine { shared: Arc::new(shared) })
     }
 
     /// Continues a text. No chat template is applied; special tokens in the text are recognised.
@@ -181,23 +176,23 @@ impl Engine {
     /// first use. On a GPU that records the steps of every number of rows. Does nothing while something
     /// else is computed.
     pub fn warmup(&self) -> Result<(), Error> {
-        Ok(self.worker.warmup()?)
+        Ok(self.worker().warmup()?)
     }
 
     /// Counts of pages, jobs and tokens, and speeds, now.
     pub fn stats(&self) -> Result<Stats, Error> {
-        Ok(self.worker.stats()?)
+        Ok(self.worker().stats()?)
     }
 
     /// The cache as text, one character per page: `.` if nobody uses it, else the number of its
     /// users, `+` for ten or more.
     pub fn page_map(&self) -> Result<String, Error> {
-        Ok(self.worker.page_map()?)
+        Ok(self.worker().page_map()?)
     }
 
     /// Every page of the cache, described.
     pub fn pages(&self) -> Result<Vec<PageInfo>, Error> {
-        Ok(self.worker.call(|generator| generator.pages().describe())?)
+        Ok(self.worker().call(|generator| generator.pages().describe())?)
     }
 
     /// Writes what the cache holds of a sequence to a file. A prompt's ids come from
@@ -207,7 +202,7 @@ impl Engine {
         let model = self.shared.identity.digest()?;
         let save =
             move |generator: &mut Generator| generator.save(&path, &model, salt.as_deref(), &ids);
-        Ok(self.worker.call(save)??)
+        Ok(self.worker().call(save)??)
     }
 
     /// Puts a saved sequence into the cache, where prompts that begin with it find it. Returns its
@@ -217,32 +212,32 @@ impl Engine {
         let model = self.shared.identity.digest()?;
         let restore =
             move |generator: &mut Generator| generator.restore(&path, &model, salt.as_deref());
-        Ok(self.worker.call(restore)??)
+        Ok(self.worker().call(restore)??)
     }
 
     /// The model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
-        &self.shared.parts.tokenizer
+        &self.shared.model.tokenizer
     }
 
     /// The sampling settings that the model recommends, or neutral ones.
     pub fn default_sampling(&self) -> &SampleOptions {
-        &self.shared.parts.defaults
+        &self.shared.model.sampling
     }
 
     /// Whether the model has a chat template.
     pub fn has_chat_template(&self) -> bool {
-        self.shared.parts.template.is_some()
+        self.chat_template().is_some()
     }
 
     /// The model's chat template, if it has one.
     pub fn chat_template(&self) -> Option<&ChatTemplate> {
-        self.shared.parts.template.as_ref()
+        self.shared.model.template.as_ref()
     }
 
     /// Entries of a row of logits.
     pub fn vocab(&self) -> usize {
-        self.shared.vocab
+        self.shared.model.vocab
     }
 
     /// A short name of everything that decides results: program, weights, arithmetic, cache. Equal
@@ -253,7 +248,12 @@ impl Engine {
 
     /// The thread that serves the model, for programs that bring their own jobs.
     pub fn worker(&self) -> &Worker {
-        &self.worker
+        &self.shared.model.worker
+    }
+
+    /// The model with its tokenizer and its template, as a server holds it.
+    pub fn model(&self) -> &TextModel {
+        &self.shared.model
     }
 
     /// A conversation in the words of the model's template, which ends with the opening of a reply.
@@ -293,25 +293,18 @@ impl Engine {
         &self.shared.limits
     }
 
-    /// Compiles a constraint for this model's vocabulary.
-    pub(crate) fn compile(&self, spec: &ConstraintSpec) -> Result<Box<dyn Constraint>, Error> {
-        Ok(self.constraints()?.compile(spec)?)
-    }
-
-    /// What compiles constraints.
-    pub(crate) fn constraints(&self) -> Result<ConstraintFactory, Error> {
-        let lock = self.shared.constraints.lock();
-        let mut made = lock.unwrap_or_else(PoisonError::into_inner);
-        if let Some(factory) = &*made {
-            return Ok(factory.clone());
-        }
-        let limits = self.shared.limits.clone();
-        let factory = ConstraintFactory::new(self.tokenizer(), self.shared.vocab, limits)?;
-        Ok(made.insert(factory).clone())
+    /// Compiles a constraint for this model's vocabulary, behind reasoning where there is some.
+    pub(crate) fn compile(
+        &self,
+        spec: Option<&ConstraintSpec>,
+        block: Option<&Block>,
+    ) -> Result<Option<BoxedConstraint>, Error> {
+        let Shared { model, limits, .. } = &*self.shared;
+        Ok(model.constraints.compile(spec, block, limits, |_| ())?)
     }
 
     /// Sends `n` jobs of one prompt to the engine's thread.
     pub(crate) fn submit(&self, spec: JobSpec, n: usize) -> Result<Vec<JobStream>, Error> {
-        Ok(self.worker.submit_n(&spec, n)?)
+        Ok(self.worker().submit_n(&spec, n)?)
     }
 }

@@ -21,7 +21,9 @@
 //! - [`EngineBuilder::load`] gives the model below the text, for programs that bring token ids: a
 //!   [`Session`] is one sequence of them, a [`Generator`] any number of jobs;
 //!   [`score`](pagella_engine::score) measures how likely a model finds them.
-//! - [`hub`] knows the local Hugging Face cache and how to fill it.
+//! - [`hub`] knows the local Hugging Face cache and, with the feature `download`, how to fill it.
+//!
+//! Depend on it with `default-features = false`: the default features are the command and its server.
 //!
 //! The crates underneath can be used alone: `pagella-formats`, `pagella-arch`, `pagella-text`,
 //! `pagella-backend`, `pagella-cpu`, `pagella-model`, `pagella-engine`.
@@ -54,7 +56,7 @@ pub use model_ref::{DEMO, resolve_model};
 
 pub use pagella_arch::RopeOverride;
 pub use pagella_backend::KvFormat;
-pub use pagella_conversation::{ConversationError, Part, ToolCall};
+pub use pagella_conversation::{ConversationError, Part, TextModel, ToolCall};
 pub use pagella_engine::constraint::ConstraintSpec;
 pub use pagella_engine::pages::PageInfo;
 pub use pagella_engine::{

@@ -39,7 +39,6 @@ pub struct Machine {
     pub cores: usize,
     /// Bytes of the largest cache of one CPU.
     pub last_cache_bytes: Option<u64>,
-    /// Bytes of memory.
     pub memory_bytes: Option<u64>,
     /// Bytes that could be used now without swapping; a limit of the container counts.
     pub available_bytes: Option<u64>,

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use pagella_arch::ModelSpec;
-use pagella_backend::KvFormat;
+use pagella_backend::{KvFormat, StepExtent};
 use pagella_cuda::predict;
 use pagella_formats::Linear;
 use pagella_model::{
-    DeviceLayout, DevicePrediction, ExpertExtent, LoadOptions, MemoryPrediction, MemoryReport,
-    StepExtent, predict_device_memory, predict_memory,
+    DeviceLayout, DevicePrediction, LoadOptions, MemoryPrediction, MemoryReport,
+    predict_device_memory, predict_memory,
 };
 
 use crate::{Error, Place};
@@ -94,21 +94,9 @@ impl DeviceLayout for CudaLayout {
     }
 
     fn scratch_bytes(&self, extent: &StepExtent, cache_tokens: usize) -> u64 {
-        let StepExtent { tokens, inputs, weights, heads, kv_heads, head_dim, experts } = *extent;
-        let experts = experts.map(|ExpertExtent { hidden, inner, experts, per_token }| {
-            predict::ExpertExtent { hidden, inner, experts, per_token }
-        });
-        let extent = predict::StepExtent {
-            tokens,
-            inputs,
-            weights,
-            dequantised_max: self.dequantises.then_some(self.dequantised_max),
-            heads,
-            kv_heads,
-            head_dim,
-            experts,
-        };
-        (extent.scratch_bytes() + extent.attention_bytes(cache_tokens)) as u64
+        let dequantised_max = self.dequantises.then_some(self.dequantised_max);
+        let steps = predict::scratch_bytes(extent, dequantised_max);
+        (steps + predict::attention_bytes(extent, cache_tokens)) as u64
     }
 
     fn tables_on_host(&self) -> bool {

@@ -18,7 +18,6 @@ pub fn word(text: &str) -> Cow<'_, str> {
     escaped(text, is_wild)
 }
 
-/// Lines.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_wild(c) && c != '\n' && c != '\t')
 }

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use super::{crate_dir, remove};
 use crate::Verdict;
+use crate::console::Console;
 use crate::nvcc::{self, Choice};
 use crate::workspace::Workspace;
 
@@ -83,8 +84,10 @@ fn install(workspace: &Workspace) -> Result<PathBuf> {
     let started = Instant::now();
     let unfinished = folder.with_extension("unfinished");
     remove(&unfinished)?;
-    eprintln!("installing the CUDA compiler into {} (100 MB to fetch)", folder.display());
-    pip_install(&pins, &unfinished)?;
+    let console = &workspace.console;
+    let into = folder.display();
+    console.note(format_args!("installing the CUDA compiler into {into} (100 MB to fetch)"));
+    pip_install(console, &pins, &unfinished)?;
     if !unfinished.join(nvcc::IN_TOOLCHAIN).is_file() {
         bail!("the packages of {} hold no {}", pins.display(), nvcc::IN_TOOLCHAIN);
     }
@@ -92,7 +95,7 @@ fn install(workspace: &Workspace) -> Result<PathBuf> {
     remove(&folder)?;
     fs::rename(&unfinished, &folder).context("cannot finish the installation")?;
     touch(&pins)?;
-    eprintln!("installed the CUDA compiler in {} s", started.elapsed().as_secs());
+    console.note(format_args!("installed the CUDA compiler in {} s", started.elapsed().as_secs()));
     Ok(program)
 }
 
@@ -103,7 +106,7 @@ fn is_current(folder: &Path, wanted: &str) -> bool {
 }
 
 /// Fetches and unpacks the packages; pip compares the hashes.
-fn pip_install(pins: &Path, folder: &Path) -> Result<()> {
+fn pip_install(console: &Console, pins: &Path, folder: &Path) -> Result<()> {
     let python = |args: &[&str]| {
         let mut command = Command::new("python3");
         command.args(["-m", "pip"]).args(args);
@@ -126,7 +129,7 @@ fn pip_install(pins: &Path, folder: &Path) -> Result<()> {
         "--no-compile",
         "--target",
     ]);
-    let status = command.arg(folder).arg("--requirement").arg(pins).status();
+    let status = console.status(command.arg(folder).arg("--requirement").arg(pins));
     if !status.context("cannot start pip")?.success() {
         bail!("pip could not install the packages of {}; is PyPI reachable?", pins.display());
     }

@@ -1,21 +1,30 @@
-//! `cargo xtask test`: every stage a change must pass, one after the other, with a summary.
+//! `cargo xtask test`: every stage a change must pass, two at a time, with a summary.
 //!
-//! A failing stage does not stop the others: one run reports everything that is wrong. What was left
+//! What a stage prints goes to a file and is shown whole when it ends; a stage that was selected alone
+//! shows it at once. A failing stage does not stop the others: one run reports everything that is wrong. What was left
 //! out (a stage, interop data, a part of a check) is said in the summary, never silently.
 
+mod library;
+mod schedule;
 mod select;
 mod server;
 mod stage;
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use crate::Verdict;
+use crate::console::Console;
 use crate::tools;
 use crate::workspace::{SHARED_ENV, Workspace};
 use select::Selection;
 use stage::{Outcome, STAGES, Stage};
+
+/// Stages that run side by side. One may fill the processors while the other waits for a browser, a
+/// network or a program with one thread; a third would only slow these down.
+const AT_ONCE: usize = 2;
 
 /// What one stage said, and how long it took.
 struct Report {
@@ -34,8 +43,14 @@ pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
     }
     announce_interop_data(workspace);
     tools::check_components(workspace)?;
-    let reports: Vec<Report> = STAGES.iter().map(|s| run(workspace, s, &selection)).collect();
-    print_summary(workspace, &reports);
+    let wanted: Vec<&Stage> = STAGES.iter().filter(|s| selection.wants(s.name)).collect();
+    let alone = wanted.len() == 1;
+    let started = Instant::now();
+    let reports = schedule::run(wanted, AT_ONCE, |stage| match alone {
+        true => run(workspace, stage),
+        false => run_aside(workspace, stage),
+    });
+    print_summary(workspace, &reports, started.elapsed());
     let is_failed = |report: &&Report| matches!(report.outcome, Outcome::Failed(_));
     let failed: Vec<&str> = reports.iter().filter(is_failed).map(|r| r.stage.name).collect();
     if failed.is_empty() {
@@ -53,17 +68,35 @@ pub fn print_stages() {
     }
 }
 
-fn run(workspace: &Workspace, stage: &'static Stage, selection: &Selection) -> Report {
-    if !selection.wants(stage.name) {
-        let outcome = Outcome::Skipped("not selected".to_owned());
-        return Report { stage, outcome, took: Duration::ZERO };
+/// Runs a stage with its output in a file, which is shown at the end.
+fn run_aside(workspace: &Workspace, stage: &'static Stage) -> Report {
+    let log = workspace.target_dir().join("test-logs").join(format!("{}.log", stage.name));
+    println!("started {}: {}", stage.name, log.display());
+    let console = match Console::file(&log) {
+        Ok(console) => console,
+        Err(err) => {
+            let outcome = Outcome::Failed(format!("{err:#}"));
+            return Report { stage, outcome, took: Duration::ZERO };
+        }
+    };
+    let workspace = workspace.with_console(console);
+    let report = run(&workspace, stage);
+    // Held, so that stages that end together do not mix.
+    let _terminal = io::stdout().lock();
+    if let Err(err) = workspace.console.show() {
+        println!("{err:#}");
     }
-    println!("\n==== {}: {}", stage.name, stage.about);
+    report
+}
+
+fn run(workspace: &Workspace, stage: &'static Stage) -> Report {
+    let console = &workspace.console;
+    console.say(format_args!("\n==== {}: {}", stage.name, stage.about));
     let started = Instant::now();
     // An error of the automation (a program that cannot start) fails its stage, not the whole run.
     let outcome = (stage.run)(workspace).unwrap_or_else(|err| Outcome::Failed(format!("{err:#}")));
     if let Outcome::Failed(reason) = &outcome {
-        println!("FAILED: {}: {reason}", stage.name);
+        console.say(format_args!("FAILED: {}: {reason}", stage.name));
     }
     Report { stage, outcome, took: started.elapsed() }
 }
@@ -79,16 +112,19 @@ fn announce_interop_data(workspace: &Workspace) {
     }
 }
 
-fn print_summary(workspace: &Workspace, reports: &[Report]) {
+fn print_summary(workspace: &Workspace, reports: &[Report], took: Duration) {
     println!("\n==== summary");
-    for report in reports {
-        let (word, note) = match &report.outcome {
-            Outcome::Passed(note) => ("ok", note.as_str()),
-            Outcome::Failed(reason) => ("FAILED", reason.as_str()),
-            Outcome::Skipped(reason) => ("SKIPPED", reason.as_str()),
+    for stage in STAGES {
+        let report = reports.iter().find(|report| report.stage.name == stage.name);
+        let (word, note) = match report.map(|report| &report.outcome) {
+            Some(Outcome::Passed(note)) => ("ok", note.as_str()),
+            Some(Outcome::Failed(reason)) => ("FAILED", reason.as_str()),
+            Some(Outcome::Skipped(reason)) => ("SKIPPED", reason.as_str()),
+            None => ("SKIPPED", "not selected"),
         };
-        let seconds = report.took.as_secs_f64();
-        println!("  {word:<8} {:<10} {seconds:>7.1} s  {note}", report.stage.name);
+        let seconds = report.map_or(0.0, |report| report.took.as_secs_f64());
+        println!("  {word:<8} {:<10} {seconds:>7.1} s  {note}", stage.name);
     }
+    println!("  {:<19} {:>7.1} s  from start to end", "all", took.as_secs_f64());
     announce_interop_data(workspace);
 }

@@ -1,12 +1,12 @@
 //! Stages that look at the server from outside: its page, clients of others, its description, many
-//! clients at once. They drive the debug build of the command, which the stage `tests` made.
+//! clients at once. They drive the debug build of the command, which the stage `build` made.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
 
-use super::stage::{Outcome, check};
+use super::stage::{self, Outcome, check};
 use crate::node;
 use crate::python::{self, CLIENTS_DIR, Pinned};
 use crate::tools::{self, on_build_machine};
@@ -18,29 +18,31 @@ const UI_DIR: &str = "crates/pagella-server/ui";
 const SOAK_SECONDS: &str = "20";
 
 /// A program or an interpreter, or the outcome of a stage that must go on without.
-fn need<T>(what: &str, found: Result<T>) -> Result<T, Outcome> {
+fn need<T>(workspace: &Workspace, what: &str, found: Result<T>) -> Result<T, Outcome> {
     found.map_err(|err| {
         let reason = format!("{what}: {err:#}");
         if on_build_machine() {
             return Outcome::Failed(reason);
         }
-        println!("SKIPPED: {reason}");
+        workspace.console.say(format_args!("SKIPPED: {reason}"));
         Outcome::Skipped(reason)
     })
 }
 
 /// Runs checks that need something; what is missing ends the stage.
-fn with<T>(found: Result<T, Outcome>, run: impl FnOnce(T) -> Result<Outcome>) -> Result<Outcome> {
+pub fn with<T>(
+    found: Result<T, Outcome>,
+    run: impl FnOnce(T) -> Result<Outcome>,
+) -> Result<Outcome> {
     match found {
         Ok(found) => run(found),
         Err(outcome) => Ok(outcome),
     }
 }
 
-/// The command and the examples, with the features that the stage `tests` builds them with: after it,
-/// there is nothing left to build.
-fn built(workspace: &Workspace, name: &str) -> Result<Result<PathBuf, Outcome>> {
-    let outcome = check(workspace.cargo().args(["build", "--workspace", "--bins", "--examples"]))?;
+/// A program of the workspace, built unless the stage `build` was there before.
+pub fn built(workspace: &Workspace, name: &str) -> Result<Result<PathBuf, Outcome>> {
+    let outcome = stage::build_programs(workspace)?;
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     Ok(match outcome {
         Outcome::Passed(_) => Ok(workspace.target_dir().join("debug").join(file)),
@@ -57,26 +59,28 @@ fn suite(workspace: &Workspace, python: PathBuf, program: PathBuf) -> Command {
     let mut command = Command::new(python);
     command.current_dir(workspace.root.join(CLIENTS_DIR)).env("PAGELLA_BIN", program);
     // A checkout may be read-only, and caches are no part of it.
-    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("PYTHONPYCACHEPREFIX", workspace.target_dir().join("tools").join("pycache"));
     command
 }
 
 fn run_suite(workspace: &Workspace, pinned: Pinned, args: &[&str]) -> Result<Outcome> {
-    with(need("Python suites", python::interpreter(workspace, pinned)), |python| {
-        with(program(workspace)?, |program| check(suite(workspace, python, program).args(args)))
+    with(need(workspace, "Python suites", python::interpreter(workspace, pinned)), |python| {
+        with(program(workspace)?, |program| {
+            check(workspace, suite(workspace, python, program).args(args))
+        })
     })
 }
 
 /// The page's own tests, then the page in a browser.
 pub fn page(workspace: &Workspace) -> Result<Outcome> {
-    let node = need("tests of the page", tools::installed(&["node"], "nodejs"));
-    let units = with(node, |node| {
-        check(
-            Command::new(node).args(["--test", "tests/"]).current_dir(workspace.root.join(UI_DIR)),
-        )
+    let node = tools::installed(workspace, &["node"], "nodejs");
+    let units = with(need(workspace, "tests of the page", node), |node| {
+        let dir = workspace.root.join(UI_DIR);
+        check(workspace, Command::new(node).args(["--test", "tests/"]).current_dir(dir))
     })?;
-    let chromium = tools::installed(&["chromium", "chromium-browser", "google-chrome"], "chromium");
-    let flows = with(need("page in a browser", chromium), |_| {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let chromium = tools::installed(workspace, &names, "chromium");
+    let flows = with(need(workspace, "page in a browser", chromium), |_| {
         let shots = workspace.target_dir().join("page-shots");
         let arguments = ["page.py", "--shots", &shots.to_string_lossy()];
         run_suite(workspace, Pinned::Official, &arguments)
@@ -101,8 +105,9 @@ pub fn clients(workspace: &Workspace) -> Result<Outcome> {
     let frameworks = [&pytest[..], &["frameworks"]].concat();
     let frameworks = run_suite(workspace, Pinned::Frameworks, &frameworks)?;
     let python = worse(official, frameworks);
-    let javascript = with(need("JavaScript suite", node::suite(workspace)), |mut suite| {
-        with(program(workspace)?, |program| check(suite.env("PAGELLA_BIN", program)))
+    let suite = need(workspace, "JavaScript suite", node::suite(workspace));
+    let javascript = with(suite, |mut suite| {
+        with(program(workspace)?, |program| check(workspace, suite.env("PAGELLA_BIN", program)))
     })?;
     Ok(worse(python, javascript))
 }
@@ -116,18 +121,15 @@ pub fn interface(workspace: &Workspace) -> Result<Outcome> {
 pub fn soak(workspace: &Workspace) -> Result<Outcome> {
     if !cfg!(target_os = "linux") {
         let reason = "processor time and memory are read from /proc";
-        println!("SKIPPED: {reason}");
+        workspace.console.say(format_args!("SKIPPED: {reason}"));
         return Ok(Outcome::Skipped(reason.to_owned()));
     }
     with(program(workspace)?, |program| {
         with(built(workspace, "examples/soak")?, |soak| {
             let mut soak = Command::new(soak);
+            soak.arg("--server").arg(program).args(["--seconds", SOAK_SECONDS]);
             // Time per token says little of a debug build.
-            check(soak.arg("--server").arg(program).args([
-                "--seconds",
-                SOAK_SECONDS,
-                "--no-overhead",
-            ]))
+            check(workspace, soak.arg("--no-overhead"))
         })
     })
 }

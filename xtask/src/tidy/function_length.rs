@@ -94,7 +94,7 @@ fn closing_line(lines: &[&str], open: usize, indentation: usize) -> usize {
 }
 
 /// The line after the item that a `#[cfg(test)]` at `attribute` guards.
-fn after_test_item(lines: &[&str], attribute: usize) -> usize {
+pub(super) fn after_test_item(lines: &[&str], attribute: usize) -> usize {
     match body_start(lines, attribute + 1) {
         Some(open) => closing_line(lines, open, indentation(lines[attribute])) + 1,
         None => attribute + 1,

@@ -6,15 +6,18 @@
 
 mod crate_arrow;
 mod dead_file;
+mod declaration;
 mod doc_path;
 mod file_length;
 mod file_name;
 mod function_length;
+mod glossary;
 mod large_file;
 mod machine_path;
 mod marker;
 mod opening_doc;
 mod tree;
+mod type_name;
 
 use std::fmt;
 
@@ -64,6 +67,8 @@ const CHECKS: &[Check] = &[
     Check { rule: "a function has at most 70 lines", run: function_length::check },
     Check { rule: "a Rust file opens with `//!`, a CUDA file with `//`", run: opening_doc::check },
     Check { rule: "a file is named after what it holds", run: file_name::check },
+    Check { rule: "a public type has a name of its own in its crate", run: type_name::check },
+    Check { rule: "the words of the glossary are those of the code", run: glossary::check },
     Check { rule: "no leftover markers", run: marker::check },
     Check { rule: "every Rust file is part of its crate", run: dead_file::check },
     Check { rule: "crates depend downwards only", run: crate_arrow::check },

@@ -7,7 +7,6 @@ use crate::error::ArchError;
 /// Largest base after all changes; above it f32 powers would overflow.
 const BASE_MAX: f64 = 1e30;
 
-/// The base for `alpha`.
 pub(super) fn base(config: &Config, base: f64, alpha: f64, dim: usize) -> Result<f64, ArchError> {
     checked(config, stretched_base(base, alpha, dim), dim)
 }

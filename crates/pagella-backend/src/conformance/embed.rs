@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use super::compare::rows_close;
 use super::fixture::{download, poisoned, step_of, text};
 use super::{Case, Tolerances, noise};
-use crate::{Backend, StepRow, TableDtype, TableSource};
+use crate::{Backend, LogitUse, StepRow, TableDtype, TableSource};
 
 const VOCAB: usize = 50;
 const CONTEXT: usize = 400;
@@ -100,8 +100,8 @@ fn check<B: Backend>(
 ) -> Result<(), String> {
     let (first, second) = ([7, 0, 49, 7, 23], [11, 48]);
     let rows = [
-        StepRow { ids: &first, past: 0, pages: &[0], logits_last: 1 },
-        StepRow { ids: &second, past: 300, pages: &[1, 2], logits_last: 1 },
+        StepRow::new(&first, 0, &[0], LogitUse::Choice),
+        StepRow::new(&second, 300, &[1, 2], LogitUse::Choice),
     ];
     for width in [64, 200] {
         let table = Table::new(1, VOCAB, width, dtype);

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::{Backend, BackendError, PAGE_TOKENS, StepPlan, StepRow};
+use crate::{Backend, BackendError, LogitUse, PAGE_TOKENS, StepPlan, StepRow};
 
 /// Spare rows of every tensor: a model allocates for its largest step.
 const SPARE_ROWS: usize = 2;
@@ -48,7 +48,7 @@ pub(super) fn download<B: Backend>(
 pub(super) fn step<B: Backend>(backend: &B, tokens: usize) -> Result<B::Step, String> {
     let ids = vec![0; tokens];
     let pages: Vec<u32> = (0..tokens.div_ceil(PAGE_TOKENS) as u32).collect();
-    step_of(backend, &[StepRow { ids: &ids, past: 0, pages: &pages, logits_last: 0 }])
+    step_of(backend, &[StepRow::new(&ids, 0, &pages, LogitUse::None)])
 }
 
 /// A step of these rows.

@@ -9,7 +9,7 @@ use super::fixture::{download, poisoned, step, step_of, text, upload};
 use super::formats::each_format;
 use super::norm_add::weights;
 use super::{Case, Tolerances, linears, noise, project};
-use crate::{Backend, StepRow};
+use crate::{Backend, LogitUse, StepRow};
 
 /// Tokens of the largest step; its first tokens must not notice the others.
 const TOKENS_MAX: usize = 70;
@@ -119,7 +119,7 @@ fn logits<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
         let head = backend.linear(&source).map_err(text)?;
         let x = noise::halves(10, TOKENS_MAX * hidden, 1.0);
         let run = |wanted: usize| {
-            let row = StepRow { ids: &ids, past: 0, pages: &[0], logits_last: wanted };
+            let row = StepRow::new(&ids, 0, &[0], LogitUse::last(wanted));
             let step = step_of(backend, &[row])?;
             let x = upload(backend, hidden, &x)?;
             let mut out = poisoned(backend, wanted, vocab)?;

@@ -7,7 +7,7 @@ use super::fixture::{download, poisoned, step_of, text, upload};
 use super::norm_add::weights;
 use super::reference::{self, softcap, widen};
 use super::{Case, Tolerances, linears, noise};
-use crate::{Backend, StepRow};
+use crate::{Backend, LogitUse, StepRow};
 
 pub(super) fn cases<B: Backend>() -> Vec<Case<B>> {
     vec![
@@ -22,9 +22,9 @@ pub(super) fn cases<B: Backend>() -> Vec<Case<B>> {
 /// Three rows of which the last token, none and the last three tokens are wanted.
 fn rows(ids: &[u32]) -> [StepRow<'_>; 3] {
     [
-        StepRow { ids: &ids[..6], past: 0, pages: &[0], logits_last: 1 },
-        StepRow { ids: &ids[6..8], past: 9, pages: &[1], logits_last: 0 },
-        StepRow { ids: &ids[8..], past: 0, pages: &[2], logits_last: 3 },
+        StepRow::new(&ids[..6], 0, &[0], LogitUse::Choice),
+        StepRow::new(&ids[6..8], 9, &[1], LogitUse::None),
+        StepRow::new(&ids[8..], 0, &[2], LogitUse::last(3)),
     ]
 }
 /// Tokens that [`rows`] wants, of twelve.
@@ -64,7 +64,7 @@ fn check<B: Backend>(
 
 /// A step in the middle of a prompt needs no logits: allowed, and nothing is written.
 fn none_wanted<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
-    let step = step_of(backend, &[StepRow { ids: &[1, 2], past: 0, pages: &[0], logits_last: 0 }])?;
+    let step = step_of(backend, &[StepRow::new(&[1, 2], 0, &[0], LogitUse::None)])?;
     let owned = linears::exl2_mixed(3);
     let source = owned.view();
     let (hidden, vocab) = (source.in_features(), source.out_features());

@@ -8,7 +8,7 @@ use super::fixture::{poisoned, refused_size, step, step_of, text};
 use super::norm_add::weights;
 use super::{Case, Tolerances, linears};
 use crate::{
-    AttentionOp, Backend, KvFormat, KvLayer, KvSpec, KvValues, NormWeights, PAGE_TOKENS,
+    AttentionOp, Backend, KvFormat, KvLayer, KvSpec, KvValues, LogitUse, NormWeights, PAGE_TOKENS,
     Projection, StepRow, TableDtype, TableSource,
 };
 
@@ -78,7 +78,7 @@ fn embed<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
         backend.table(source).map_err(text)
     };
     let at = |ids: &[u32], past: usize| {
-        step_of(backend, &[StepRow { ids, past, pages: &[0], logits_last: 0 }])
+        step_of(backend, &[StepRow::new(ids, past, &[0], LogitUse::None)])
     };
     let words = table(10, 64)?;
     let step = at(&[0, 9, 3, 3, 3], 0)?;
@@ -162,8 +162,7 @@ fn elementwise<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
 
 fn logits<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {
     let ids = [0; TOKENS];
-    let step =
-        step_of(backend, &[StepRow { ids: &ids, past: 0, pages: &[0], logits_last: TOKENS }])?;
+    let step = step_of(backend, &[StepRow::new(&ids, 0, &[0], LogitUse::last(TOKENS))])?;
     for owned in linears::one_of_each() {
         let source = owned.view();
         let (hidden, vocab) = (source.in_features(), source.out_features());
@@ -219,7 +218,7 @@ fn misfits() -> [(&'static str, AttentionOp); 3] {
 
 /// Pages that do not exist.
 fn far_page<B: Backend>(backend: &B) -> Result<B::Step, String> {
-    step_of(backend, &[StepRow { ids: &[0; TOKENS], past: 0, pages: &[2], logits_last: 0 }])
+    step_of(backend, &[StepRow::new(&[0; TOKENS], 0, &[2], LogitUse::None)])
 }
 
 fn append<B: Backend>(backend: &B, _: &Tolerances) -> Result<(), String> {

@@ -199,7 +199,6 @@ impl Grammar<'_> {
         format!("input_{idx}")
     }
 
-    /// A JSON value.
     fn json(&mut self, schema: Value) -> String {
         let known = self.schemas.iter().position(|other| *other == schema);
         let idx = known.unwrap_or_else(|| {

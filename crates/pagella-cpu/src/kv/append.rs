@@ -9,7 +9,7 @@ use pagella_arch::{QkNormOrder, QkNormSpan, QueryGrowth};
 use pagella_backend::{AttentionOp, BackendError, PAGE_TOKENS, StepPlan};
 
 use super::code::{ROTATION, SCALED, encode};
-use super::layer::Element;
+use super::layer::KvElement;
 use super::prepare::{Turn, head_of, prepare_head};
 use super::quantized::SlotMut;
 use super::shares::StoreShares;
@@ -139,7 +139,7 @@ fn expect_first(op: &AttentionOp) -> Result<(), BackendError> {
         (None, QkNormOrder::AfterRope) => "a norm over all heads after rotation",
     };
     let hint = "no known model has it".to_owned();
-    Err(BackendError::Unsupported { backend: "cpu", what: what.to_owned(), hint })
+    Err(BackendError::unsupported("cpu", what, hint))
 }
 
 /// What the query at `position` is multiplied by.
@@ -182,7 +182,7 @@ pub(super) struct AppendTask<'a> {
     pub(super) keys: (&'a Shares<'a, f32>, &'a StoreShares<'a>),
     /// The same for values, where they are stored.
     pub(super) values: Option<(&'a Shares<'a, f32>, &'a StoreShares<'a>)>,
-    pub(super) element: Element,
+    pub(super) element: KvElement,
 }
 
 /// What happens to heads before they are stored.
@@ -214,8 +214,8 @@ impl Kernel for HeadTask<'_> {
                 }
             }
             match self.shared.element {
-                Element::F32 | Element::F16 | Element::F8 => self.store_floats::<S>(),
-                Element::Code(_) => self.store_codes::<S>(),
+                KvElement::F32 | KvElement::F16 | KvElement::F8 => self.store_floats::<S>(),
+                KvElement::Code(_) => self.store_codes::<S>(),
             }
         }
     }
@@ -263,7 +263,7 @@ impl HeadTask<'_> {
     unsafe fn store_floats<S: Simd>(&self) {
         let HeadTask { shared, segment, heads } = self;
         let (op, width, head) = (shared.op, shared.op.head_dim, heads.start);
-        let rows = narrow::Rows {
+        let rows = narrow::HeadRows {
             first: segment.position % PAGE_TOKENS,
             tokens: segment.tokens,
             width,
@@ -275,15 +275,15 @@ impl HeadTask<'_> {
             let (k, keys) = shared.keys;
             let (k, keys) = (new(k), keys.elements.slot(segment.page, head));
             match shared.element {
-                Element::F32 => f32::store_keys(&rows, k, keys.cast()),
-                Element::F8 => narrow::store_keys::<S, u8>(&rows, k, keys),
+                KvElement::F32 => f32::store_keys(&rows, k, keys.cast()),
+                KvElement::F8 => narrow::store_keys::<S, u8>(&rows, k, keys),
                 _ => narrow::store_keys::<S, u16>(&rows, k, keys.cast()),
             }
             let Some((v, values)) = shared.values else { return };
             let (v, values) = (new(v), values.elements.slot(segment.page, head));
             match shared.element {
-                Element::F32 => f32::store_values(&rows, v, values.cast()),
-                Element::F8 => narrow::store_values::<S, u8>(&rows, v, values),
+                KvElement::F32 => f32::store_values(&rows, v, values.cast()),
+                KvElement::F8 => narrow::store_values::<S, u8>(&rows, v, values),
                 _ => narrow::store_values::<S, u16>(&rows, v, values.cast()),
             }
         }

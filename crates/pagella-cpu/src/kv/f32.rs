@@ -2,14 +2,14 @@
 
 use pagella_backend::PAGE_TOKENS;
 
-use super::narrow::Rows;
+use super::narrow::HeadRows;
 use crate::simd::LANES;
 
 /// Writes keys in columns.
 ///
 /// # Safety
 /// `source` holds the rows, `slot` points to a slot of keys.
-pub(super) unsafe fn store_keys(rows: &Rows, source: *const f32, slot: *mut f32) {
+pub(super) unsafe fn store_keys(rows: &HeadRows, source: *const f32, slot: *mut f32) {
     for t in 0..rows.tokens {
         for d in 0..rows.width {
             // SAFETY: token and element indices stay inside the rows and the slot.
@@ -24,7 +24,7 @@ pub(super) unsafe fn store_keys(rows: &Rows, source: *const f32, slot: *mut f32)
 ///
 /// # Safety
 /// `source` holds the rows, `slot` points to a slot of values.
-pub(super) unsafe fn store_values(rows: &Rows, source: *const f32, slot: *mut f32) {
+pub(super) unsafe fn store_values(rows: &HeadRows, source: *const f32, slot: *mut f32) {
     for t in 0..rows.tokens {
         // SAFETY: token and element indices stay inside the rows and the slot.
         unsafe {

@@ -20,7 +20,7 @@ thread_local! {
 
 /// How elements are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Element {
+pub(crate) enum KvElement {
     F32,
     F16,
     F8,
@@ -39,7 +39,7 @@ impl Store {
     fn new(
         pages: usize,
         layer: &KvLayer,
-        element: Element,
+        element: KvElement,
         tokens_inner: bool,
     ) -> Result<Self, BackendError> {
         let KvLayer { kv_heads, head_dim, .. } = *layer;
@@ -51,10 +51,10 @@ impl Store {
         let float =
             |bytes| Ok(Store { elements: plane(bytes * head_dim, order(bytes))?, code: None });
         let bits = match element {
-            Element::F32 => return float(4),
-            Element::F16 => return float(2),
-            Element::F8 => return float(1),
-            Element::Code(bits) => bits,
+            KvElement::F32 => return float(4),
+            KvElement::F16 => return float(2),
+            KvElement::F8 => return float(1),
+            KvElement::Code(bits) => bits,
         };
         let scales = plane(2 * head_dim / SCALED, Order::TokenInner { unit_bytes: 2 })?;
         let elements = plane(bits.bytes(head_dim), order(4))?;
@@ -80,7 +80,7 @@ pub(crate) struct LayerPages {
     /// How many elements of the keys are values then.
     in_keys: usize,
     /// How keys are stored; values differ at most in the width of their codes.
-    pub(crate) element: Element,
+    pub(crate) element: KvElement,
 }
 
 impl LayerPages {
@@ -99,28 +99,25 @@ impl LayerPages {
             KvValues::Stored => 0,
         };
         let (keys, values) = match format {
-            KvFormat::F32 => (Element::F32, Element::F32),
-            KvFormat::F16 => (Element::F16, Element::F16),
-            KvFormat::Fp8 => (Element::F8, Element::F8),
-            KvFormat::Q8 => (Element::Code(Bits::Eight), Element::Code(Bits::Eight)),
-            KvFormat::K8V4 => (Element::Code(Bits::Eight), Element::Code(Bits::Four)),
-            KvFormat::Q4 => (Element::Code(Bits::Four), Element::Code(Bits::Four)),
+            KvFormat::F32 => (KvElement::F32, KvElement::F32),
+            KvFormat::F16 => (KvElement::F16, KvElement::F16),
+            KvFormat::Fp8 => (KvElement::F8, KvElement::F8),
+            KvFormat::Q8 => (KvElement::Code(Bits::Eight), KvElement::Code(Bits::Eight)),
+            KvFormat::K8V4 => (KvElement::Code(Bits::Eight), KvElement::Code(Bits::Four)),
+            KvFormat::Q4 => (KvElement::Code(Bits::Four), KvElement::Code(Bits::Four)),
         };
         let fits =
             head_dim.is_multiple_of(SCALED) && (kv_heads * head_dim).is_multiple_of(ROTATION);
-        if matches!(keys, Element::Code(_)) && !fits {
-            return Err(BackendError::Unsupported {
-                backend: "cpu",
-                what: format!(
-                    "a {} cache for {kv_heads} heads of {head_dim} elements",
-                    format.name()
-                ),
-                hint: format!(
+        if matches!(keys, KvElement::Code(_)) && !fits {
+            return Err(BackendError::unsupported(
+                "cpu",
+                format!("a {} cache for {kv_heads} heads of {head_dim} elements", format.name()),
+                format!(
                     "quantised caches need heads of a multiple of {SCALED} elements, \
                      {ROTATION} in all; use {}",
                     KvFormat::F16.name()
                 ),
-            });
+            ));
         }
         Ok(LayerPages {
             kv_heads,
@@ -155,12 +152,12 @@ impl LayerPages {
 
     /// Whether slots hold plain binary16.
     pub(crate) fn is_f16(&self) -> bool {
-        self.element == Element::F16
+        self.element == KvElement::F16
     }
 
     /// Whether slots hold codes.
     fn is_coded(&self) -> bool {
-        matches!(self.element, Element::Code(_))
+        matches!(self.element, KvElement::Code(_))
     }
 
     /// Whether panels hold rotated heads: then queries must be rotated before they meet the keys,
@@ -188,7 +185,7 @@ impl LayerPages {
         values: &mut [f32],
         step: usize,
     ) {
-        if let (Element::Code(_), false) = (self.element, self.is_rotated()) {
+        if let (KvElement::Code(_), false) = (self.element, self.is_rotated()) {
             return self.decode_pair(isa, page, head, tokens, keys, values);
         }
         self.widen_keys(isa, page, head, tokens, keys);
@@ -202,8 +199,8 @@ impl LayerPages {
         let slot = self.keys.elements.slot_ptr(page, head);
         let (width, step) = (self.head_dim, PAGE_TOKENS);
         match self.element {
-            Element::F32 => f32::copy_keys(slot.cast(), width, tokens, keys),
-            Element::F16 => isa.run(Widen::<u16> {
+            KvElement::F32 => f32::copy_keys(slot.cast(), width, tokens, keys),
+            KvElement::F16 => isa.run(Widen::<u16> {
                 source: slot.cast(),
                 source_step: step,
                 target: keys,
@@ -211,7 +208,7 @@ impl LayerPages {
                 rows: width,
                 width: tokens,
             }),
-            Element::F8 => isa.run(Widen::<u8> {
+            KvElement::F8 => isa.run(Widen::<u8> {
                 source: slot,
                 source_step: step,
                 target: keys,
@@ -219,7 +216,7 @@ impl LayerPages {
                 rows: width,
                 width: tokens,
             }),
-            Element::Code(_) => self.decode_keys(isa, page, head, 0..tokens, keys, step),
+            KvElement::Code(_) => self.decode_keys(isa, page, head, 0..tokens, keys, step),
         }
     }
 
@@ -236,8 +233,8 @@ impl LayerPages {
         let width = self.head_dim;
         let target_step = width.next_multiple_of(LANES);
         match self.element {
-            Element::F32 => f32::copy_values(slot.cast(), width, tokens, values),
-            Element::F16 => isa.run(Widen::<u16> {
+            KvElement::F32 => f32::copy_values(slot.cast(), width, tokens, values),
+            KvElement::F16 => isa.run(Widen::<u16> {
                 source: slot.cast(),
                 source_step: width,
                 target: values,
@@ -245,7 +242,7 @@ impl LayerPages {
                 rows: tokens,
                 width,
             }),
-            Element::F8 => isa.run(Widen::<u8> {
+            KvElement::F8 => isa.run(Widen::<u8> {
                 source: slot,
                 source_step: width,
                 target: values,
@@ -253,7 +250,7 @@ impl LayerPages {
                 rows: tokens,
                 width,
             }),
-            Element::Code(_) => self.decode_values(isa, page, head, 0..tokens, values, width),
+            KvElement::Code(_) => self.decode_values(isa, page, head, 0..tokens, values, width),
         }
     }
 

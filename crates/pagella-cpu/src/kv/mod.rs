@@ -29,7 +29,7 @@ mod transpose;
 pub(crate) use append::{append, expect_groups};
 pub(crate) use latent::append_latent;
 #[cfg(test)]
-pub(crate) use layer::Element;
+pub(crate) use layer::KvElement;
 pub(crate) use layer::LayerPages;
 use pagella_backend::{AttentionOp, BackendError, KvSpec, KvValues, PAGE_TOKENS, StepPlan};
 use plane::Plane;

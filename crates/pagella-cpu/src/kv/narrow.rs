@@ -26,7 +26,7 @@ pub(super) trait Narrow: Copy {
 }
 
 /// Consecutive tokens of one head: where they come from and where in a page they go.
-pub(super) struct Rows {
+pub(super) struct HeadRows {
     /// First token's place in the page; `first + tokens` is at most [`PAGE_TOKENS`].
     pub(super) first: usize,
     pub(super) tokens: usize,
@@ -42,7 +42,11 @@ pub(super) struct Rows {
 /// # Safety
 /// As for [`Simd`]; `source` holds the rows, `slot` points to a slot of keys.
 #[inline(always)]
-pub(super) unsafe fn store_keys<S: Simd, E: Narrow>(rows: &Rows, source: *const f32, slot: *mut E) {
+pub(super) unsafe fn store_keys<S: Simd, E: Narrow>(
+    rows: &HeadRows,
+    source: *const f32,
+    slot: *mut E,
+) {
     for t in (0..rows.tokens).step_by(LANES) {
         let tokens = (rows.tokens - t).min(LANES);
         for d in (0..rows.width).step_by(LANES) {
@@ -71,7 +75,7 @@ pub(super) unsafe fn store_keys<S: Simd, E: Narrow>(rows: &Rows, source: *const 
 /// As for [`Simd`]; `source` holds the rows, `slot` points to a slot of values.
 #[inline(always)]
 pub(super) unsafe fn store_values<S: Simd, E: Narrow>(
-    rows: &Rows,
+    rows: &HeadRows,
     source: *const f32,
     slot: *mut E,
 ) {

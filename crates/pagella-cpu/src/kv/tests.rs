@@ -3,7 +3,7 @@
 mod round_trip;
 
 use pagella_arch::{NormKind, RopeSpec, RopeStyle};
-use pagella_backend::{AttentionOp, KvFormat, KvLayer, NormWeights, StepRow};
+use pagella_backend::{AttentionOp, KvFormat, KvLayer, LogitUse, NormWeights, StepRow};
 
 use super::*;
 use crate::Tensor;
@@ -91,7 +91,7 @@ fn a_new_token_leaves_the_bytes_of_all_others() {
                 let mut past = 0;
                 for &new in chunks {
                     let ids = vec![0; new];
-                    let row = StepRow { ids: &ids, past, pages: &[1, 0], logits_last: 0 };
+                    let row = StepRow::new(&ids, past, &[1, 0], LogitUse::None);
                     let plan = StepPlan::new(&[row]).unwrap();
                     let width = kv_heads * head_dim;
                     let part = |seed| {
@@ -124,7 +124,7 @@ fn tokens_land_in_their_pages_for_every_head_size_and_chunk() {
             let mut kv = KvPages::new(&spec(&op, KvFormat::F16, 6)).unwrap();
             let pages = [4, 1, 5, 0];
             let ids = vec![0; new];
-            let row = StepRow { ids: &ids, past, pages: &pages, logits_last: 0 };
+            let row = StepRow::new(&ids, past, &pages, LogitUse::None);
             let plan = StepPlan::new(&[row]).unwrap();
             let (mut q, mut k, mut v) = (
                 tensor(new, op.heads * head_dim, 1),
@@ -170,7 +170,7 @@ fn heads_are_clipped_then_normed_then_rotated() {
         position_offset: 0,
     };
     let rope = CpuRope::new(&rotary, 1024).unwrap();
-    let row = StepRow { ids: &[1, 2, 3], past: 700, pages: &[0, 1, 2], logits_last: 0 };
+    let row = StepRow::new(&[1, 2, 3], 700, &[0, 1, 2], LogitUse::None);
     let plan = StepPlan::new(&[row]).unwrap();
     let expected = |x: &Tensor, i: usize, head: usize, norm: Option<&CpuNorm>| -> Vec<f32> {
         let x = &x.row(i)[head * head_dim..(head + 1) * head_dim];
@@ -254,8 +254,8 @@ fn two_rows_may_not_write_one_page() {
     let mut kv = KvPages::new(&spec(&op, KvFormat::F16, 4)).unwrap();
     let mut run = |second: &[u32]| {
         let rows = [
-            StepRow { ids: &[1], past: 256, pages: &[0, 1], logits_last: 0 },
-            StepRow { ids: &[1], past: 256, pages: second, logits_last: 0 },
+            StepRow::new(&[1], 256, &[0, 1], LogitUse::None),
+            StepRow::new(&[1], 256, second, LogitUse::None),
         ];
         let plan = StepPlan::new(&rows).unwrap();
         let [mut q, mut k, mut v] = [0; 3].map(|_| Tensor::new(2, 64).unwrap());

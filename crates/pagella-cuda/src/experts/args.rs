@@ -61,7 +61,7 @@ pub(super) struct PlanArgs {
 /// `MoePrepArgs`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PrepArgs {
+pub(super) struct MoePrepArgs {
     pub(super) x: u64,
     pub(super) norm: NormArgs,
     pub(super) table: u64,
@@ -96,7 +96,7 @@ pub(super) struct PrepActArgs {
 /// `MoeTileArgs`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TileArgs {
+pub(super) struct MoeTileArgs {
     pub(super) table: u64,
     pub(super) tiles: u64,
     pub(super) n_tiles: u64,
@@ -131,14 +131,14 @@ pub(super) struct WeightsArgs {
 /// `MoeDequantArgs`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DequantArgs {
+pub(super) struct MoeDequantArgs {
     pub(super) weights: WeightsArgs,
 }
 
 /// `MoePrefillArgs`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PrefillArgs {
+pub(super) struct MoePrefillArgs {
     pub(super) weights: WeightsArgs,
     pub(super) tiles: u64,
     pub(super) x16: u64,
@@ -222,11 +222,11 @@ const _: () = assert!(size_of::<ExpertMatrixArgs>() == 96 + 20 * SEGMENTS_MAX);
 const _: () = assert!(size_of::<ExpertMatrixArgs>().is_multiple_of(16));
 const _: () = assert!(size_of::<RouteArgs>() == 56);
 const _: () = assert!(size_of::<PlanArgs>() == 112);
-const _: () = assert!(size_of::<PrepArgs>() == 96);
+const _: () = assert!(size_of::<MoePrepArgs>() == 96);
 const _: () = assert!(size_of::<PrepActArgs>() == 72);
-const _: () = assert!(size_of::<TileArgs>() == 104);
-const _: () = assert!(size_of::<DequantArgs>() == 48);
-const _: () = assert!(size_of::<PrefillArgs>() == 96);
+const _: () = assert!(size_of::<MoeTileArgs>() == 104);
+const _: () = assert!(size_of::<MoeDequantArgs>() == 48);
+const _: () = assert!(size_of::<MoePrefillArgs>() == 96);
 const _: () = assert!(size_of::<CombineArgs>() == 56);
 const _: () = assert!(size_of::<GateUpArgs>() == 176);
 const _: () = assert!(size_of::<DownArgs>() == 88);
@@ -239,5 +239,5 @@ macro_rules! kernel_args {
 }
 
 kernel_args! {
-    PlanArgs PrepArgs PrepActArgs TileArgs DequantArgs PrefillArgs CombineArgs GateUpArgs DownArgs
+    PlanArgs MoePrepArgs PrepActArgs MoeTileArgs MoeDequantArgs MoePrefillArgs CombineArgs GateUpArgs DownArgs
 }

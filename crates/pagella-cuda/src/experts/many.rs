@@ -2,7 +2,7 @@
 
 use pagella_backend::BackendError;
 
-use super::args::{CombineArgs, PlanArgs, PrepActArgs, PrepArgs, StackShape, TileArgs};
+use super::args::{CombineArgs, MoePrepArgs, MoeTileArgs, PlanArgs, PrepActArgs, StackShape};
 use super::prefill;
 use super::room::tiles_max;
 use super::run::Mix;
@@ -125,7 +125,7 @@ fn per_choice(choices: usize, width: usize) -> Launch {
 /// Inputs of gates and ups.
 fn prepare(mix: &Mix<'_>, choices: usize) -> Result<(), BackendError> {
     let (op, room) = (&mix.layer.op, &mix.room);
-    let args = PrepArgs {
+    let args = MoePrepArgs {
         x: mix.residual,
         norm: mix.norm,
         table: mix.table.gates(),
@@ -192,7 +192,7 @@ fn multiply(
         workspace = mix.runner.scratch.ensure(device, Use::Partials, bytes)?;
         counters = mix.runner.scratch.ensure(device, Use::Counters, sums * 4)?;
     }
-    let args = TileArgs {
+    let args = MoeTileArgs {
         table: address,
         tiles: mix.at(room.tiles),
         n_tiles: mix.at(room.first_tiles) + 4 * u64::from(mix.route.experts),

@@ -61,20 +61,20 @@ impl CudaExperts {
             return Err(BackendError::Size { what: "experts per token", expected, found });
         }
         if op.experts > EXPERTS_MAX {
-            return Err(BackendError::Unsupported {
-                backend: "cuda",
-                what: format!("a layer of {} experts", op.experts),
-                hint: format!("at most {EXPERTS_MAX} are; use the CPU for this model"),
-            });
+            return Err(BackendError::unsupported(
+                "cuda",
+                format!("a layer of {} experts", op.experts),
+                format!("at most {EXPERTS_MAX} are; use the CPU for this model"),
+            ));
         }
         if let Some(groups) = op.routing.groups {
             let divides = groups.count > 0 && op.experts.is_multiple_of(groups.count);
             if !divides || groups.count > GROUPS_MAX {
-                return Err(BackendError::Unsupported {
-                    backend: "cuda",
-                    what: format!("{} experts in {} groups", op.experts, groups.count),
-                    hint: format!("groups are equal, and at most {GROUPS_MAX}"),
-                });
+                return Err(BackendError::unsupported(
+                    "cuda",
+                    format!("{} experts in {} groups", op.experts, groups.count),
+                    format!("groups are equal, and at most {GROUPS_MAX}"),
+                ));
             }
         }
         let experts = Vec::with_capacity(op.experts);
@@ -97,11 +97,11 @@ impl CudaExperts {
         // `w · (W x)` is `W (w · x)`, but a bias would be weighed with it.
         let has_bias = gate.args.bias != 0 || up.args.bias != 0;
         if self.op.routing.weigh == Weigh::Input && has_bias {
-            return Err(BackendError::Unsupported {
-                backend: "cuda",
-                what: "experts with weighed inputs and biases".to_owned(),
-                hint: "no known model has them".to_owned(),
-            });
+            return Err(BackendError::unsupported(
+                "cuda",
+                "experts with weighed inputs and biases",
+                "no known model has them",
+            ));
         }
         self.experts.push(Expert { gate, up, down });
         if self.experts.len() == self.op.experts {

@@ -3,7 +3,7 @@
 
 use pagella_backend::BackendError;
 
-use super::args::{DequantArgs, PrefillArgs, StackShape, WeightsArgs};
+use super::args::{MoeDequantArgs, MoePrefillArgs, StackShape, WeightsArgs};
 use super::many::Projections;
 use super::run::Mix;
 use super::table::Table;
@@ -102,8 +102,8 @@ impl Product {
             };
             let grid = [x, y, n_experts * self.n];
             let launch = Launch { grid, threads: DEQUANT_THREADS, shared_bytes: 0 };
-            runner.device.launch("pg_moe_dequant", launch, &DequantArgs { weights })?;
-            let args = PrefillArgs {
+            runner.device.launch("pg_moe_dequant", launch, &MoeDequantArgs { weights })?;
+            let args = MoePrefillArgs {
                 weights,
                 tiles: mix.at(room.tiles),
                 x16: self.x16,

@@ -111,11 +111,8 @@ impl Loader {
         device: &Device,
         linear: &Linear<'_>,
     ) -> Result<CudaLinear, BackendError> {
-        let plan = plan(linear).map_err(|error| BackendError::Unsupported {
-            backend: "cuda",
-            what: "this linear".into(),
-            hint: error.to_string(),
-        })?;
+        let plan = plan(linear)
+            .map_err(|error| BackendError::unsupported("cuda", "this linear", error.to_string()))?;
         let mut state = self.state();
         let loaded = lay_out(device, &mut state, &plan, linear);
         if loaded.is_err() {

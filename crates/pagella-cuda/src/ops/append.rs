@@ -5,7 +5,7 @@ use pagella_backend::{AttentionOp, BackendError};
 
 use super::norm::CudaNorm;
 use crate::device::{Device, KernelArgs, Launch};
-use crate::kv::{Code, LayerPages};
+use crate::kv::{KvCode, LayerPages};
 use crate::linear::args::NormArgs;
 use crate::step::CudaStep;
 
@@ -139,7 +139,7 @@ pub(crate) fn append(
         grow_weight: growth.map_or(0.0, |growth| growth.weight),
     };
     let paired =
-        matches!(pages.key_code, Code::Q8 | Code::Q4) && !op.head_dim.is_multiple_of(ROTATION);
+        matches!(pages.key_code, KvCode::Q8 | KvCode::Q4) && !op.head_dim.is_multiple_of(ROTATION);
     let together = if paired { 2 } else { 1 };
     let tasks = op.heads + 2 * (op.kv_heads / together);
     let grid = [step.tokens as u32, tasks.div_ceil(WARPS) as u32, 1];

@@ -5,7 +5,7 @@ use std::f64::consts::LOG2_E;
 use pagella_backend::{AttentionOp, BackendError, KvValues};
 
 use crate::device::{Device, KernelArgs, Launch};
-use crate::kv::{Code, LayerPages};
+use crate::kv::{KvCode, LayerPages};
 use crate::scratch::{Scratch, Use};
 use crate::step::{CudaStep, WorkPointers};
 use crate::work::{HeadShape, TILE_ROWS};
@@ -65,8 +65,8 @@ unsafe impl KernelArgs for AttendArgs {}
 /// How a layer's heads are attended.
 #[derive(Clone, Copy)]
 struct Geometry {
-    key_code: Code,
-    value_code: Code,
+    key_code: KvCode,
+    value_code: KvCode,
     head_dim: u32,
     /// Elements of a row as attended: a head, or with the half block that it shares with another.
     width: u32,
@@ -106,15 +106,15 @@ impl Geometry {
     }
 
     fn is_coded(&self) -> bool {
-        self.key_code != Code::F16
+        self.key_code != KvCode::F16
     }
 
     /// `code_buffer_bytes` of `kernels/attend_load.cuh`.
-    fn code_bytes(&self, code: Code) -> u32 {
+    fn code_bytes(&self, code: KvCode) -> u32 {
         let row = match code {
-            Code::F16 => 2 * self.width,
-            Code::Fp8 | Code::Q8 => self.width,
-            Code::Q4 => self.width / 2,
+            KvCode::F16 => 2 * self.width,
+            KvCode::Fp8 | KvCode::Q8 => self.width,
+            KvCode::Q4 => self.width / 2,
         };
         let heads = if self.width == self.head_dim { 1 } else { 2 };
         let scales = heads * BLOCK_KEYS * self.head_dim / SCALED * 2;
@@ -211,13 +211,13 @@ impl Geometry {
     fn name(&self) -> &'static str {
         let coded_large = self.instance == 256 && self.is_coded();
         match (self.head_dim == self.instance && !coded_large, self.key_code, self.value_code) {
-            (false, Code::F16, _) => "f16",
+            (false, KvCode::F16, _) => "f16",
             (false, ..) => "coded",
-            (true, Code::F16, _) => "full_f16",
-            (true, Code::Fp8, _) => "full_fp8",
-            (true, Code::Q8, Code::Q4) => "full_q6",
-            (true, Code::Q8, _) => "full_q8",
-            (true, Code::Q4, _) => "full_q4",
+            (true, KvCode::F16, _) => "full_f16",
+            (true, KvCode::Fp8, _) => "full_fp8",
+            (true, KvCode::Q8, KvCode::Q4) => "full_q6",
+            (true, KvCode::Q8, _) => "full_q8",
+            (true, KvCode::Q4, _) => "full_q4",
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! A [`ConstraintSpec`] says what is wanted. A [`ConstraintFactory`], made once per tokenizer,
 //! compiles it into a [`Constraint`]; that happens outside the engine's thread and within
-//! [`ConstraintLimits`]. The engine then asks for a [`Bitmask`] before every choice and reports every
+//! [`ConstraintLimits`]. A [`ConstraintCache`] compiles each once. The engine then asks for a [`Bitmask`] before every choice and reports every
 //! id it took. [`HealingConstraint`] lets a constraint begin in the middle of a token, a [`Block`] of
 //! reasoning lets it begin after one.
 //!
@@ -17,6 +17,7 @@
 
 mod all;
 mod any;
+mod cache;
 mod compiler;
 mod digits;
 mod error;
@@ -38,6 +39,7 @@ mod tests;
 mod trigger;
 mod vocab;
 
+pub use cache::ConstraintCache;
 pub use error::ConstraintError;
 pub use factory::ConstraintFactory;
 pub use healing::HealingConstraint;

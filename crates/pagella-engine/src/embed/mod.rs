@@ -9,4 +9,4 @@ mod queue;
 mod step;
 
 pub use pooling::Pooling;
-pub(crate) use queue::{EmbedTask, Embeddings};
+pub(crate) use queue::{EmbedJob, Embeddings};

@@ -11,11 +11,11 @@ use crate::embed::pooling::Pool;
 use crate::job::Facts;
 use crate::pages::{PageIdx, PageTable};
 
-/// Where the vectors of a task go. Dropped without a call when the task is cancelled.
+/// Where the vectors of a job go. Dropped without a call when the job is cancelled.
 pub(crate) type Reply = Box<dyn FnOnce(Result<Vec<Vec<f32>>, EngineError>) + Send>;
 
 /// Texts that were asked for together.
-pub(crate) struct EmbedTask {
+pub(crate) struct EmbedJob {
     pub serial: u64,
     pooling: Pooling,
     /// Texts that have not begun, with their places among the vectors.
@@ -25,7 +25,7 @@ pub(crate) struct EmbedTask {
     reply: Reply,
 }
 
-impl EmbedTask {
+impl EmbedJob {
     /// Checks texts: each has tokens that the model knows, and fits it.
     pub fn new(
         serial: u64,
@@ -48,7 +48,7 @@ impl EmbedTask {
         }
         let vectors = vec![None; texts.len()];
         let waiting = texts.into_iter().enumerate().collect();
-        Ok(EmbedTask { serial, pooling, waiting, vectors, reply })
+        Ok(EmbedJob { serial, pooling, waiting, vectors, reply })
     }
 }
 
@@ -70,23 +70,23 @@ impl OpenText {
     }
 }
 
-/// All tasks, in the order in which they get their turn.
+/// All jobs, in the order in which they get their turn.
 #[derive(Default)]
 pub(crate) struct Embeddings {
-    tasks: VecDeque<EmbedTask>,
+    jobs: VecDeque<EmbedJob>,
     open: Option<OpenText>,
     /// Why the last step failed, until someone looks.
     error: Option<Arc<EngineError>>,
 }
 
 impl Embeddings {
-    pub fn push(&mut self, task: EmbedTask) {
-        self.tasks.push_back(task);
+    pub fn push(&mut self, job: EmbedJob) {
+        self.jobs.push_back(job);
     }
 
     /// Tasks that are not done.
     pub fn len(&self) -> usize {
-        self.tasks.len()
+        self.jobs.len()
     }
 
     /// Pages in use.
@@ -113,32 +113,32 @@ impl Embeddings {
     /// Length of the text whose turn is next.
     pub(super) fn next_len(&mut self) -> Option<usize> {
         // Tasks take turns, so that a small one does not wait for a large one.
-        let idx = self.tasks.iter().position(|task| !task.waiting.is_empty())?;
-        self.tasks.rotate_left(idx);
-        self.tasks.front()?.waiting.front().map(|(_, ids)| ids.len())
+        let idx = self.jobs.iter().position(|job| !job.waiting.is_empty())?;
+        self.jobs.rotate_left(idx);
+        self.jobs.front()?.waiting.front().map(|(_, ids)| ids.len())
     }
 
     /// Begins the text whose turn it is.
     pub(super) fn begin(&mut self, pages: Vec<PageIdx>) -> Option<OpenText> {
-        let task = self.tasks.front_mut()?;
-        let (place, ids) = task.waiting.pop_front()?;
-        let pool = Pool::new(task.pooling);
-        let text = OpenText { serial: task.serial, place, ids, fed: 0, pages, pool };
-        self.tasks.rotate_left(1);
+        let job = self.jobs.front_mut()?;
+        let (place, ids) = job.waiting.pop_front()?;
+        let pool = Pool::new(job.pooling);
+        let text = OpenText { serial: job.serial, place, ids, fed: 0, pages, pool };
+        self.jobs.rotate_left(1);
         Some(text)
     }
 
-    /// Notes the vector of a text; answers when it was the last one of its task.
+    /// Notes the vector of a text; answers when it was the last one of its job.
     pub(super) fn finish(&mut self, text: OpenText) {
-        let Some(idx) = self.tasks.iter().position(|task| task.serial == text.serial) else {
+        let Some(idx) = self.jobs.iter().position(|job| job.serial == text.serial) else {
             return;
         };
-        let task = &mut self.tasks[idx];
-        task.vectors[text.place] = Some(text.pool.finish());
-        if task.vectors.iter().all(Option::is_some)
-            && let Some(task) = self.tasks.remove(idx)
+        let job = &mut self.jobs[idx];
+        job.vectors[text.place] = Some(text.pool.finish());
+        if job.vectors.iter().all(Option::is_some)
+            && let Some(job) = self.jobs.remove(idx)
         {
-            (task.reply)(Ok(task.vectors.into_iter().flatten().collect()));
+            (job.reply)(Ok(job.vectors.into_iter().flatten().collect()));
         }
     }
 
@@ -147,40 +147,40 @@ impl Embeddings {
         self.error.take()
     }
 
-    /// Ends a task with an error.
+    /// Ends a job with an error.
     pub(super) fn fail(&mut self, serial: u64, error: &Arc<EngineError>) {
         self.error = Some(error.clone());
-        if let Some(idx) = self.tasks.iter().position(|task| task.serial == serial)
-            && let Some(task) = self.tasks.remove(idx)
+        if let Some(idx) = self.jobs.iter().position(|job| job.serial == serial)
+            && let Some(job) = self.jobs.remove(idx)
         {
-            (task.reply)(Err(EngineError::Failed(error.clone())));
+            (job.reply)(Err(EngineError::Failed(error.clone())));
         }
     }
 
-    /// Forgets a task. Whether there was one.
+    /// Forgets a job. Whether there was one.
     pub fn cancel(&mut self, serial: u64, table: &mut PageTable) -> bool {
-        let before = self.tasks.len();
-        self.tasks.retain(|task| task.serial != serial);
+        let before = self.jobs.len();
+        self.jobs.retain(|job| job.serial != serial);
         if let Some(open) = self.open.take_if(|open| open.serial == serial) {
             open.pages.into_iter().for_each(|page| table.release(page));
         }
-        self.tasks.len() < before
+        self.jobs.len() < before
     }
 
     /// Gives all pages back; the text that had them begins again.
     pub fn close(&mut self, table: &mut PageTable) {
         let Some(open) = self.open.take() else { return };
         open.pages.into_iter().for_each(|page| table.release(page));
-        if let Some(task) = self.tasks.iter_mut().find(|task| task.serial == open.serial) {
-            task.waiting.push_front((open.place, open.ids));
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.serial == open.serial) {
+            job.waiting.push_front((open.place, open.ids));
         }
     }
 
-    /// Ends every task after a panic, when no page can be relied on.
+    /// Ends every job after a panic, when no page can be relied on.
     pub fn fail_all(&mut self, error: &Arc<EngineError>) {
         self.open = None;
-        for task in std::mem::take(&mut self.tasks) {
-            (task.reply)(Err(EngineError::Failed(error.clone())));
+        for job in std::mem::take(&mut self.jobs) {
+            (job.reply)(Err(EngineError::Failed(error.clone())));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pagella_backend::{StepPlan, StepRow};
+use pagella_backend::{LogitUse, StepPlan, StepRow};
 
 use crate::embed::queue::OpenText;
 use crate::generator::Generator;
@@ -99,11 +99,8 @@ fn compute(
 ) -> Result<Vec<f32>, EngineError> {
     let rows: Vec<StepRow<'_>> = texts
         .iter()
-        .map(|(text, len)| StepRow {
-            ids: &text.ids[text.fed..text.fed + len],
-            past: text.fed,
-            pages: &text.pages,
-            logits_last: 0,
+        .map(|(text, len)| {
+            StepRow::new(&text.ids[text.fed..text.fed + len], text.fed, &text.pages, LogitUse::None)
         })
         .collect();
     let plan = StepPlan::new(&rows)?;

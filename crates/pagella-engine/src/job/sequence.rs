@@ -76,25 +76,28 @@ impl Sequence {
         self.keys.last().map_or(Parent::Root(self.namespace), |&key| Parent::Page(key))
     }
 
-    /// Moves `kv` over what someone else has computed of the pages this sequence shares. Returns the
-    /// number of tokens gained.
-    pub fn skip_filled(&mut self, table: &PageTable) -> usize {
-        let before = self.kv;
+    /// The position after `kv` up to which someone else has computed the pages this sequence shares,
+    /// where `fill` tells how many slots of a page are valid.
+    pub fn filled_until(&self, mut kv: usize, fill: impl Fn(PageIdx) -> usize) -> usize {
         let end = self.ids.len().saturating_sub(1);
-        while self.kv < end {
-            let idx = self.kv / PAGE_TOKENS;
-            let Some(&page) = self.pages.get(idx) else { break };
-            // Only pages with a key are known to hold this sequence's ids.
-            if idx >= self.keys.len() {
+        // Only pages with a key are known to hold this sequence's ids.
+        while let Some(&page) =
+            self.pages[..self.keys.len().min(self.pages.len())].get(kv / PAGE_TOKENS)
+            && kv < end
+        {
+            let filled = kv / PAGE_TOKENS * PAGE_TOKENS + fill(page);
+            if filled <= kv {
                 break;
             }
-            let filled = idx * PAGE_TOKENS + table.fill(page);
-            if filled <= self.kv {
-                break;
-            }
-            self.kv = filled.min(end);
+            kv = filled.min(end);
         }
-        self.kv - before
+        kv
+    }
+
+    /// Says that the next `n` tokens are about to be written to their pages.
+    pub fn begin_write(&self, n: usize, table: &mut PageTable) {
+        let pages = self.kv / PAGE_TOKENS..Self::pages_for(self.kv + n);
+        self.pages[pages].iter().for_each(|page| table.begin_write(*page));
     }
 
     /// Records that the step computed `n` more ids.

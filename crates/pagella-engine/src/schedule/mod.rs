@@ -10,6 +10,6 @@ mod queue;
 
 pub(crate) use admit::admit;
 pub use options::{GeneratorOptions, Reserve};
-pub(crate) use plan::{Planned, PlannedRow, Planner};
+pub(crate) use plan::{PageCopy, Plan, PlannedRow, PlannedStep, Planner, Reuse, Runnable};
 pub(crate) use preempt::{make_room, preempt};
 pub(crate) use queue::Queue;

@@ -1,20 +1,55 @@
-//! What the next step computes: one token of every job that writes, then prompts in order of start.
+//! What the next step takes over from the cache and what it computes: one token of every job that
+//! writes, then prompts in order of start.
 //!
-//! A row starts where its sequence stands in the cache and never writes what someone else writes in
-//! the same step or has written before: shared pages are skipped as far as they are filled, and a
-//! chunk ends in front of a shared page that another row fills.
+//! Planning looks at pages and sequences and changes nothing; `step.rs` carries a plan out. A row
+//! starts where its sequence stands in the cache and never writes what someone else writes in the
+//! same step or has written before: shared pages are skipped as far as they are filled, and a chunk
+//! ends in front of a shared page that another row fills.
 
-use std::time::Instant;
+use pagella_backend::{LogitUse, PAGE_TOKENS, PlanError, StepPlan, StepRow};
 
-use pagella_backend::{PAGE_TOKENS, PlanError, StepPlan, StepRow};
-
-use crate::job::{Job, JobState, Sequence};
+use crate::job::{Job, Sequence};
 use crate::pages::{PageIdx, PageTable, Parent};
 use crate::schedule::GeneratorOptions;
-use crate::{EngineError, Forward};
 
 /// Rows of logits of one step that score a prompt, at most: each is as long as the vocabulary.
 const SCORED_ROWS_MAX: usize = 32;
+
+/// What one step does: first all of `reuse`, in order, then `step`.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub reuse: Vec<Reuse>,
+    /// `None`: there is nothing to compute.
+    pub step: Option<PlannedStep>,
+}
+
+/// What a sequence finds in the cache instead of computing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reuse {
+    /// Index among the active jobs.
+    pub job: usize,
+    /// Index among the job's sequences.
+    pub sequence: usize,
+    /// Next tokens of the sequence that others have put into its pages.
+    pub filled: usize,
+    /// After those, the beginning of a page that someone else filled differently further on.
+    pub copy: Option<PageCopy>,
+}
+
+/// The first `tokens` tokens of a page, to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageCopy {
+    pub from: PageIdx,
+    pub to: PageIdx,
+    pub tokens: usize,
+}
+
+/// What is computed, and whose it is.
+#[derive(Debug)]
+pub(crate) struct PlannedStep {
+    pub plan: StepPlan,
+    pub rows: Vec<PlannedRow>,
+}
 
 /// A sequence's share of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,164 +60,237 @@ pub(crate) struct PlannedRow {
     pub sequence: usize,
     /// New tokens.
     pub tokens: usize,
-    /// Whether the logits of the last one are wanted, to choose an id.
-    pub logits: bool,
-    /// How many logits are wanted besides, of the tokens before: they score ids of the prompt.
-    pub scored: usize,
+    /// Whether they are a chunk of a prompt, and not what the job has written.
+    pub is_prompt: bool,
+    /// What their logits are for.
+    pub logits: LogitUse,
 }
 
 impl PlannedRow {
     /// Rows of logits.
     pub fn logit_rows(&self) -> usize {
-        self.scored + usize::from(self.logits)
+        self.logits.wanted(self.tokens)
     }
 }
 
-/// A step and whose it is.
-pub(crate) struct Planned {
-    pub plan: StepPlan,
-    pub rows: Vec<PlannedRow>,
-    /// Tokens of prompts among the plan's.
-    pub prefill_tokens: usize,
+impl PlannedStep {
+    /// Tokens of prompts.
+    pub fn prefill_tokens(&self) -> usize {
+        self.rows.iter().filter(|row| row.is_prompt).map(|row| row.tokens).sum()
+    }
+
+    /// Whether a job has a row.
+    pub fn has_job(&self, job: usize) -> bool {
+        self.rows.iter().any(|row| row.job == job)
+    }
 }
 
-/// Collects the rows of one step.
+/// A job as planning sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Runnable<'a> {
+    /// Index among the active jobs.
+    job: usize,
+    sequences: Vec<Cursor<'a>>,
+    /// Whether the ids of its prompt are scored.
+    scores: bool,
+}
+
+impl<'a> Runnable<'a> {
+    /// The jobs that do not rest.
+    pub fn of(active: &'a [Job]) -> Vec<Self> {
+        let awake = active.iter().enumerate().filter(|(_, job)| !job.resting);
+        let runnable = |(idx, job): (usize, &'a Job)| {
+            let scores = job.spec.return_prompt_logprobs.is_some() && job.new_tokens == 0;
+            Self::new(idx, &job.sequences, scores)
+        };
+        awake.map(runnable).collect()
+    }
+
+    fn new(job: usize, sequences: &'a [Sequence], scores: bool) -> Self {
+        let sequences = sequences.iter().map(|sequence| Cursor { sequence, kv: sequence.kv });
+        Runnable { job, sequences: sequences.collect(), scores }
+    }
+
+    /// All sequences have everything but their newest id in the cache.
+    fn is_ready(&self) -> bool {
+        self.sequences.iter().all(|cursor| cursor.kv + 1 >= cursor.sequence.ids.len())
+    }
+}
+
+/// A sequence, and where it stands once the plan is carried out so far.
+#[derive(Clone, Copy, Debug)]
+struct Cursor<'a> {
+    sequence: &'a Sequence,
+    kv: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// Whether the page for the newest id is missing; the job then waits for one.
+    fn lacks_page(&self) -> bool {
+        self.sequence.pages.len() < Sequence::pages_for(self.sequence.ids.len())
+    }
+
+    /// The page that the next id of a prompt goes to, and all ids that belong there; the last id of
+    /// the prompt is not among them, because it must be computed.
+    fn unfinished_page(&self) -> Option<(PageIdx, &'a [u32])> {
+        let Sequence { ids, pages, .. } = self.sequence;
+        let last = ids.len().saturating_sub(1);
+        let idx = self.kv / PAGE_TOKENS;
+        let page = *pages.get(idx)?;
+        let begins = idx * PAGE_TOKENS;
+        (self.kv < last).then(|| (page, &ids[begins..last.min(begins + PAGE_TOKENS)]))
+    }
+
+    /// Indices of the pages that the next tokens go to.
+    fn page_range(&self, tokens: usize) -> std::ops::Range<usize> {
+        self.kv / PAGE_TOKENS..(self.kv + tokens).div_ceil(PAGE_TOKENS)
+    }
+}
+
+/// Collects what one step does.
 pub(crate) struct Planner<'a> {
-    table: &'a mut PageTable,
-    forward: &'a mut dyn Forward,
+    table: &'a PageTable,
     options: &'a GeneratorOptions,
     /// Tokens that still fit.
     budget: usize,
+    reuse: Vec<Reuse>,
     rows: Vec<PlannedRow>,
+    /// The same for the model.
+    step_rows: Vec<StepRow<'a>>,
     /// Pages with a key that some row of this step writes.
     filling: Vec<PageIdx>,
     /// What the prompts of this step put into pages: what comes before a page, and its ids.
-    coming: Vec<(Parent, Vec<u32>)>,
-    prefill_tokens: usize,
+    coming: Vec<(Parent, &'a [u32])>,
 }
 
 impl<'a> Planner<'a> {
-    pub fn new(
-        table: &'a mut PageTable,
-        forward: &'a mut dyn Forward,
-        options: &'a GeneratorOptions,
-    ) -> Self {
-        let most = forward.step_tokens_max();
-        let budget = options.step_tokens.map_or(most, |tokens| tokens.min(most));
+    pub fn new(table: &'a PageTable, options: &'a GeneratorOptions) -> Self {
         Planner {
             table,
-            forward,
             options,
-            budget,
+            budget: options.step_tokens.unwrap_or(usize::MAX),
+            reuse: Vec::new(),
             rows: Vec::new(),
+            step_rows: Vec::new(),
             filling: Vec::new(),
             coming: Vec::new(),
-            prefill_tokens: 0,
         }
     }
 
-    /// Plans a step of the jobs that do not rest. `None`: there is nothing to do.
-    pub fn plan(mut self, active: &mut [Job]) -> Result<Option<Planned>, EngineError> {
-        for (idx, job) in active.iter_mut().enumerate() {
-            if !job.resting && job.is_ready() {
-                self.add_decode(idx, job);
-            }
-        }
+    /// Plans a step of these jobs, which are in the order of their start.
+    pub fn plan(mut self, mut jobs: Vec<Runnable<'a>>) -> Result<Plan, PlanError> {
+        jobs.iter().filter(|job| job.is_ready()).for_each(|job| self.add_decode(job));
         if let (Some(limit), false) =
             (self.options.prefill_tokens_while_decoding, self.rows.is_empty())
         {
             self.budget = self.budget.min(limit.max(1));
         }
         let n_writing = self.rows.len();
-        for (idx, job) in active.iter_mut().enumerate() {
-            let writes = self.rows[..n_writing].binary_search_by_key(&idx, |row| row.job).is_ok();
-            if !job.resting && !writes {
-                self.add_prefill(idx, job)?;
+        for job in &mut jobs {
+            let writing = &self.rows[..n_writing];
+            if writing.binary_search_by_key(&job.job, |row| row.job).is_err() {
+                self.add_prefill(job);
             }
         }
-        Ok(self.finish(active)?)
+        let Planner { reuse, rows, step_rows, .. } = self;
+        let step = match rows.is_empty() {
+            true => None,
+            false => Some(PlannedStep { plan: StepPlan::new(&step_rows)?, rows }),
+        };
+        Ok(Plan { reuse, step })
     }
 
-    fn add_decode(&mut self, idx: usize, job: &mut Job) {
-        if self.budget < job.sequences.len() || job.sequences.iter().any(lacks_page) {
+    fn add_decode(&mut self, job: &Runnable<'a>) {
+        if self.budget < job.sequences.len() || job.sequences.iter().any(Cursor::lacks_page) {
             return;
         }
-        job.state = JobState::Decode;
-        job.clock.prefill.get_or_insert_with(Instant::now);
-        self.budget -= job.sequences.len();
-        job.sequences.iter().for_each(|sequence| self.note_writes(sequence, 1));
-        let rows = (0..job.sequences.len()).map(|sequence| PlannedRow {
-            job: idx,
-            sequence,
-            tokens: 1,
-            logits: true,
-            scored: 0,
-        });
-        self.rows.extend(rows);
+        let logits = if job.sequences.len() == 1 { LogitUse::Choice } else { LogitUse::Mix };
+        for (sequence, cursor) in job.sequences.iter().enumerate() {
+            let (job, tokens, is_prompt) = (job.job, 1, false);
+            self.add(cursor, PlannedRow { job, sequence, tokens, is_prompt, logits });
+        }
     }
 
-    fn add_prefill(&mut self, idx: usize, job: &mut Job) -> Result<(), EngineError> {
+    fn add_prefill(&mut self, job: &mut Runnable<'a>) {
         let alone = job.sequences.len() == 1;
-        for sequence_idx in 0..job.sequences.len() {
+        for (sequence, cursor) in job.sequences.iter_mut().enumerate() {
             if self.budget == 0 {
-                return Ok(());
+                return;
             }
-            job.clock.prefill.get_or_insert_with(Instant::now);
-            let sequence = &mut job.sequences[sequence_idx];
-            // Several prompts need their logits in one step, so each waits before its last id.
-            let end = sequence.ids.len() - usize::from(!alone);
-            let found = self.reuse(sequence)?;
-            if job.preemptions == 0 && job.new_tokens == 0 {
-                job.cached_tokens += found;
-            }
-            if self.is_coming(sequence) {
+            self.find_cached(job.job, sequence, cursor);
+            if self.is_coming(cursor) {
                 continue;
             }
-            let scores = job.spec.return_prompt_logprobs.is_some() && job.new_tokens == 0;
-            let tokens = self.chunk(sequence, end);
-            let tokens = if scores { tokens.min(SCORED_ROWS_MAX) } else { tokens };
+            let len = cursor.sequence.ids.len();
+            // Several prompts need their logits in one step, so each waits before its last id.
+            let tokens = self.chunk(cursor, len - usize::from(!alone));
+            let tokens = if job.scores { tokens.min(SCORED_ROWS_MAX) } else { tokens };
             if tokens == 0 {
                 continue;
             }
-            let logits = sequence.kv + tokens == sequence.ids.len();
-            let scored = if scores { tokens - usize::from(logits) } else { 0 };
-            self.note_writes(sequence, tokens);
-            self.note_coming(sequence, tokens);
-            self.budget -= tokens;
-            self.prefill_tokens += tokens;
-            self.rows.push(PlannedRow { job: idx, sequence: sequence_idx, tokens, logits, scored });
+            let choice = cursor.kv + tokens == len;
+            let logits = match (job.scores, choice) {
+                (true, choice) => LogitUse::Score { choice },
+                (false, true) => LogitUse::Choice,
+                (false, false) => LogitUse::None,
+            };
+            self.note_coming(cursor, tokens);
+            let (job, is_prompt) = (job.job, true);
+            self.add(cursor, PlannedRow { job, sequence, tokens, is_prompt, logits });
         }
-        if job.is_ready() && !self.rows.iter().any(|row| row.job == idx) {
-            self.add_decode(idx, job);
+        if job.is_ready() && !self.rows.iter().any(|row| row.job == job.job) {
+            self.add_decode(job);
         }
-        Ok(())
     }
 
-    /// Moves over what the cache has: pages that others filled, then the beginning of a page that
-    /// someone else filled differently further on. Returns the tokens gained.
-    fn reuse(&mut self, sequence: &mut Sequence) -> Result<usize, EngineError> {
-        let gained = sequence.skip_filled(self.table);
-        let Some((own, ids)) = unfinished_page(sequence) else { return Ok(gained) };
-        if self.filling.contains(&own) {
-            return Ok(gained);
+    fn add(&mut self, cursor: &Cursor<'a>, row: PlannedRow) {
+        let Cursor { sequence, kv } = *cursor;
+        let shared = cursor.page_range(row.tokens).filter(|idx| *idx < sequence.keys.len());
+        self.filling.extend(shared.map(|idx| sequence.pages[idx]));
+        self.budget -= row.tokens;
+        let ids = &sequence.ids[kv..kv + row.tokens];
+        self.step_rows.push(StepRow::new(ids, kv, &sequence.pages, row.logits));
+        self.rows.push(row);
+    }
+
+    /// Moves over what the cache has.
+    fn find_cached(&mut self, job: usize, sequence: usize, cursor: &mut Cursor<'a>) {
+        let end = cursor.sequence.filled_until(cursor.kv, |page| self.fill(page));
+        let filled = end - cursor.kv;
+        cursor.kv = end;
+        let copy = self.find_copy(cursor);
+        if let Some(copy) = copy {
+            cursor.kv += copy.tokens - end % PAGE_TOKENS;
         }
-        let at = sequence.kv % PAGE_TOKENS;
-        let Some((from, common)) = self.table.partial_match(own, ids) else { return Ok(gained) };
-        if common < at + self.copy_tokens_min() {
-            return Ok(gained);
+        if filled > 0 || copy.is_some() {
+            self.reuse.push(Reuse { job, sequence, filled, copy });
         }
-        self.table.begin_write(own);
-        self.forward.copy_page_prefix(from, own, common)?;
-        sequence.commit(common - at, self.table);
-        Ok(gained + common - at)
+    }
+
+    fn find_copy(&self, cursor: &Cursor<'a>) -> Option<PageCopy> {
+        let (to, ids) = cursor.unfinished_page()?;
+        if self.filling.contains(&to) {
+            return None;
+        }
+        // What earlier copies of this plan bring is no better than where they take it from.
+        let (from, tokens) = self.table.partial_match(to, ids)?;
+        let enough = cursor.kv % PAGE_TOKENS + self.copy_tokens_min();
+        (tokens >= enough).then_some(PageCopy { from, to, tokens })
+    }
+
+    /// Valid slots of a page once all copies so far are made.
+    fn fill(&self, page: PageIdx) -> usize {
+        let copies = self.reuse.iter().filter_map(|reuse| reuse.copy);
+        let newest = copies.rev().find(|copy| copy.to == page);
+        newest.map_or_else(|| self.table.fill(page), |copy| copy.tokens)
     }
 
     /// Whether another prompt computes, in this very step, what the sequence needs next, so that it can
     /// be copied in the next step.
-    fn is_coming(&self, sequence: &Sequence) -> bool {
-        let Some((own, ids)) = unfinished_page(sequence) else { return false };
+    fn is_coming(&self, cursor: &Cursor<'a>) -> bool {
+        let Some((own, ids)) = cursor.unfinished_page() else { return false };
         let parent = self.table.parent(own);
-        let enough = sequence.kv % PAGE_TOKENS + self.copy_tokens_min();
+        let enough = cursor.kv % PAGE_TOKENS + self.copy_tokens_min();
         let common = |coming: &[u32]| coming.iter().zip(ids).take_while(|(a, b)| a == b).count();
         self.coming.iter().any(|(other, coming)| *other == parent && common(coming) >= enough)
     }
@@ -192,14 +300,14 @@ impl<'a> Planner<'a> {
     }
 
     /// How many tokens the sequence may feed, up to position `end`.
-    fn chunk(&self, sequence: &Sequence, end: usize) -> usize {
-        let start = sequence.kv;
+    fn chunk(&self, cursor: &Cursor<'a>, end: usize) -> usize {
+        let Cursor { sequence, kv: start } = *cursor;
         let cap = self.options.chunk_tokens.unwrap_or(usize::MAX).max(1).min(self.budget);
         let mut stop = end.min(start.saturating_add(cap)).min(sequence.pages.len() * PAGE_TOKENS);
         for idx in start / PAGE_TOKENS..sequence.keys.len().min(stop.div_ceil(PAGE_TOKENS)) {
             let page = sequence.pages[idx];
             let begins = idx * PAGE_TOKENS;
-            let someone_filled = begins > start && self.table.fill(page) > 0;
+            let someone_filled = begins > start && self.fill(page) > 0;
             if self.filling.contains(&page) || someone_filled {
                 stop = stop.min(begins.max(start));
                 break;
@@ -208,63 +316,18 @@ impl<'a> Planner<'a> {
         stop.saturating_sub(start)
     }
 
-    /// Remembers which pages the row writes, and among them the shared ones.
-    fn note_writes(&mut self, sequence: &Sequence, tokens: usize) {
-        let pages = sequence.kv / PAGE_TOKENS..(sequence.kv + tokens).div_ceil(PAGE_TOKENS);
-        for idx in pages {
-            let page = sequence.pages[idx];
-            self.table.begin_write(page);
-            if idx < sequence.keys.len() {
-                self.filling.push(page);
-            }
-        }
-    }
-
     /// Remembers what the row puts into pages whose place is known.
-    fn note_coming(&mut self, sequence: &Sequence, tokens: usize) {
-        let end = sequence.kv + tokens;
-        for idx in sequence.kv / PAGE_TOKENS..end.div_ceil(PAGE_TOKENS) {
+    fn note_coming(&mut self, cursor: &Cursor<'a>, tokens: usize) {
+        let Cursor { sequence, kv } = *cursor;
+        for idx in cursor.page_range(tokens) {
             let parent = self.table.parent(sequence.pages[idx]);
             if parent != Parent::Detached {
-                let ids = &sequence.ids[idx * PAGE_TOKENS..end.min((idx + 1) * PAGE_TOKENS)];
-                self.coming.push((parent, ids.to_vec()));
+                let end = (kv + tokens).min((idx + 1) * PAGE_TOKENS);
+                self.coming.push((parent, &sequence.ids[idx * PAGE_TOKENS..end]));
             }
         }
     }
-
-    fn finish(self, active: &[Job]) -> Result<Option<Planned>, PlanError> {
-        if self.rows.is_empty() {
-            return Ok(None);
-        }
-        let rows: Vec<StepRow<'_>> = self
-            .rows
-            .iter()
-            .map(|row| {
-                let sequence = &active[row.job].sequences[row.sequence];
-                StepRow {
-                    ids: &sequence.ids[sequence.kv..sequence.kv + row.tokens],
-                    past: sequence.kv,
-                    pages: &sequence.pages,
-                    logits_last: row.logit_rows(),
-                }
-            })
-            .collect();
-        let plan = StepPlan::new(&rows)?;
-        Ok(Some(Planned { plan, rows: self.rows, prefill_tokens: self.prefill_tokens }))
-    }
 }
 
-/// Whether the page for the newest id is missing; the job then waits for one.
-fn lacks_page(sequence: &Sequence) -> bool {
-    sequence.pages.len() < Sequence::pages_for(sequence.ids.len())
-}
-
-/// The page that the next id of a prompt goes to, and all ids that belong there; the last id of the
-/// prompt is not among them, because it must be computed.
-fn unfinished_page(sequence: &Sequence) -> Option<(PageIdx, &[u32])> {
-    let last = sequence.ids.len().saturating_sub(1);
-    let idx = sequence.kv / PAGE_TOKENS;
-    let page = *sequence.pages.get(idx)?;
-    let begins = idx * PAGE_TOKENS;
-    (sequence.kv < last).then(|| (page, &sequence.ids[begins..last.min(begins + PAGE_TOKENS)]))
-}
+#[cfg(test)]
+mod tests;

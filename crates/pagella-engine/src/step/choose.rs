@@ -12,7 +12,7 @@ use crate::generator::Generator;
 use crate::job::{Ending, Facts, Job, Record, Turn};
 use crate::logit_rows::{LogitRows, RowAnswer, RowAsk};
 use crate::sample::{AskBuffer, Scratch, mix};
-use crate::schedule::Planned;
+use crate::schedule::PlannedStep;
 use crate::trace::StepTrace;
 use crate::{EngineError, Forward};
 
@@ -29,7 +29,7 @@ pub(crate) struct SampleBuffer {
 }
 
 /// A job with its rows.
-struct Task<'a> {
+struct JobRows<'a> {
     job: &'a mut Job,
     buffer: &'a mut SampleBuffer,
     rows: &'a [usize],
@@ -79,25 +79,25 @@ impl Generator {
         let of_job = |idx: usize| find_job(sampling, idx);
         let with_rows =
             active.iter_mut().enumerate().filter_map(|(i, job)| Some((job, of_job(i)?)));
-        let mut tasks: Vec<Task<'_>> = with_rows
+        let mut jobs: Vec<JobRows<'_>> = with_rows
             .zip(buffers)
-            .map(|((job, of), buffer)| Task { job, buffer, rows: &of.rows, turn: None })
+            .map(|((job, of), buffer)| JobRows { job, buffer, rows: &of.rows, turn: None })
             .collect();
-        let work: usize = tasks.iter().map(|task| task.work(rows)).sum();
+        let work: usize = jobs.iter().map(|job| job.work(rows)).sum();
         // Waking threads for little costs more than it saves.
-        let spread = tasks.len() > 1 && work >= options.parallel_logits_min;
+        let spread = jobs.len() > 1 && work >= options.parallel_logits_min;
         match spread.then(|| host.get()) {
             Some(Ok(pool)) => {
-                pool.install(|| tasks.par_iter_mut().for_each(|task| task.run(rows, facts)));
+                pool.install(|| jobs.par_iter_mut().for_each(|job| job.run(rows, facts)));
             }
             // Without threads it takes longer, no more.
-            Some(Err(_)) | None => tasks.iter_mut().for_each(|task| task.run(rows, facts)),
+            Some(Err(_)) | None => jobs.iter_mut().for_each(|job| job.run(rows, facts)),
         }
-        let failed = decide_the_rest(&mut tasks, rows, facts, forward.as_mut(), trace).err();
+        let failed = decide_the_rest(&mut jobs, rows, facts, forward.as_mut(), trace).err();
         let failed = failed.map(Arc::new);
         let mut endings = Vec::new();
         let now = Instant::now();
-        for Task { job, turn, .. } in tasks {
+        for JobRows { job, turn, .. } in jobs {
             if let Some(time) = job.clock.note_tokens(job.new_tokens, now) {
                 counters.note_token(time);
             }
@@ -126,12 +126,12 @@ pub(super) struct Sampling {
 }
 
 /// The jobs that choose an id in this step, in their order.
-pub(super) fn sampling_jobs(planned: &Planned) -> Vec<Sampling> {
+pub(super) fn sampling_jobs(planned: &PlannedStep) -> Vec<Sampling> {
     let mut jobs: Vec<Sampling> = Vec::with_capacity(planned.rows.len());
     let mut rows = 0;
     for row in &planned.rows {
         rows += row.logit_rows();
-        if !row.logits {
+        if !row.logits.chooses() {
             continue;
         }
         let number = rows - 1;
@@ -152,14 +152,14 @@ pub(super) fn find_job(sampling: &[Sampling], job: usize) -> Option<&Sampling> {
 
 /// Reads the rows whose candidates did not decide, and lets their jobs choose from them.
 fn decide_the_rest(
-    tasks: &mut [Task<'_>],
+    jobs: &mut [JobRows<'_>],
     rows: &mut LogitRows,
     facts: &Facts,
     forward: &mut dyn Forward,
     trace: &mut StepTrace,
 ) -> Result<(), EngineError> {
     let mut asks = vec![RowAsk::Nothing; rows.len()];
-    let undecided = tasks.iter().filter(|task| task.turn.is_none()).flat_map(|task| task.rows);
+    let undecided = jobs.iter().filter(|job| job.turn.is_none()).flat_map(|job| job.rows);
     undecided.for_each(|row| asks[*row] = RowAsk::Whole);
     let n = asks.iter().filter(|ask| matches!(ask, RowAsk::Whole)).count();
     if n == 0 {
@@ -167,12 +167,12 @@ fn decide_the_rest(
     }
     trace.undecided_rows = n;
     forward.read(&asks, rows)?;
-    let undecided = tasks.iter_mut().filter(|task| task.turn.is_none());
-    undecided.for_each(|task| task.run(rows, facts));
+    let undecided = jobs.iter_mut().filter(|job| job.turn.is_none());
+    undecided.for_each(|job| job.run(rows, facts));
     Ok(())
 }
 
-impl Task<'_> {
+impl JobRows<'_> {
     /// How many logits there are to look at, or what takes as long.
     fn work(&self, rows: &LogitRows) -> usize {
         let of = |row: &usize| match rows.get(*row) {

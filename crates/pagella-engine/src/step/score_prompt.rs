@@ -4,7 +4,7 @@ use crate::generator::Generator;
 use crate::job::TokenLogprobs;
 use crate::logit_rows::RowAnswer;
 use crate::sample::raw_logprobs;
-use crate::schedule::Planned;
+use crate::schedule::PlannedStep;
 
 /// A row of logits that scores an id of a prompt.
 pub(super) struct Scoring {
@@ -17,12 +17,12 @@ pub(super) struct Scoring {
 }
 
 /// The rows that score prompts, before the step is committed.
-pub(super) fn scoring_rows(generator: &Generator, planned: &Planned) -> Vec<Scoring> {
+pub(super) fn scoring_rows(generator: &Generator, planned: &PlannedStep) -> Vec<Scoring> {
     let mut scoring = Vec::new();
     let mut number = 0;
     for row in &planned.rows {
         let sequence = &generator.active[row.job].sequences[row.sequence];
-        let scored = (0..row.scored).map(|idx| Scoring {
+        let scored = (0..row.logits.scored(row.tokens)).map(|idx| Scoring {
             job: row.job,
             row: number + idx,
             position: sequence.kv + idx + 1,

@@ -36,13 +36,13 @@ fn pages_go_through_their_states() {
     generator.enqueue(job(&prompt, 60)).unwrap();
     generator.enqueue(job(&ids(300, 2), 1)).unwrap();
     assert_eq!(checked(&generator).state, ".".repeat(16));
-    let mut seen = generator.iterate();
+    let mut seen = generator.step();
     let map = checked(&generator);
     assert!(map.state.starts_with("fff"), "{}", map.state);
     assert_eq!((map.jobs[0].state, map.jobs[0].processed_tokens), (JobState::Prefill, 128));
     assert_eq!((map.queue.len(), map.queue[0].prompt_tokens, map.queue[0].pages), (1, 300, 2));
     while checked(&generator).jobs[0].new_tokens < 2 {
-        seen.extend(generator.iterate());
+        seen.extend(generator.step());
     }
     let map = checked(&generator);
     assert!(map.state.starts_with("rrg"), "{}", map.state);
@@ -65,7 +65,7 @@ fn clearing_forgets_what_nobody_uses_and_nothing_else() {
     let serial = generator.enqueue(job(&running, 40)).unwrap();
     let mut seen = Vec::new();
     for _ in 0..10 {
-        seen.extend(generator.iterate());
+        seen.extend(generator.step());
     }
     assert_eq!(generator.clear_cache(), 3);
     generator.check().unwrap();

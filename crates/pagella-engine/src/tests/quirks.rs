@@ -131,7 +131,7 @@ fn g13_a_job_may_be_overtaken_without_limit() {
         generator.enqueue(JobSpec { max_skips: None, ..job(&ids(200, seed), 40) }).unwrap()
     };
     small(&mut generator, 1);
-    generator.iterate();
+    generator.step();
     let big = JobSpec { max_skips: None, ..job(&ids(1400, 9), 20) };
     let big = generator.enqueue(big).unwrap();
     for seed in 2..20 {
@@ -148,7 +148,7 @@ fn a_job_is_overtaken_at_most_as_often_as_it_allows() {
         let model = StandIn::with_cache(4096, 6, 512);
         let mut generator = generator(&model, GeneratorOptions::default());
         generator.enqueue(job(&ids(200, 1), 300)).unwrap();
-        generator.iterate();
+        generator.step();
         let spec = JobSpec { max_skips: Some(max_skips), ..job(&ids(1400, 9), 20) };
         let big = generator.enqueue(spec).unwrap();
         for seed in 2..12 {
@@ -356,7 +356,7 @@ fn g24g_going_back_restores_the_state_of_the_sampler() {
     generator.enqueue(spec).unwrap();
     let mut rewinds = 0;
     while generator.has_work() {
-        generator.iterate();
+        generator.step();
         let Some(job) = generator.active.first() else { continue };
         // What the state must be after the ids that stayed, and nothing else.
         let (tau, eta) = (1.5, 0.1);
@@ -422,7 +422,7 @@ fn g27_prompts_of_one_to_three_tokens_work() {
 fn g29_cancelling_gives_one_last_record_and_nothing_after_it() {
     let (mut generator, _) = roomy();
     let serial = generator.enqueue(job(&[1], 50)).unwrap();
-    let mut all: Vec<_> = (0..10).flat_map(|_| generator.iterate()).collect();
+    let mut all: Vec<_> = (0..10).flat_map(|_| generator.step()).collect();
     all.extend(generator.cancel(serial));
     assert!(generator.cancel(serial).is_none());
     all.extend(records(&mut generator));

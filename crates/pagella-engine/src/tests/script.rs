@@ -54,7 +54,6 @@ fn prompt(dice: &mut Dice, family: u32) -> Vec<u32> {
     prompt
 }
 
-/// A random job.
 pub fn random_spec(dice: &mut Dice, family: u32) -> JobSpec {
     let mut spec = JobSpec::new(prompt(dice, family));
     spec.max_new_tokens = Some(1 + dice.below(60));
@@ -166,7 +165,7 @@ pub fn play(seed: u64, happened: &mut Happened) {
             submit(&mut generator, random_spec(dice, family), dice, &mut specs);
         }
         meddle(&mut generator, dice, &mut said);
-        for record in generator.iterate() {
+        for record in generator.step() {
             said.entry(record.serial).or_default().push(record);
         }
         steps += 1;

@@ -240,7 +240,7 @@ impl Forward for StandIn {
         self.narrowed_top.is_some()
     }
 
-    fn recorded_rows(&self) -> &'static [usize] {
+    fn recorded_tokens(&self) -> &'static [usize] {
         if self.narrows() { &[1, 2, 4, 8] } else { &[] }
     }
 

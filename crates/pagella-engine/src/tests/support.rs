@@ -38,7 +38,7 @@ pub fn records(generator: &mut Generator) -> Vec<Record> {
         if !generator.has_work() {
             return all;
         }
-        all.extend(generator.iterate());
+        all.extend(generator.step());
         generator.check().unwrap();
     }
     panic!("{} jobs never end", generator.n_jobs());

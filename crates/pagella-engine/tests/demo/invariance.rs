@@ -78,7 +78,7 @@ fn play(seed: u64, format: KvFormat, alone: &mut Generator) {
         specs.push((serial, spec));
         for _ in 0..rng.below(6) {
             // Jobs join while others run.
-            let ended = engine.iterate().into_iter();
+            let ended = engine.step().into_iter();
             done.extend(ended.filter_map(|record| Some((record.serial, *record.eos?))));
         }
         engine.check().unwrap();

@@ -60,7 +60,7 @@ fn forward<B: Backend>(
 pub fn run(generator: &mut Generator) -> BTreeMap<u64, Completion> {
     let mut done = BTreeMap::new();
     while generator.has_work() {
-        for record in generator.iterate() {
+        for record in generator.step() {
             if let Some(completion) = record.eos {
                 done.insert(record.serial, *completion);
             }

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use pagella_arch::{LayerSpec, LinearSpec, MlpSpec, ModelSpec};
-use pagella_backend::KvFormat;
+use pagella_backend::{ExpertExtent, KvFormat, StepExtent};
 use pagella_formats::{Linear, load_linear};
 
 use super::{MemoryReport, Tally};
+use crate::cache::kv_spec;
 use crate::error::ModelError;
 use crate::load::LoadOptions;
-use crate::model::kv_spec;
 use crate::survey::{Survey, check_blocks, open, survey};
 use crate::unfold::is_taken_apart;
 use crate::weights::{LinearUse, request};
@@ -27,38 +27,6 @@ pub trait DeviceLayout {
     fn scratch_bytes(&self, extent: &StepExtent, cache_tokens: usize) -> u64;
     /// Whether embedding and learned positions stay on the host.
     fn tables_on_host(&self) -> bool;
-}
-
-/// What the steps of a model compute at most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepExtent {
-    /// New tokens.
-    pub tokens: usize,
-    /// Inputs of the widest linear of a layer that is no expert's.
-    pub inputs: usize,
-    /// Weights of linears that read the same rows, where these are most.
-    pub weights: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key/value heads.
-    pub kv_heads: usize,
-    /// Elements of a head.
-    pub head_dim: usize,
-    /// The layer with the largest experts, if there are any.
-    pub experts: Option<ExpertExtent>,
-}
-
-/// Experts of one layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpertExtent {
-    /// Inputs and outputs of each.
-    pub hidden: usize,
-    /// Inner width of each.
-    pub inner: usize,
-    /// How many there are.
-    pub experts: usize,
-    /// How many a token takes.
-    pub per_token: usize,
 }
 
 /// What a model will take of a device's memory; nothing was read but headers and small tables.
@@ -121,7 +89,8 @@ impl<L: DeviceLayout> DevicePrediction<L> {
         tally.device_bytes += norms;
         let on_device = if layout.tables_on_host() { 0 } else { survey.mapped_bytes };
         let logits_row_bytes = 4 * spec.vocab as u64;
-        let activations = tensor_bytes(spec, options.step_tokens_max) + logits_row_bytes;
+        let tensors = tensor_bytes(spec.hidden, &spec.layers, options.step_tokens_max);
+        let activations = tensors + logits_row_bytes;
         DevicePrediction {
             report: tally.report(activations),
             extent: step_extent(spec, options.step_tokens_max),
@@ -134,12 +103,12 @@ impl<L: DeviceLayout> DevicePrediction<L> {
 
     /// Bytes that one token takes in a cache of this format.
     pub fn kv_bytes_per_token(&self, format: KvFormat) -> u64 {
-        kv_spec(&self.spec, format, 0).bytes_per_token() as u64
+        kv_spec(&self.spec.layers, format, 0).bytes_per_token() as u64
     }
 
     /// Bytes of a cache for at least `tokens` tokens.
     pub fn kv_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
-        kv_spec(&self.spec, format, tokens).bytes() as u64
+        kv_spec(&self.spec.layers, format, tokens).bytes() as u64
     }
 
     /// Embedding and learned positions, as far as they lie on the device.

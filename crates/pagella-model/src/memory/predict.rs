@@ -6,9 +6,9 @@ use pagella_arch::{LayerSpec, MlpSpec, ModelSpec};
 use pagella_backend::KvFormat;
 
 use super::{MemoryReport, Tally};
+use crate::cache::kv_spec;
 use crate::error::ModelError;
 use crate::load::LoadOptions;
-use crate::model::kv_spec;
 use crate::survey::Survey;
 use crate::unfold::laid_out_bytes;
 use crate::weights::LinearUse;
@@ -88,8 +88,9 @@ impl MemoryPrediction {
         let norms: u64 = spec.norm_specs().map(|(_, norm)| 4 * norm.params()).sum();
         tally.device_bytes += norms;
         let logits_row_bytes = 4 * spec.vocab as u64;
+        let scratch_bytes = workspace_bytes(spec.hidden, &spec.layers, options.step_tokens_max);
         Self {
-            report: tally.report(workspace_bytes(spec, options.step_tokens_max) + logits_row_bytes),
+            report: tally.report(scratch_bytes + logits_row_bytes),
             logits_row_bytes,
             baseline_bytes: BASELINE_BYTES,
             load_peak_bytes: load_peak_bytes + norms,
@@ -102,12 +103,12 @@ impl MemoryPrediction {
 
     /// Bytes that one token takes in a cache of this format.
     pub fn kv_bytes_per_token(&self, format: KvFormat) -> u64 {
-        kv_spec(&self.spec, format, 0).bytes_per_token() as u64
+        kv_spec(&self.spec.layers, format, 0).bytes_per_token() as u64
     }
 
     /// Bytes of a cache for at least `tokens` tokens.
     pub fn kv_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
-        kv_spec(&self.spec, format, tokens).bytes() as u64
+        kv_spec(&self.spec.layers, format, tokens).bytes() as u64
     }
 
     /// Largest memory of a run that fills a cache of `tokens` tokens.

@@ -66,7 +66,7 @@ impl<B: Backend> Model<B> {
         let embed = (spec.vocab * spec.hidden * 2) as u64;
         let modules = modules(&spec, embed, &layers, head);
         let source = RandomSource { weights, made: HashMap::new() };
-        assemble(spec, backend, source, options, modules, progress)
+        assemble(spec, vec![backend], source, options, modules, progress)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use pagella_arch::{ModelSpec, SpecOptions, load_spec};
-use pagella_backend::{Backend, KvFormat, PAGE_TOKENS, StepPlan, StepRow};
+use pagella_backend::{Backend, KvFormat, LogitUse, PAGE_TOKENS, StepPlan, StepRow};
 use pagella_formats::Dtype;
 use pagella_formats::safetensors::write::{TensorData, write_file};
 use pagella_model::{LoadOptions, Model, ModelError};
@@ -124,7 +124,7 @@ pub fn all_logits_in<B: Backend>(
     let mut kv = model.new_kv(format, ids.len()).unwrap();
     let (mut logits, mut part) = (Vec::new(), Vec::new());
     for (i, ids) in ids.chunks(chunk).enumerate() {
-        let row = StepRow { ids, past: i * chunk, pages: &pages, logits_last: ids.len() };
+        let row = StepRow::new(ids, i * chunk, &pages, LogitUse::last(ids.len()));
         model.forward(&StepPlan::new(&[row]).unwrap(), &mut kv).unwrap();
         model.read_logits(&mut part).unwrap();
         logits.extend_from_slice(&part);

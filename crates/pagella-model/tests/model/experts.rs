@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use pagella_arch::{MlpSpec, SpecOptions, load_spec};
-use pagella_backend::{Backend, KvFormat, PAGE_TOKENS, StepPlan, StepRow};
+use pagella_backend::{Backend, KvFormat, LogitUse, PAGE_TOKENS, StepPlan, StepRow};
 use pagella_cpu::MathMode;
 use pagella_formats::OwnedLinear;
 use pagella_formats::safetensors::write::{TensorData, write_file};
 use pagella_formats::synthetic::{RowOrder, exl2, gptq, plain_f16};
-use pagella_model::{LoadOptions, MemoryReport, Model, predict_memory};
+use pagella_model::{Cache, LoadOptions, MemoryReport, Model, predict_memory};
 
 use crate::cpu::cpu;
 use crate::directory::{all_logits_in, load};
@@ -166,7 +166,7 @@ fn a_single_expert_is_a_dense_mlp() {
     assert!(relative_rms(&sparse.run(cpu(MathMode::Exact, 2)), &dense) < 1e-5);
 }
 
-fn step<B: Backend>(model: &mut Model<B>, kv: &mut B::Kv, rows: &[StepRow<'_>]) -> Vec<f32> {
+fn step<B: Backend>(model: &mut Model<B>, kv: &mut Cache<B>, rows: &[StepRow<'_>]) -> Vec<f32> {
     let mut logits = Vec::new();
     model.forward(&StepPlan::new(rows).unwrap(), kv).unwrap();
     model.read_logits(&mut logits).unwrap();
@@ -205,7 +205,8 @@ fn a_row_of_a_ragged_batch_equals_the_row_alone() {
         let pages = |r: usize| [2 * r as u32 + 1, 2 * r as u32];
         let own = |r: usize, from: usize, to: usize| &all[r + from..r + to];
         for (r, (past, _)) in rows.iter().enumerate().filter(|(_, (past, _))| *past > 0) {
-            let row = StepRow { ids: own(r, 0, *past), past: 0, pages: &pages(r), logits_last: 0 };
+            let pages = pages(r);
+            let row = StepRow::new(own(r, 0, *past), 0, &pages, LogitUse::None);
             step(&mut model, &mut kv, &[row]);
         }
         let lists: Vec<[u32; 2]> = (0..rows.len()).map(pages).collect();
@@ -214,7 +215,7 @@ fn a_row_of_a_ragged_batch_equals_the_row_alone() {
             .enumerate()
             .map(|(r, (past, new))| {
                 let ids = own(r, *past, past + new);
-                StepRow { ids, past: *past, pages: &lists[r], logits_last: 1 }
+                StepRow::new(ids, *past, &lists[r], LogitUse::Choice)
             })
             .collect();
         let together = step(&mut model, &mut kv, &batch);

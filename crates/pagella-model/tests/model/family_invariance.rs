@@ -2,7 +2,7 @@
 //! any pages, with any number of threads, in every kind of cache.
 
 use pagella_arch::families;
-use pagella_backend::{Backend, KvFormat, PAGE_TOKENS, StepPlan, StepRow};
+use pagella_backend::{Backend, KvFormat, LogitUse, PAGE_TOKENS, StepPlan, StepRow};
 use pagella_cpu::MathMode;
 use pagella_cuda::{CudaBackend, CudaOptions};
 use pagella_model::Model;
@@ -47,7 +47,8 @@ fn in_chunks<B: Backend>(
     let mut kv = model.new_kv(format, 4 * PAGE_TOKENS).unwrap();
     let (mut logits, mut part) = (Vec::new(), Vec::new());
     for (i, ids) in ids.chunks(chunk).enumerate() {
-        let row = StepRow { ids, past: i * chunk, pages: &[page], logits_last: ids.len() };
+        let pages = [page];
+        let row = StepRow::new(ids, i * chunk, &pages, LogitUse::last(ids.len()));
         model.forward(&StepPlan::new(&[row]).unwrap(), &mut kv).unwrap();
         model.read_logits(&mut part).unwrap();
         logits.extend_from_slice(&part);
@@ -99,7 +100,7 @@ fn check_ragged<B: Backend>(case: &Case, mut model: Model<B>) {
     let pages: Vec<[u32; 1]> = (0..rows.len() as u32).rev().map(|page| [page]).collect();
     for (r, (past, _)) in rows.iter().enumerate().filter(|(_, (past, _))| *past > 0) {
         let ids = &own(r)[..*past];
-        let row = StepRow { ids, past: 0, pages: &pages[r], logits_last: 0 };
+        let row = StepRow::new(ids, 0, &pages[r], LogitUse::None);
         model.forward(&StepPlan::new(&[row]).unwrap(), &mut kv).unwrap();
     }
     let batch: Vec<StepRow<'_>> = rows
@@ -107,7 +108,7 @@ fn check_ragged<B: Backend>(case: &Case, mut model: Model<B>) {
         .enumerate()
         .map(|(r, (past, new))| {
             let ids = &own(r)[*past..past + new];
-            StepRow { ids, past: *past, pages: &pages[r], logits_last: 1 }
+            StepRow::new(ids, *past, &pages[r], LogitUse::Choice)
         })
         .collect();
     let mut together = Vec::new();

@@ -2,7 +2,7 @@
 
 use pagella_arch::{Activation, BlockOrder, LayerSpec, MlpSpec, NormKind};
 use pagella_backend::{
-    KvFormat, NarrowAsk, NarrowRow, StepPlan, StepRow, conformance, narrow_plain,
+    KvFormat, LogitUse, NarrowAsk, NarrowRow, StepPlan, StepRow, conformance, narrow_plain,
 };
 use pagella_model::{Model, Tap};
 
@@ -22,7 +22,7 @@ fn model(case: &Case) -> Model<ReferenceBackend> {
 fn tapped(case: &Case, taps: &[Tap]) -> Vec<Vec<f32>> {
     let mut model = model(case);
     let mut kv = model.new_kv(KvFormat::F32, 256).unwrap();
-    let row = StepRow { ids: &IDS, past: 0, pages: &[0], logits_last: 0 };
+    let row = StepRow::new(&IDS, 0, &[0], LogitUse::None);
     model.forward_tapped(&StepPlan::new(&[row]).unwrap(), &mut kv, taps).unwrap()
 }
 
@@ -243,7 +243,7 @@ fn a_prompt_fed_without_logits_leaves_the_same_cache() {
         let mut kv = model.new_kv(KvFormat::F32, 256).unwrap();
         let (prompt, last) = IDS.split_at(4);
         let step = |ids, past, logits_last| {
-            StepPlan::new(&[StepRow { ids, past, pages: &[0], logits_last }]).unwrap()
+            StepPlan::new(&[StepRow::new(ids, past, &[0], LogitUse::last(logits_last))]).unwrap()
         };
         let mut logits = vec![1.0];
         model.forward(&step(prompt, 0, 0), &mut kv).unwrap();
@@ -260,7 +260,7 @@ fn rows_can_be_read_and_narrowed_one_by_one() {
     let case = case("llama-gqa");
     let (mut model, vocab) = (model(&case), case.spec.vocab);
     let mut kv = model.new_kv(KvFormat::F32, 256).unwrap();
-    let row = StepRow { ids: &IDS, past: 0, pages: &[0], logits_last: 3 };
+    let row = StepRow::new(&IDS, 0, &[0], LogitUse::last(3));
     model.forward(&StepPlan::new(&[row]).unwrap(), &mut kv).unwrap();
     let mut logits = Vec::new();
     model.read_logits(&mut logits).unwrap();
@@ -298,7 +298,7 @@ fn plans_that_cannot_be_run_are_refused() {
     let mut model = model(&case("llama-gqa"));
     let mut kv = model.new_kv(KvFormat::F16, 1024).unwrap();
     let code = |model: &mut Model<_>, kv: &mut _, ids: &[u32], past, taps: &[Tap]| {
-        let row = StepRow { ids, past, pages: &[0, 1, 2, 3], logits_last: 1 };
+        let row = StepRow::new(ids, past, &[0, 1, 2, 3], LogitUse::Choice);
         let plan = StepPlan::new(&[row]).unwrap();
         let error = model.forward_tapped(&plan, kv, taps).unwrap_err();
         let mut logits = vec![1.0];
@@ -310,8 +310,25 @@ fn plans_that_cannot_be_run_are_refused() {
     assert_eq!(code(&mut model, &mut kv, &[0, 160], 0, &[]), "token_out_of_range");
     assert_eq!(code(&mut model, &mut kv, &[1, 2], 511, &[]), "context_exceeded");
     assert_eq!(code(&mut model, &mut kv, &[1], 0, &[Tap::Layer(3)]), "no_such_layer");
-    let row = StepRow { ids: &[159; 16], past: 496, pages: &[0, 1], logits_last: 16 };
+    let row = StepRow::new(&[159; 16], 496, &[0, 1], LogitUse::last(16));
     model.forward(&StepPlan::new(&[row]).unwrap(), &mut kv).expect("the largest step that fits");
+}
+
+#[test]
+fn what_a_backend_cannot_do_with_a_row_is_refused_by_name() {
+    let mut model = model(&case("llama-gqa"));
+    let mut kv = model.new_kv(KvFormat::F16, 256).unwrap();
+    let plain = StepRow::new(&[1, 2], 0, &[0], LogitUse::Choice);
+    for (row, what) in [
+        (StepRow { positions: Some(&[4, 6]), ..plain }, "explicit positions"),
+        (StepRow { adapter: Some(0), ..plain }, "adapters"),
+        (StepRow { embeddings: Some(&[0.5; 192]), ..plain }, "embeddings in the place of ids"),
+    ] {
+        let error = model.forward(&StepPlan::new(&[row]).unwrap(), &mut kv).unwrap_err();
+        let said = format!("the reference backend cannot do {what}: leave them out");
+        assert_eq!(error.to_string(), said);
+    }
+    model.forward(&StepPlan::new(&[plain]).unwrap(), &mut kv).unwrap();
 }
 
 #[test]

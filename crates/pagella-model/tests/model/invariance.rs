@@ -1,16 +1,16 @@
 //! Results depend on the tokens of a row and on nothing else: not on threads, chunks, other rows
 //! or where its pages lie.
 
-use pagella_backend::{Backend, KvFormat, PAGE_TOKENS, StepPlan, StepRow};
+use pagella_backend::{Backend, KvFormat, LogitUse, PAGE_TOKENS, StepPlan, StepRow};
 use pagella_cpu::MathMode;
-use pagella_model::Model;
+use pagella_model::{Cache, Model};
 
 use crate::cpu::{cpu, ids};
 use crate::directory::{all_logits_in, argmax, demo, load};
 
 const MODES: [MathMode; 2] = [MathMode::Exact, MathMode::Wide];
 
-fn step<B: Backend>(model: &mut Model<B>, kv: &mut B::Kv, rows: &[StepRow<'_>]) -> Vec<f32> {
+fn step<B: Backend>(model: &mut Model<B>, kv: &mut Cache<B>, rows: &[StepRow<'_>]) -> Vec<f32> {
     let mut logits = Vec::new();
     model.forward(&StepPlan::new(rows).unwrap(), kv).unwrap();
     model.read_logits(&mut logits).unwrap();
@@ -30,13 +30,15 @@ fn generate<B: Backend>(
     for (i, ids) in prompt.chunks(chunk).enumerate() {
         let past = i * chunk;
         let logits_last = usize::from(past + ids.len() == prompt.len());
-        logits = step(model, &mut kv, &[StepRow { ids, past, pages, logits_last }]);
+        logits =
+            step(model, &mut kv, &[StepRow::new(ids, past, pages, LogitUse::last(logits_last))]);
     }
     let mut generated = Vec::new();
     for i in 0..n {
         let id = argmax(&logits);
         generated.push(id);
-        let row = StepRow { ids: &[id], past: prompt.len() + i, pages, logits_last: 1 };
+        let ids = [id];
+        let row = StepRow::new(&ids, prompt.len() + i, pages, LogitUse::Choice);
         logits = step(model, &mut kv, &[row]);
     }
     (generated, logits)
@@ -83,20 +85,13 @@ fn a_row_of_a_ragged_batch_equals_the_row_alone() {
         let own = |r: usize, from: usize, to: usize| &all[r + from..r + to];
         for (r, (past, _)) in rows.iter().enumerate().filter(|(_, (past, _))| *past > 0) {
             let ids = own(r, 0, *past);
-            step(
-                &mut model,
-                &mut kv,
-                &[StepRow { ids, past: 0, pages: &pages[r], logits_last: 0 }],
-            );
+            step(&mut model, &mut kv, &[StepRow::new(ids, 0, &pages[r], LogitUse::None)]);
         }
         let batch: Vec<StepRow<'_>> = rows
             .iter()
             .enumerate()
-            .map(|(r, (past, new))| StepRow {
-                ids: own(r, *past, past + new),
-                past: *past,
-                pages: &pages[r],
-                logits_last: 1,
+            .map(|(r, (past, new))| {
+                StepRow::new(own(r, *past, past + new), *past, &pages[r], LogitUse::Choice)
             })
             .collect();
         let together = step(&mut model, &mut kv, &batch);

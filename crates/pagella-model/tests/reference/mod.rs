@@ -176,11 +176,11 @@ impl Backend for ReferenceBackend {
 
     fn kv(&self, spec: &KvSpec) -> Result<Kv, BackendError> {
         if !matches!(spec.format, KvFormat::F32 | KvFormat::F16) {
-            return Err(BackendError::Unsupported {
-                backend: self.name(),
-                what: spec.format.name().to_owned(),
-                hint: "use fp32 or fp16".to_owned(),
-            });
+            return Err(BackendError::unsupported(
+                self.name(),
+                spec.format.name().to_owned(),
+                "use fp32 or fp16",
+            ));
         }
         let layer = |kv: &pagella_backend::KvLayer| {
             let width = kv.kv_heads * kv.head_dim;

@@ -172,9 +172,8 @@ async fn enforceable(
     let loosen = move || {
         let limits = app.settings.limits.constraint();
         let times = &app.metrics.constraint_time;
-        let compiles = |spec: &ConstraintSpec| {
-            model.constraints.compile_after(Some(spec), None, &limits, times).is_ok()
-        };
+        let compiles =
+            |spec: &ConstraintSpec| model.compile(Some(spec), None, &limits, times).is_ok();
         tools.loosen(answer.as_ref(), &model.parts.tokenizer, limits.compile_time, compiles);
         Ok(tools)
     };

@@ -173,14 +173,14 @@ async fn compile(
     let compile = move || {
         let limits = app.settings.limits.constraint();
         let times = &app.metrics.constraint_time;
-        model.constraints.compile_after(spec.as_ref(), block.as_ref(), &limits, times)
+        model.compile(spec.as_ref(), block.as_ref(), &limits, times)
     };
     let compiled = call.app.blocking.run(compile).await;
     let blame = |error: ApiError| match error.code.status().as_u16() {
         400 => error.at(field),
         _ => error,
     };
-    compiled.map(Some).map_err(blame)
+    compiled.map_err(blame)
 }
 
 /// Waits until it is a request's turn; its place in the batch is held by what is returned.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::{Map, Value, json};
 
 use super::file::{effective_options, template};
-use super::load::{Follower, Load, Origin};
+use super::load::{Follower, Load, LoadOrigin};
 use super::open::{LoadStep, OpenError};
 use super::options::LoadOptions;
 use super::plan::MemoryPlan;
@@ -37,7 +37,7 @@ pub struct LoadAsk {
     /// The load goes on when whoever asked leaves.
     pub keep: bool,
     /// Who asks.
-    pub origin: Origin,
+    pub origin: LoadOrigin,
 }
 
 impl LoadAsk {
@@ -49,7 +49,7 @@ impl LoadAsk {
             skip_queue: true,
             keep_previous: false,
             keep: true,
-            origin: Origin::Restart,
+            origin: LoadOrigin::Restart,
         }
     }
 }
@@ -74,7 +74,7 @@ pub fn preview(app: &App, ask: &LoadAsk) -> Result<Value, ApiError> {
 
 fn plan(app: &App, ask: &LoadAsk) -> Result<MemoryPlan, ApiError> {
     // The operator's own name for a model is not a client's.
-    if let (Err(error), true) = (name::check(&ask.id), ask.origin != Origin::Start) {
+    if let (Err(error), true) = (name::check(&ask.id), ask.origin != LoadOrigin::Start) {
         return Err(ApiError::field(Code::OutOfRange, "model_name", error.to_string()));
     }
     let opener = app.model.opener()?;
@@ -97,7 +97,7 @@ fn told(app: &App, id: &str, error: &OpenError) -> ApiError {
 pub fn begin_load(app: &Arc<App>, ask: LoadAsk) -> Result<Option<Follower>, ApiError> {
     let plan = match ask.origin {
         // Memory that a failed engine has not returned yet must not keep it from coming back.
-        Origin::Restart => MemoryPlan::default(),
+        LoadOrigin::Restart => MemoryPlan::default(),
         _ => plan(app, &ask)?,
     };
     let mut state = app.model.lock();
@@ -134,7 +134,7 @@ pub fn load_at_start(app: &Arc<App>, id: &str) {
         chosen.insert("prompt_template".to_owned(), name.as_str().into());
     }
     let begun = effective_options(app, id, chosen, false).and_then(|options| {
-        let origin = Origin::Start;
+        let origin = LoadOrigin::Start;
         let (skip_queue, keep_previous, keep) = (false, false, true);
         let id = id.to_owned();
         begin_load(app, LoadAsk { id, options, skip_queue, keep_previous, keep, origin })
@@ -231,14 +231,14 @@ fn run(app: &Arc<App>, load: &Load, ask: &LoadAsk, goes: Vec<Arc<ServedModel>>) 
         }
         Err(OpenError::Cancelled) => {}
         // What follows a restart that failed is the business of who tries it.
-        Err(_) if ask.origin == Origin::Restart => {}
+        Err(_) if ask.origin == LoadOrigin::Restart => {}
         Err(error) => {
             state.trouble = Some(Trouble {
                 id: load.id.clone(),
                 description: format!("the model {} could not be loaded", load.id),
                 since: SystemTime::now(),
                 restarting: false,
-                fatal: ask.origin == Origin::Start,
+                fatal: ask.origin == LoadOrigin::Start,
             });
             app.issue("load", &format!("{}: {error}", load.id));
         }

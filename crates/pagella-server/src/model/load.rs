@@ -16,7 +16,7 @@ use crate::wire::error::ApiError;
 
 /// Who asked for a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum LoadOrigin {
     /// Whoever started the server.
     Start,
     /// A request to load.
@@ -34,7 +34,7 @@ pub struct Load {
     /// How.
     pub options: LoadOptions,
     /// Who asked for it.
-    pub origin: Origin,
+    pub origin: LoadOrigin,
     begun: Instant,
     state: Mutex<State>,
     /// Something was said.
@@ -62,7 +62,7 @@ pub enum Followed {
 
 impl Load {
     /// A load that is about to begin.
-    pub fn new(id: &str, options: LoadOptions, origin: Origin) -> Arc<Self> {
+    pub fn new(id: &str, options: LoadOptions, origin: LoadOrigin) -> Arc<Self> {
         Arc::new(Load {
             id: id.to_owned(),
             options,
@@ -214,7 +214,7 @@ mod tests {
     use crate::wire::error::Code;
 
     fn load() -> Arc<Load> {
-        Load::new("a", LoadOptions::default(), Origin::Request)
+        Load::new("a", LoadOptions::default(), LoadOrigin::Request)
     }
 
     async fn hear(mut follower: Follower) -> (Vec<(u64, String)>, Result<(), ApiError>) {

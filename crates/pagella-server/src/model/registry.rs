@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::load::{Load, Origin};
+use super::load::{Load, LoadOrigin};
 use super::open::{KnownModel, ModelOpener};
 use super::options::LoadOptions;
 use super::served::{Closing, ServedModel};
@@ -235,7 +235,7 @@ pub(super) fn none(state: &State) -> ApiError {
     if state.trouble.as_ref().is_some_and(|trouble| trouble.restarting) {
         return Closing::Restarting.error().retry_after(Duration::from_secs(2));
     }
-    if state.load.as_ref().is_some_and(|load| load.origin != Origin::Restart) {
+    if state.load.as_ref().is_some_and(|load| load.origin != LoadOrigin::Restart) {
         let message = "the model is being loaded: try again in a moment";
         return ApiError::new(Code::ModelLoading, message).retry_after(Duration::from_secs(2));
     }

@@ -7,7 +7,7 @@ use serde_json::Map;
 
 use super::change::{LoadAsk, begin_load};
 use super::file::effective_options;
-use super::load::{Follower, Origin};
+use super::load::{Follower, LoadOrigin};
 use super::options::LoadOptions;
 use super::registry::{State, none};
 use super::served::ServedModel;
@@ -85,7 +85,7 @@ async fn load(app: &Arc<App>, id: String, options: Option<LoadOptions>) -> Resul
             skip_queue: false,
             keep_previous: false,
             keep: true,
-            origin: Origin::Answer,
+            origin: LoadOrigin::Answer,
         };
         begin_load(&begins, ask)
     };
@@ -155,7 +155,7 @@ fn absent(state: &State, name: &str) -> Option<Chosen> {
     let is_called = |id: &str| id == name || id.rsplit('/').next() == Some(name);
     if let Some(load) = &state.load
         && is_called(&load.id)
-        && load.origin == Origin::Answer
+        && load.origin == LoadOrigin::Answer
     {
         return Some(Chosen::Wait(load.follow(true)));
     }
@@ -175,7 +175,7 @@ fn current(state: &mut State, key: &Key) -> Chosen {
     if state.current(|_| true).is_some() {
         return Chosen::Refused(unknown());
     }
-    if let Some(load) = state.load.as_ref().filter(|load| load.origin == Origin::Answer) {
+    if let Some(load) = state.load.as_ref().filter(|load| load.origin == LoadOrigin::Answer) {
         return Chosen::Wait(load.follow(true));
     }
     match state.idle.iter().rev().find(|model| key.sees(&model.id)) {

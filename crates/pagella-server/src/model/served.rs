@@ -1,37 +1,46 @@
 //! A model that answers, and what the server knows of it.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use pagella_engine::{EngineError, Pooling, SampleOptions, Stats, Worker};
-use pagella_text::{ChatTemplate, Tokenizer};
+use pagella_conversation::TextModel;
+use pagella_engine::constraint::{Block, ConstraintError, ConstraintLimits, ConstraintSpec};
+use pagella_engine::{BoxedConstraint, EngineError, Pooling, Stats};
+use pagella_text::ChatTemplate;
 use tokio::sync::watch;
 
-use super::constraints::Constraints;
 use super::conversation::ConversationOptions;
 use super::plan::MemoryPlan;
 use super::pulse::{Counts, Pulse};
 use crate::generate::ending::engine_error;
+use crate::metrics::Histogram;
 use crate::settings::ConversationSettings;
 use crate::wire::error::{ApiError, Code};
 
-/// An open model, taken apart.
+/// An open model under a name.
 pub struct ModelParts {
     /// The name under which clients know it.
     pub id: String,
-    /// The thread that computes.
-    pub worker: Worker,
-    /// Text to ids and back.
-    pub tokenizer: Tokenizer,
-    /// Messages to text, if the model can talk.
-    pub template: Option<ChatTemplate>,
-    /// The sampling that the model recommends.
-    pub sampling: SampleOptions,
-    /// Entries of a row of logits.
-    pub vocab: usize,
+    /// The model.
+    pub model: TextModel,
     /// What is worth knowing about it.
     pub facts: ModelFacts,
+}
+
+impl Deref for ModelParts {
+    type Target = TextModel;
+
+    fn deref(&self) -> &TextModel {
+        &self.model
+    }
+}
+
+impl DerefMut for ModelParts {
+    fn deref_mut(&mut self) -> &mut TextModel {
+        &mut self.model
+    }
 }
 
 /// What is worth knowing about a model.
@@ -169,8 +178,6 @@ pub struct ActiveTemplate {
 pub struct ServedModel {
     /// Its parts.
     pub parts: ModelParts,
-    /// Compiled constraints.
-    pub constraints: Constraints,
     /// What was said about conversations when it was opened.
     conversation: ConversationOptions,
     /// What makes prompts of conversations now.
@@ -183,12 +190,11 @@ impl ServedModel {
     /// Begins to watch the engine's thread.
     pub fn new(parts: ModelParts, conversation: ConversationOptions) -> std::io::Result<Self> {
         let pulse = Pulse::start(parts.worker.clone())?;
-        let constraints = Constraints::new(parts.tokenizer.clone(), parts.vocab);
         let own = parts.template.clone();
         let own = own.map(|template| ActiveTemplate { name: template.name().to_owned(), template });
         let template = RwLock::new(own.map(Arc::new));
         let closing = watch::Sender::new(None);
-        Ok(ServedModel { parts, constraints, conversation, template, pulse, closing })
+        Ok(ServedModel { parts, conversation, template, pulse, closing })
     }
 
     /// What holds for conversations, where the configuration says `usual`.
@@ -204,6 +210,20 @@ impl ServedModel {
     /// Lets another template make prompts, or none.
     pub fn set_template(&self, template: Option<Arc<ActiveTemplate>>) {
         *self.template.write().unwrap_or_else(PoisonError::into_inner) = template;
+    }
+
+    /// What an answer is held to, perhaps behind a block of reasoning; `None` where it may be anything.
+    /// Takes up to seconds for what is new, which `times` notes.
+    pub fn compile(
+        &self,
+        spec: Option<&ConstraintSpec>,
+        block: Option<&Block>,
+        limits: &ConstraintLimits,
+        times: &Histogram,
+    ) -> Result<Option<BoxedConstraint>, ApiError> {
+        let note = |time: Duration| times.note(time.as_secs_f64());
+        let compiled = self.parts.constraints.compile(spec, block, limits, note);
+        compiled.map_err(|error| constraint_refusal(&error))
     }
 
     /// Longest sequence, reply included.
@@ -279,4 +299,26 @@ impl ServedModel {
             _ => engine_error(error, prompt),
         }
     }
+}
+
+/// What a client is told of a constraint that cannot be used.
+pub fn constraint_refusal(error: &ConstraintError) -> ApiError {
+    use ConstraintError as E;
+    let code = match error {
+        E::TooLarge { .. } | E::TooComplex { .. } | E::CompileTime { .. } => {
+            Code::ConstraintTooComplex
+        }
+        E::InvalidSchema { .. } | E::UnsupportedKeyword { .. } => Code::InvalidSchema,
+        E::Impossible { what: "regular expression", .. } | E::InvalidRegex { .. } => {
+            Code::InvalidRegex
+        }
+        E::Impossible { what: "JSON schema", .. } => Code::InvalidSchema,
+        E::Impossible { .. }
+        | E::InvalidLark { .. }
+        | E::InvalidGbnf { .. }
+        | E::InvalidStrings { .. } => Code::InvalidGrammar,
+        E::NotAllowed { .. } | E::PrefixNotAllowed { .. } => Code::ConstraintDeadEnd,
+        _ => Code::InternalError,
+    };
+    ApiError::new(code, error.to_string()).caused_by(error)
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::call::{Call, Reply};
 use crate::fields::{Fields, Param, boolean, missing, text};
 use crate::model::{
-    CONVERSATION, FOREIGN, Followed, Follower, LoadAsk, OPTIONS, Origin, begin_load,
+    CONVERSATION, FOREIGN, Followed, Follower, LoadAsk, LoadOrigin, OPTIONS, begin_load,
     effective_options, preview,
 };
 use crate::wire::error::ApiError;
@@ -40,7 +40,7 @@ pub async fn load(mut call: Call) -> Result<Reply, ApiError> {
     let app = call.app.clone();
     let begin = move || {
         let options = effective_options(&app, &id, request, trust)?;
-        let origin = Origin::Request;
+        let origin = LoadOrigin::Request;
         let ask = LoadAsk { id, options, skip_queue, keep_previous, keep, origin };
         match dry_run {
             true => preview(&app, &ask).map(Begun::Preview),

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use pagella_arch::{SpecOptions, load_spec};
 use pagella_backend::KvFormat;
+use pagella_conversation::TextModel;
 use pagella_cpu::{CpuBackend, CpuOptions};
-use pagella_engine::{Forward, Generator, GeneratorOptions, ModelWithCache, SampleOptions, Worker};
+use pagella_engine::{Forward, GeneratorOptions, ModelWithCache, SampleOptions};
 use pagella_model::{LoadOptions as ModelLoad, LoadProgress, Model};
 use pagella_server::name::{self, Links};
 use pagella_server::{
@@ -148,11 +149,10 @@ impl FolderOpener {
         dir: &Path,
         options: &LoadOptions,
         progress: &mut dyn FnMut(LoadStep) -> ControlFlow<()>,
-    ) -> Result<(Box<dyn Forward>, usize), OpenError> {
+    ) -> Result<Box<dyn Forward>, OpenError> {
         let spec_options = SpecOptions { context: options.max_seq_len, ..SpecOptions::default() };
         let refused = |error: String| OpenError::Refused { option: None, message: error };
         let spec = load_spec(dir, &spec_options).map_err(|error| refused(error.to_string()))?;
-        let vocab = spec.vocab;
         let backend = CpuBackend::new(CpuOptions { threads: Some(2), ..CpuOptions::default() });
         let mut fault = Ok(());
         let mut report = |at: &LoadProgress<'_>| {
@@ -185,7 +185,7 @@ impl FolderOpener {
         let inner = ModelWithCache::new(model, format, tokens).unwrap();
         let (alive, device_gone) = (&self.levers.alive, &self.levers.device_gone);
         let watched = Watched::new(Box::new(inner), alive.clone(), device_gone.clone());
-        Ok((Box::new(watched.behind(self.levers.steps.clone())), vocab))
+        Ok(Box::new(watched.behind(self.levers.steps.clone())))
     }
 }
 
@@ -250,17 +250,18 @@ impl ModelOpener for FolderOpener {
         let dir = name::resolve(&self.root, id, Links::Refuse).ok().flatten();
         let dir = dir.ok_or(OpenError::NotFound)?;
         let memory = self.plan(id, options)?;
-        let (forward, vocab) = self.load(&dir, options, progress)?;
+        let forward = self.load(&dir, options, progress)?;
         let tokenizer = Tokenizer::from_dir(&dir).unwrap();
         let batch_max = options.max_batch_size.unwrap_or(64);
         let generator = GeneratorOptions { batch_max, ..GeneratorOptions::default() };
         let cache_tokens = forward.cache_tokens();
         let cache_mode = forward.kv_format().name().to_owned();
-        let generator = Generator::new(forward, tokenizer.clone(), generator).unwrap();
-        let worker = Worker::spawn(generator).unwrap();
+        let mut model = TextModel::start(forward, tokenizer, generator).unwrap();
+        model.template = Some(ChatTemplate::from_dir(&dir).unwrap());
+        model.sampling = SampleOptions::greedy();
         if let Err(error) = self.fails(Fault::Parts) {
-            let vitals = worker.vitals().clone();
-            drop(worker);
+            let vitals = model.worker.vitals().clone();
+            drop(model);
             assert!(vitals.wait_over(std::time::Duration::from_secs(20)));
             return Err(error);
         }
@@ -270,11 +271,7 @@ impl ModelOpener for FolderOpener {
         self.levers.opened.fetch_add(1, Ordering::SeqCst);
         Ok(ModelParts {
             id: id.to_owned(),
-            worker,
-            template: Some(ChatTemplate::from_dir(&dir).unwrap()),
-            tokenizer,
-            sampling: SampleOptions::greedy(),
-            vocab,
+            model,
             facts: ModelFacts {
                 cache_tokens,
                 cache_mode,

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use pagella_arch::{SpecOptions, load_spec};
 use pagella_backend::KvFormat;
+use pagella_conversation::TextModel;
 use pagella_cpu::{CpuBackend, CpuOptions};
-use pagella_engine::{Generator, GeneratorOptions, ModelWithCache, SampleOptions, Stats, Worker};
+use pagella_engine::{GeneratorOptions, ModelWithCache, SampleOptions, Stats, Worker};
 use pagella_model::{LoadOptions, LoadProgress, Model};
 use pagella_server::{App, Key, Keys, ModelFacts, ModelParts, Role, Server, Settings, Shutdown};
 use pagella_text::{ChatTemplate, Tokenizer};
@@ -52,19 +53,15 @@ pub fn demo(batch_max: usize) -> ModelParts {
 /// The demo model with a gate before its steps.
 pub fn demo_behind(gate: Arc<Gate>, batch_max: usize) -> ModelParts {
     let dir = demo_dir();
-    let vocab = load_spec(&dir, &SpecOptions::default()).unwrap().vocab;
-    let forward = forward();
     let tokenizer = Tokenizer::from_dir(&dir).unwrap();
     let options = GeneratorOptions { batch_max, ..GeneratorOptions::default() };
-    let forward = Watched::new(Box::new(forward), Arc::default(), Arc::default()).behind(gate);
-    let generator = Generator::new(Box::new(forward), tokenizer.clone(), options).unwrap();
+    let forward = Watched::new(Box::new(forward()), Arc::default(), Arc::default()).behind(gate);
+    let mut model = TextModel::start(Box::new(forward), tokenizer, options).unwrap();
+    model.template = Some(ChatTemplate::from_dir(&dir).unwrap());
+    model.sampling = SampleOptions::greedy();
     ModelParts {
         id: "demo".to_owned(),
-        worker: Worker::spawn(generator).unwrap(),
-        template: Some(ChatTemplate::from_dir(&dir).unwrap()),
-        tokenizer,
-        sampling: SampleOptions::greedy(),
-        vocab,
+        model,
         facts: ModelFacts { cache_tokens: CACHE_TOKENS, ..ModelFacts::default() },
     }
 }

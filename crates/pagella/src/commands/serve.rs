@@ -6,12 +6,9 @@
 mod embedding;
 mod fetch;
 mod folder;
-mod notify;
 mod open;
-mod open_files;
+mod process;
 mod rerank;
-mod successor;
-mod terminal;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -31,7 +28,7 @@ use crate::flags::{BatchFlags, ConfigFlags, ModelFlags};
 use crate::output;
 use crate::usage::Usage;
 use fetch::HubFetcher;
-use terminal::Hangup;
+use process::Hangup;
 
 /// Exit code of a program ended by a second Ctrl-C, as shells expect it.
 const EXIT_INTERRUPTED: i32 = 130;
@@ -110,13 +107,13 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     pagella_cpu::return_freed_memory();
     // What the command line says wrongly is said before anything is bound or made.
     let (source, config) = args.load()?;
-    let legacy = successor::legacy();
+    let legacy = process::legacy();
     let mut settings = config.settings.clone();
     if let (0, Some(legacy)) = (settings.network.port, &legacy) {
         settings.network.port = legacy.port;
     }
     fit_connections(&mut settings);
-    let hangup = terminal::hangup();
+    let hangup = process::hangup();
     let opener = opener(args, &config)?;
     let keys = keys(&settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -132,10 +129,10 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     app.downloads.fetch_with(Arc::new(HubFetcher));
     let what = opener.named.as_ref().map_or("a folder of models", |(id, _)| id.as_str());
     announce(what, &format!("{}{base_path}", server.place()), &app);
-    notify::notify("READY=1\nSTATUS=listening; /health tells when the model is loaded");
+    process::notify("READY=1\nSTATUS=listening; /health tells when the model is loaded");
     let named = opener.named.as_ref().map(|(id, _)| id.clone());
     app.model.set_opener(Arc::new(opener));
-    app.model.set_replacer(Box::new(successor::replace));
+    app.model.set_replacer(Box::new(process::replace));
     match (legacy, named) {
         (Some(legacy), _) => succeed(&app, legacy).context("cannot start a thread")?,
         (None, Some(id)) => load_at_start(&app, &id),
@@ -163,7 +160,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
 /// Allows as many connections as files may be open: more would fail one by one while they are made.
 fn fit_connections(settings: &mut Settings) {
     let wanted = settings.limits.connections;
-    match open_files::connections() {
+    match process::connections() {
         Some(most) if most < wanted => {
             output::note(&format!(
                 "warning: so few files may be open that there is room for {most} connections, not \

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 /// Why a model could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "a field that its name says all of needs no words")]
 pub enum HubError {
     /// The server could not be reached or broke off.
     #[error(
@@ -45,17 +46,13 @@ pub enum HubError {
     /// The downloaded bytes are not those the hub promised.
     #[error("{file} arrived damaged ({problem}): it was removed, run the same command again")]
     Damaged {
-        /// The file.
         file: String,
         /// How it was noticed.
         problem: String,
     },
     /// Another process is downloading the same file.
     #[error("{file} is being downloaded by another process: wait for it to finish")]
-    Busy {
-        /// The file.
-        file: String,
-    },
+    Busy { file: String },
     /// The cache could not be written.
     #[error("cannot write {}: {source}: free some space or set HF_HOME to another place", path.display())]
     Cache {
@@ -84,10 +81,7 @@ pub enum HubError {
     #[error(
         "{host} is not among the hosts that may be asked, or not over HTTPS: see downloads.hosts"
     )]
-    Host {
-        /// The host.
-        host: String,
-    },
+    Host { host: String },
     /// No file has a name that was asked for.
     #[error("no file of {id} has a name that was asked for: check include and exclude")]
     NothingMatches {
@@ -99,7 +93,6 @@ pub enum HubError {
     Names {
         /// The repository.
         id: String,
-        /// One of the names.
         name: String,
     },
     /// No place for the cache is known.

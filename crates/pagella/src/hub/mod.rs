@@ -1,21 +1,18 @@
 //! Models of the Hugging Face hub: their names, the local cache, downloading.
 //!
 //! The cache has the layout of `huggingface_hub`, so models fetched by other programs are found and
-//! the other way round. Nothing here touches the network except [`pull`] and [`fetch`].
+//! the other way round. Only what the feature `download` adds touches the network.
 
 mod cache;
-mod client;
+#[cfg(feature = "download")]
 mod download;
 mod error;
-mod fetch;
 mod id;
-mod place;
-mod pull;
-mod space;
 
 pub use cache::{CachedModel, HubCache};
+#[cfg(feature = "download")]
+pub use download::{
+    FetchOptions, Fetching, PullOptions, PullProgress, Pulled, fetch, free_bytes, pull,
+};
 pub use error::HubError;
-pub use fetch::{FetchOptions, Fetching, fetch};
 pub use id::HubId;
-pub use pull::{PullOptions, PullProgress, Pulled, pull};
-pub use space::free_bytes;

@@ -5,8 +5,8 @@ use pagella_arch::RopeSpec;
 use super::super::fixture::{download, poisoned, step_of, text, upload};
 use super::super::noise;
 use crate::{
-    AttentionOp, Backend, BackendError, KvFormat, KvLayer, KvSpec, NormWeights, PAGE_TOKENS,
-    StepRow,
+    AttentionOp, Backend, BackendError, KvFormat, KvLayer, KvSpec, LogitUse, NormWeights,
+    PAGE_TOKENS, StepRow,
 };
 
 /// Pages of every scene's cache.
@@ -108,13 +108,16 @@ impl Scene {
     }
 
     /// The scene's layer on a backend.
-    pub(in super::super) fn layer<B: Backend>(&self, backend: &B) -> Result<Layer<'_, B>, String> {
+    pub(in super::super) fn layer<B: Backend>(
+        &self,
+        backend: &B,
+    ) -> Result<AttentionLayer<'_, B>, String> {
         let norm = |weights: &NormWeights| backend.norm(weights.clone()).map_err(text);
         let norms = self.qk_norm.as_ref().map(|(q, k)| Ok::<_, String>((norm(q)?, norm(k)?)));
         let rope = self.rope.as_ref().map(|rope| backend.rope(rope, CONTEXT).map_err(text));
         let sinks = self.sinks.as_ref().map(|sinks| backend.vector(sinks).map_err(text));
         let latent_norm = self.latent_norm.as_ref().map(norm);
-        Ok(Layer {
+        Ok(AttentionLayer {
             op: &self.op,
             qk_norm: norms.transpose()?,
             latent_norm: latent_norm.transpose()?,
@@ -174,7 +177,7 @@ impl Scene {
 }
 
 /// Norms and rotary table of a scene on a backend.
-pub(in super::super) struct Layer<'a, B: Backend> {
+pub(in super::super) struct AttentionLayer<'a, B: Backend> {
     op: &'a AttentionOp,
     qk_norm: Option<(B::Norm, B::Norm)>,
     latent_norm: Option<B::Norm>,
@@ -182,7 +185,7 @@ pub(in super::super) struct Layer<'a, B: Backend> {
     sinks: Option<B::Vector>,
 }
 
-impl<B: Backend> Layer<'_, B> {
+impl<B: Backend> AttentionLayer<'_, B> {
     /// Runs one step of these rows; one output per row.
     pub(in super::super) fn run(
         &self,
@@ -208,12 +211,7 @@ impl<B: Backend> Layer<'_, B> {
         let step_rows: Vec<StepRow<'_>> = rows
             .iter()
             .zip(&counts)
-            .map(|(row, &count)| StepRow {
-                ids: &ids[..count],
-                past: row.past,
-                pages: row.pages,
-                logits_last: 0,
-            })
+            .map(|(row, &count)| StepRow::new(&ids[..count], row.past, row.pages, LogitUse::None))
             .collect();
         let step = step_of(backend, &step_rows)?;
         self.append(backend, &step, &mut q, &mut k, &mut v, kv)?;
@@ -255,7 +253,7 @@ impl<B: Backend> Layer<'_, B> {
         let tokens = PAGES * PAGE_TOKENS;
         let ids = vec![0; tokens];
         let pages: Vec<u32> = (0..PAGES as u32).collect();
-        let row = StepRow { ids: &ids, past: 0, pages: &pages, logits_last: 0 };
+        let row = StepRow::new(&ids, 0, &pages, LogitUse::None);
         let step = step_of(backend, &[row])?;
         let op = self.op;
         let nan = |heads: usize| poisoned(backend, tokens, heads * op.head_dim);

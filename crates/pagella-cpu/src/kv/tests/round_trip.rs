@@ -26,7 +26,7 @@ impl Tokens {
     /// Appends `new` tokens after `past` of them.
     fn append(&self, op: &AttentionOp, kv: &mut KvPages, table: &[u32], past: usize, new: usize) {
         let ids = vec![0; new];
-        let row = StepRow { ids: &ids, past, pages: table, logits_last: 0 };
+        let row = StepRow::new(&ids, past, table, LogitUse::None);
         let plan = StepPlan::new(&[row]).unwrap();
         let part = |all: &[f32]| {
             let mut rows = Tensor::new(new, self.width).unwrap();

@@ -1,11 +1,13 @@
 //! Attention against f64, and against itself: cut, threaded and compiled in different ways.
 
-use pagella_backend::{AttentionOp, KvFormat, KvLayer, KvSpec, PAGE_TOKENS, StepPlan, StepRow};
+use pagella_backend::{
+    AttentionOp, KvFormat, KvLayer, KvSpec, LogitUse, PAGE_TOKENS, StepPlan, StepRow,
+};
 
 use super::*;
 use crate::kv::code::tests::scalar_round_trip;
 use crate::kv::code::{Bits, ROTATION};
-use crate::kv::{Element, append};
+use crate::kv::{KvElement, append};
 
 /// A model's attention layer and one sequence of it.
 #[derive(Clone)]
@@ -93,7 +95,7 @@ impl Way {
         for past in (0..case.tokens).step_by(self.chunk) {
             let new = self.chunk.min(case.tokens - past);
             let ids = vec![0; new];
-            let row = StepRow { ids: &ids, past, pages: &table, logits_last: 0 };
+            let row = StepRow::new(&ids, past, &table, LogitUse::None);
             let plan = StepPlan::new(&[row]).unwrap();
             let part = |all: &[f32]| {
                 let width = all.len() / case.tokens;
@@ -112,15 +114,15 @@ impl Way {
 }
 
 /// What a cache of this width makes of `x`.
-fn stored(x: &[f32], element: Element) -> Vec<f64> {
+fn stored(x: &[f32], element: KvElement) -> Vec<f64> {
     match element {
-        Element::F32 => x.iter().map(|&x| x.into()).collect(),
-        Element::F16 => x.iter().map(|&x| half::f16::from_f32(x).to_f64()).collect(),
-        Element::F8 => {
+        KvElement::F32 => x.iter().map(|&x| x.into()).collect(),
+        KvElement::F16 => x.iter().map(|&x| half::f16::from_f32(x).to_f64()).collect(),
+        KvElement::F8 => {
             let upper = |x: &f32| half::f16::from_f32(*x).to_bits() & 0xFF00;
             x.iter().map(|x| half::f16::from_bits(upper(x)).to_f64()).collect()
         }
-        Element::Code(bits) => {
+        KvElement::Code(bits) => {
             x.chunks(ROTATION).flat_map(|b| scalar_round_trip(b, bits)).collect()
         }
     }
@@ -130,12 +132,12 @@ fn stored(x: &[f32], element: Element) -> Vec<f64> {
 fn reference(case: &Case) -> Vec<f64> {
     let op = &case.op;
     let (key_kind, value_kind) = match case.format {
-        KvFormat::F32 => (Element::F32, Element::F32),
-        KvFormat::F16 => (Element::F16, Element::F16),
-        KvFormat::Fp8 => (Element::F8, Element::F8),
-        KvFormat::Q8 => (Element::Code(Bits::Eight), Element::Code(Bits::Eight)),
-        KvFormat::K8V4 => (Element::Code(Bits::Eight), Element::Code(Bits::Four)),
-        KvFormat::Q4 => (Element::Code(Bits::Four), Element::Code(Bits::Four)),
+        KvFormat::F32 => (KvElement::F32, KvElement::F32),
+        KvFormat::F16 => (KvElement::F16, KvElement::F16),
+        KvFormat::Fp8 => (KvElement::F8, KvElement::F8),
+        KvFormat::Q8 => (KvElement::Code(Bits::Eight), KvElement::Code(Bits::Eight)),
+        KvFormat::K8V4 => (KvElement::Code(Bits::Eight), KvElement::Code(Bits::Four)),
+        KvFormat::Q4 => (KvElement::Code(Bits::Four), KvElement::Code(Bits::Four)),
     };
     let (q, k, v) = (case.q(), stored(&case.k(), key_kind), stored(&case.v(), value_kind));
     let mut out = Vec::with_capacity(q.len());
@@ -340,11 +342,13 @@ fn rows_of_a_batch_do_not_see_each_other() {
             let ids = vec![0; 1000];
             let rows: Vec<StepRow<'_>> = chosen
                 .iter()
-                .map(|&i| StepRow {
-                    ids: &ids[..new(&cases[i])],
-                    past: if last { cases[i].tokens - 1 } else { 0 },
-                    pages: &tables[i],
-                    logits_last: 0,
+                .map(|&i| {
+                    StepRow::new(
+                        &ids[..new(&cases[i])],
+                        if last { cases[i].tokens - 1 } else { 0 },
+                        &tables[i],
+                        LogitUse::None,
+                    )
                 })
                 .collect();
             let plan = StepPlan::new(&rows).unwrap();
@@ -365,9 +369,8 @@ fn wrong_sizes_are_errors() {
     let case = case(64, 2, 2, 10);
     let pool = Pool::new(1, None);
     let kv = cache(&case, 1);
-    let plan = |page: u32| {
-        StepPlan::new(&[StepRow { ids: &[1], past: 0, pages: &[page], logits_last: 0 }]).unwrap()
-    };
+    let plan =
+        |page: u32| StepPlan::new(&[StepRow::new(&[1], 0, &[page], LogitUse::None)]).unwrap();
     let q = Tensor::new(1, 256).unwrap();
     let mut out = Tensor::new(1, 256).unwrap();
     let mut run = |plan: &StepPlan, op: &AttentionOp| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pagella_backend::StepRow;
+use pagella_backend::{LogitUse, StepRow};
 
 use super::*;
 
@@ -38,8 +38,8 @@ fn table(dtype: TableDtype, rows: usize, width: usize, shift: usize) -> CpuTable
 
 fn plan() -> StepPlan {
     let rows = [
-        StepRow { ids: &[5, 0, 9], past: 2, pages: &[0], logits_last: 0 },
-        StepRow { ids: &[1], past: 7, pages: &[1], logits_last: 0 },
+        StepRow::new(&[5, 0, 9], 2, &[0], LogitUse::None),
+        StepRow::new(&[1], 7, &[1], LogitUse::None),
     ];
     StepPlan::new(&rows).unwrap()
 }

@@ -3,12 +3,12 @@
 use pagella_backend::{BackendError, MoeOp};
 
 use super::route::Choices;
-use super::shares::Shares;
+use super::shares::ExpertShares;
 use crate::Tensor;
 use crate::linear::Machine;
 use crate::ops::lanes::{load_part, store_part};
 use crate::simd::{Kernel, LANES, Simd};
-use crate::threads::Shares as Parts;
+use crate::threads::Shares;
 
 /// `residual += scale · Σ w · out[pair]` for the first `tokens` rows. `out`: `[pairs, hidden]`.
 pub(super) fn combine(
@@ -16,12 +16,12 @@ pub(super) fn combine(
     op: &MoeOp,
     tokens: usize,
     choices: &Choices,
-    shares: &Shares,
+    shares: &ExpertShares,
     out: &[f32],
     residual: &mut Tensor,
 ) -> Result<(), BackendError> {
     let (width, k) = (op.hidden, op.experts_per_token);
-    let rows = Parts::new(&mut residual.data);
+    let rows = Shares::new(&mut residual.data);
     machine.pool.run(tokens, &|row| {
         // SAFETY: every task has its own row.
         let sum = unsafe { rows.part(row * width..(row + 1) * width) };

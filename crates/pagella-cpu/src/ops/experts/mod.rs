@@ -20,10 +20,10 @@ use super::norm::{CpuNorm, norm_row};
 use crate::Tensor;
 use crate::linear::{CpuLinear, Machine, Rows, Target, run_all};
 use crate::memory::Aligned;
-use crate::threads::Shares as Parts;
+use crate::threads::Shares;
 use combine::combine;
 use route::{Choices, route};
-use shares::{Share, Shares};
+use shares::{ExpertShares, Share};
 
 /// What the memory is for, in errors.
 const WHAT: &str = "expert activations";
@@ -60,7 +60,7 @@ pub(crate) struct ExpertBuffers {
     /// Outputs, `[pairs, hidden]`.
     out: Aligned<f32>,
     choices: Choices,
-    shares: Shares,
+    shares: ExpertShares,
 }
 
 impl ExpertBuffers {
@@ -115,11 +115,11 @@ impl CpuExperts {
         expect("experts", self.op.experts, self.op.experts.max(self.experts.len() + 1))?;
         // `w · (W x)` is `W (w · x)`, but a bias would be weighed with it.
         if self.op.routing.weigh == Weigh::Input && (gate.bias.is_some() || up.bias.is_some()) {
-            return Err(BackendError::Unsupported {
-                backend: "cpu",
-                what: "experts with weighed inputs and biases".to_owned(),
-                hint: "no known model has them".to_owned(),
-            });
+            return Err(BackendError::unsupported(
+                "cpu",
+                "experts with weighed inputs and biases",
+                "no known model has them",
+            ));
         }
         self.experts.push(Expert { gate, up, down });
         Ok(())
@@ -221,12 +221,12 @@ fn weigh_inputs(
     op: &MoeOp,
     tokens: usize,
     choices: &mut Choices,
-    shares: &Shares,
+    shares: &ExpertShares,
     parts: [&mut [f32]; 2],
 ) -> Result<(), BackendError> {
     let (k, weights) = (op.experts_per_token, &choices.weights);
     for part in parts {
-        let part = Parts::new(part);
+        let part = Shares::new(part);
         machine.pool.run(tokens, &|row| {
             for (pair, weight) in shares.of_row(op, row).iter().zip(&weights[row * k..]) {
                 let first = *pair as usize * op.inner;
@@ -247,7 +247,7 @@ fn norm_rows(
     x: &Tensor,
     normed: &mut [f32],
 ) -> Result<(), BackendError> {
-    let parts = Parts::new(normed);
+    let parts = Shares::new(normed);
     machine.pool.run(tokens, &|row| {
         // SAFETY: every task has its own row.
         let out = unsafe { parts.part(row * x.width..(row + 1) * x.width) };

@@ -6,7 +6,7 @@ use pagella_backend::{BackendError, MoeOp};
 use crate::linear::Machine;
 use crate::ops::lanes::{load_part, store_part};
 use crate::simd::{Kernel, LANES, Simd, math};
-use crate::threads::Shares as Parts;
+use crate::threads::Shares;
 
 /// Keeps a sum of vanishing scores from dividing by zero; nothing to any other sum in f32.
 const SUM_MIN: f32 = 1e-20;
@@ -39,10 +39,10 @@ pub(super) fn route(
     choices.ranks.resize(if by_logits { 0 } else { tokens * n }, 0.0);
     let groups = op.routing.groups.map_or(0, |groups| groups.count);
     choices.group_ranks.resize(tokens * groups, 0.0);
-    let ranks = Parts::new(&mut choices.ranks);
-    let group_ranks = Parts::new(&mut choices.group_ranks);
-    let scores = Parts::new(scores);
-    let (ids, weights) = (Parts::new(&mut choices.ids), Parts::new(&mut choices.weights));
+    let ranks = Shares::new(&mut choices.ranks);
+    let group_ranks = Shares::new(&mut choices.group_ranks);
+    let scores = Shares::new(scores);
+    let (ids, weights) = (Shares::new(&mut choices.ids), Shares::new(&mut choices.weights));
     machine.pool.run(tokens, &|row| {
         let chosen = row * k..(row + 1) * k;
         // SAFETY: every task has its own row.

@@ -15,7 +15,7 @@ pub(super) struct Share {
 
 /// The pairs of a step, ordered by expert and then by row.
 #[derive(Default)]
-pub(super) struct Shares {
+pub(super) struct ExpertShares {
     all: Vec<Share>,
     /// Row of every pair.
     row_of_pair: Vec<u32>,
@@ -27,7 +27,7 @@ pub(super) struct Shares {
     next: Vec<usize>,
 }
 
-impl Shares {
+impl ExpertShares {
     /// Deals the choices of the first `tokens` rows out to their experts.
     pub(super) fn deal(&mut self, op: &MoeOp, tokens: usize, choices: &Choices) {
         let ids = &choices.ids[..tokens * op.experts_per_token];
@@ -98,7 +98,7 @@ mod tests {
             scale: 1.0,
             routing: pagella_backend::Routing::default(),
         };
-        let mut shares = Shares::default();
+        let mut shares = ExpertShares::default();
         // Twice, the second time with fewer rows: nothing of the first may be left.
         for ids in [vec![1, 4, 0, 1, 1, 4, 0, 4], vec![3, 4, 1, 3]] {
             let weights = vec![0.5; ids.len()];

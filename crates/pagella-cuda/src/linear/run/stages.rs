@@ -60,10 +60,12 @@ impl TileShape {
         let fitting = ways.map(|(warps, kernel)| (warps, kernel, self.bytes(warps, kernel.depth)));
         let most = u64::from(limits.shared_bytes_max.saturating_sub(SHARED_STATIC));
         let found = fitting.into_iter().find(|(.., bytes)| *bytes <= most);
-        let (warps, kernel, bytes) = found.ok_or_else(|| BackendError::Unsupported {
-            backend: "cuda",
-            what: format!("a linear of {} chunks of {} bytes", self.chunks, self.slot_bytes),
-            hint: format!("it does not fit {} bytes of shared memory", limits.shared_bytes_max),
+        let (warps, kernel, bytes) = found.ok_or_else(|| {
+            BackendError::unsupported(
+                "cuda",
+                format!("a linear of {} chunks of {} bytes", self.chunks, self.slot_bytes),
+                format!("it does not fit {} bytes of shared memory", limits.shared_bytes_max),
+            )
         })?;
         let shared_bytes = bytes as u32;
         Ok(Stages { dense: kernel.dense, experts: kernel.experts, warps, shared_bytes })

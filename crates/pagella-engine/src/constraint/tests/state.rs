@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::super::{Block, ConstraintCache, Switch};
 use super::*;
 
 /// One of every kind, each with room to move.
@@ -174,4 +175,29 @@ fn specifications_are_plain_data() {
         let json = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<ConstraintSpec>(&json).unwrap(), spec);
     }
+}
+
+#[test]
+fn a_constraint_is_compiled_once_until_limits_change() {
+    let tokenizer = byte_tokenizer();
+    let cache = ConstraintCache::new(tokenizer.clone(), tokenizer.vocab_size());
+    let spec = ConstraintSpec::Regex("a+b".into());
+    let (end, switch) = ("END".to_owned(), Switch::default());
+    let block = Block { start: None, end, budget: None, closing: Vec::new(), switch };
+    let compiled = std::cell::Cell::new(0);
+    let compile = |spec: Option<&ConstraintSpec>, block: Option<&Block>, limits| {
+        cache.compile(spec, block, limits, |_| compiled.set(compiled.get() + 1)).unwrap()
+    };
+    let limits = ConstraintLimits::default();
+    assert!(compile(None, None, &limits).is_none());
+    let mut first = compile(Some(&spec), None, &limits).unwrap();
+    first.0.accept(id_of(tokenizer, "a")).unwrap();
+    let mut again = compile(Some(&spec), None, &limits).unwrap();
+    assert_eq!(again.0.viable(b"b").unwrap(), 0, "it begins anew");
+    compile(Some(&spec), Some(&block), &limits).unwrap();
+    compile(None, Some(&block), &limits).unwrap();
+    assert_eq!(compiled.get(), 1);
+    let other = ConstraintLimits { parts_max: limits.parts_max - 1, ..limits };
+    compile(Some(&spec), None, &other).unwrap();
+    assert_eq!(compiled.get(), 2);
 }

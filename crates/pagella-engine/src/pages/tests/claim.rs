@@ -106,7 +106,6 @@ fn a_job_that_does_not_fit_changes_nothing() {
     assert_eq!(table.access_serial(), 6);
 }
 
-/// I8.
 #[test]
 fn a_reservation_that_was_never_written_becomes_what_it_was() {
     let mut table = PageTable::new(3);

@@ -137,7 +137,7 @@ impl Sweep<'_> {
                 generator.n_jobs() == rows,
                 "a row ended while others were read: shorten --context"
             );
-            generator.iterate();
+            generator.step();
         }
         let seconds: Result<Vec<f64>> =
             (0..self.repetitions).map(|_| self.step_seconds(generator, rows)).collect();
@@ -153,7 +153,7 @@ impl Sweep<'_> {
     fn step_seconds(&self, generator: &mut Generator, rows: usize) -> Result<f64> {
         let started = Instant::now();
         for _ in 0..self.steps {
-            let records = generator.iterate();
+            let records = generator.step();
             let written = records.iter().filter(|r| r.stage == Stage::Streaming).count();
             let ended = records.iter().any(|record| record.is_last());
             ensure!(

@@ -17,7 +17,6 @@ pub enum Action {
     Exit,
 }
 
-/// One command.
 struct Command {
     name: &'static str,
     /// How its argument is shown; empty when it takes none.

@@ -9,7 +9,7 @@ use pagella::{Chat, Completion, Engine, ToolCall};
 use serde_json::Value;
 
 use super::command::{self, Action};
-use super::input::{Input, Line};
+use super::input::{Input, InputLine};
 use super::interrupt::Interrupt;
 use super::setting::Settings;
 use super::show::{Show, Thoughts};
@@ -241,8 +241,8 @@ impl Dialogue {
         let mut results = Vec::with_capacity(calls.len());
         for call in calls {
             match input.read(&format!("result of {}> ", printable::word(&call.name)))? {
-                Line::Text(text) => results.push(text),
-                Line::Interrupted | Line::End => {
+                InputLine::Text(text) => results.push(text),
+                InputLine::Interrupted | InputLine::End => {
                     self.say("(the call has no result)");
                     return Ok(None);
                 }

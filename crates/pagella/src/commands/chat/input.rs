@@ -12,7 +12,7 @@ use rustyline::error::ReadlineError;
 const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// What was entered.
-pub enum Line {
+pub enum InputLine {
     Text(String),
     /// Ctrl-C at the prompt.
     Interrupted,
@@ -42,18 +42,18 @@ impl Input {
     }
 
     /// The next line, continued ones joined.
-    pub fn read(&mut self, prompt: &str) -> Result<Line> {
+    pub fn read(&mut self, prompt: &str) -> Result<InputLine> {
         let mut text = match self.read_one(prompt, "")? {
-            Line::Text(text) => text,
+            InputLine::Text(text) => text,
             other => return Ok(other),
         };
         while text.ends_with('\\') {
             text.pop();
             text.push('\n');
             match self.read_one(". ", "")? {
-                Line::Text(more) => text.push_str(&more),
-                Line::Interrupted => return Ok(Line::Interrupted),
-                Line::End => break,
+                InputLine::Text(more) => text.push_str(&more),
+                InputLine::Interrupted => return Ok(InputLine::Interrupted),
+                InputLine::End => break,
             }
         }
         if let Input::Terminal(editor) = self
@@ -62,7 +62,7 @@ impl Input {
             // A history that cannot grow is no reason to end a conversation.
             let _ = editor.add_history_entry(&text);
         }
-        Ok(Line::Text(text))
+        Ok(InputLine::Text(text))
     }
 
     /// A line that starts out as `initial`; `None` where nothing can be edited.
@@ -71,17 +71,17 @@ impl Input {
             return Ok(None);
         }
         match self.read_one("edit> ", initial)? {
-            Line::Text(text) => Ok(Some(text)),
-            Line::Interrupted | Line::End => Ok(None),
+            InputLine::Text(text) => Ok(Some(text)),
+            InputLine::Interrupted | InputLine::End => Ok(None),
         }
     }
 
-    fn read_one(&mut self, prompt: &str, initial: &str) -> Result<Line> {
+    fn read_one(&mut self, prompt: &str, initial: &str) -> Result<InputLine> {
         match self {
             Input::Terminal(editor) => match editor.readline_with_initial(prompt, (initial, "")) {
-                Ok(text) => Ok(Line::Text(text)),
-                Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
-                Err(ReadlineError::Eof) => Ok(Line::End),
+                Ok(text) => Ok(InputLine::Text(text)),
+                Err(ReadlineError::Interrupted) => Ok(InputLine::Interrupted),
+                Err(ReadlineError::Eof) => Ok(InputLine::End),
                 Err(error) => Err(error).context("cannot read from the terminal"),
             },
             Input::Pipe => read_pipe(),
@@ -89,18 +89,18 @@ impl Input {
     }
 }
 
-fn read_pipe() -> Result<Line> {
+fn read_pipe() -> Result<InputLine> {
     use std::io::Read;
     let mut bytes = Vec::new();
     let mut stdin = std::io::stdin().lock().take(LINE_BYTES_MAX as u64 + 1);
     let read = stdin.read_until(b'\n', &mut bytes).context("cannot read standard input")?;
     if read == 0 {
-        return Ok(Line::End);
+        return Ok(InputLine::End);
     }
     anyhow::ensure!(
         read <= LINE_BYTES_MAX,
         "a line has more than {LINE_BYTES_MAX} bytes: split it"
     );
     let text = String::from_utf8(bytes).ok().context("standard input is not UTF-8: convert it")?;
-    Ok(Line::Text(text.trim_end_matches(['\n', '\r']).to_owned()))
+    Ok(InputLine::Text(text.trim_end_matches(['\n', '\r']).to_owned()))
 }

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::flags::{ModelFlags, OutputFlags, SamplingFlags, TokenFlags};
 use crate::output::{self, LoadBar};
 use dialogue::{Dialogue, Flow};
-use input::{Input, Line};
+use input::{Input, InputLine};
 use interrupt::Interrupt;
 #[cfg(test)]
 pub use setting::MAX_NEW_TOKENS;
@@ -130,12 +130,12 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     dialogue.greet();
     loop {
         let flow = match input.read("> ")? {
-            Line::End => return Ok(()),
-            Line::Interrupted => {
+            InputLine::End => return Ok(()),
+            InputLine::Interrupted => {
                 dialogue.say("(Ctrl-D or /exit ends)");
                 Flow::Continue
             }
-            Line::Text(text) => dialogue.take(&text, &mut input)?,
+            InputLine::Text(text) => dialogue.take(&text, &mut input)?,
         };
         if flow == Flow::End {
             return Ok(());

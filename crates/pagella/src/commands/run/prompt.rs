@@ -51,7 +51,6 @@ pub struct PromptFlags {
     pub tokens: TokenFlags,
 }
 
-/// What is asked.
 pub enum Asked {
     /// A text: continued, or the question of a conversation.
     Text(String),

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pagella::{Engine, EngineBuilder, Error, KvFormat, Math, Place, RopeOverride};
-use pagella_arch::{SpecOptions, load_spec};
 use pagella_backend::{BackendError, PAGE_TOKENS};
 use pagella_cuda::probe::Probe;
 use pagella_engine::GeneratorOptions;
@@ -260,11 +259,7 @@ fn parts(
     let chunk_tokens = choice.builder.load_options(choice.builder.place()?).step_tokens_max;
     Ok(ModelParts {
         id: id.to_owned(),
-        worker: engine.worker().clone(),
-        tokenizer: engine.tokenizer().clone(),
-        template: engine.chat_template().cloned(),
-        sampling: engine.default_sampling().clone(),
-        vocab: engine.vocab(),
+        model: engine.model().clone(),
         facts: ModelFacts {
             cache_tokens: facts.cache_tokens,
             cache_mode: facts.cache.name().to_owned(),
@@ -282,7 +277,7 @@ fn parts(
             fingerprint: engine.fingerprint()?,
             embedding: embedding::read(&facts.dir),
             rerank: rerank::read(&facts.dir),
-            family: load_spec(&facts.dir, &SpecOptions::default()).ok().map(|s| s.family.into()),
+            family: Some(facts.family.to_owned()),
             parameters: Some(facts.memory.kinds.iter().map(|kind| kind.share.params).sum()),
         },
     })

@@ -7,7 +7,7 @@ use super::client::Located;
 use super::{HubCache, HubError, HubId};
 
 /// The folders of one repository at one commit.
-pub(super) struct Place {
+pub(super) struct DownloadDirs {
     pub blobs: PathBuf,
     pub snapshot: PathBuf,
     layout: Layout,
@@ -22,15 +22,15 @@ enum Layout {
     Folder,
 }
 
-impl Place {
+impl DownloadDirs {
     pub fn new(cache: &HubCache, id: &HubId, commit: &str) -> Result<Self, HubError> {
         let repository = cache.repository(id);
-        let place = Place {
+        let dirs = DownloadDirs {
             blobs: repository.join("blobs"),
             snapshot: repository.join("snapshots").join(commit),
             layout: Layout::Cache,
         };
-        place.made()
+        dirs.made()
     }
 
     /// A folder beside the one that will be there in the end: what is in it does not look like a
@@ -40,7 +40,7 @@ impl Place {
         name.push(".part");
         let dir = PathBuf::from(name);
         let (blobs, snapshot) = (dir.join("blobs"), dir.join("files"));
-        Place { blobs, snapshot, layout: Layout::Folder }.made()
+        DownloadDirs { blobs, snapshot, layout: Layout::Folder }.made()
     }
 
     fn made(self) -> Result<Self, HubError> {

@@ -3,6 +3,8 @@
 // Helpers of tests fail by panicking, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
+mod dedup;
+
 use std::ops::ControlFlow;
 
 use pagella::{Engine, EosReason, KvFormat, Math, Message, Part};

@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::client::{Client, Located};
-use super::download::Download;
+use super::dirs::DownloadDirs;
+use super::file::Download;
 use super::id::is_part;
-use super::place::Place;
 use super::pull::{check_list, is_wanted};
 use super::space;
 use super::{HubError, HubId, PullOptions};
@@ -66,13 +66,13 @@ pub fn fetch(
         located.push((file, client.locate(id, &listing.sha, file)?));
     }
     let bytes_total = located.iter().map(|(_, found)| found.bytes).fold(0, u64::saturating_add);
-    let place = Place::beside(target)?;
-    let missing = located.iter().map(|(_, found)| place.missing_bytes(found));
+    let dirs = DownloadDirs::beside(target)?;
+    let missing = located.iter().map(|(_, found)| dirs.missing_bytes(found));
     let missing = missing.fold(0, u64::saturating_add);
-    if let Err(error) = space::check(&place.blobs, missing, pull.free_bytes) {
+    if let Err(error) = space::check(&dirs.blobs, missing, pull.free_bytes) {
         // What is there of an earlier attempt is kept.
         if options.cleanup || missing == bytes_total {
-            place.remove();
+            dirs.remove();
         }
         return Err(error);
     }
@@ -83,16 +83,16 @@ pub fn fetch(
             progress(&Fetching { file, files_done, n_files, bytes_done, bytes_total })
         };
         let download = Download { client: &client, located: found, file, options: pull };
-        if let Err(error) = download.run(&place, &mut report) {
+        if let Err(error) = download.run(&dirs, &mut report) {
             if options.cleanup {
-                place.remove();
+                dirs.remove();
             }
             return Err(error);
         }
         before += found.bytes;
     }
     let names = located.iter().map(|(file, found)| (found.etag.clone(), (*file).to_owned()));
-    place.become_folder(&names.collect::<Vec<_>>(), target)?;
+    dirs.become_folder(&names.collect::<Vec<_>>(), target)?;
     if let Some((file, _)) = located.last() {
         let n_files = located.len();
         let bytes_done = bytes_total;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::cache::hub_home;
 use super::client::{Client, Located};
-use super::download::Download;
+use super::dirs::DownloadDirs;
+use super::file::Download;
 use super::id::is_part;
-use super::place::Place;
 use super::space::{self, free_bytes};
 use super::{HubCache, HubError, HubId};
 
@@ -93,9 +93,9 @@ pub fn pull(
     let names: Vec<&str> = listing.siblings.iter().map(|s| s.rfilename.as_str()).collect();
     let files: Vec<&str> = names.iter().copied().filter(|name| is_wanted(name)).collect();
     check_list(id, &names, &files)?;
-    let place = Place::new(cache, id, &listing.sha)?;
+    let dirs = DownloadDirs::new(cache, id, &listing.sha)?;
     let mut pulled = Pulled {
-        dir: place.snapshot.clone(),
+        dir: dirs.snapshot.clone(),
         commit: listing.sha.clone(),
         files: files.iter().map(|&f| f.to_owned()).collect(),
         bytes_total: 0,
@@ -104,9 +104,9 @@ pub fn pull(
     // All sizes are known before the first byte is fetched.
     let locate = |file: &&str| client.locate(id, &listing.sha, file);
     let all: Vec<Located> = files.iter().map(locate).collect::<Result<_, _>>()?;
-    let missing = all.iter().map(|located| place.missing_bytes(located));
+    let missing = all.iter().map(|located| dirs.missing_bytes(located));
     let missing = missing.fold(0, u64::saturating_add);
-    space::check(&place.blobs, missing, options.free_bytes)?;
+    space::check(&dirs.blobs, missing, options.free_bytes)?;
     for (file_idx, (&file, located)) in files.iter().zip(&all).enumerate() {
         let mut report = |bytes_done| {
             let (n_files, bytes_total) = (files.len(), located.bytes);
@@ -114,10 +114,10 @@ pub fn pull(
             ControlFlow::Continue(())
         };
         let download = Download { client: &client, located, file, options };
-        pulled.bytes_fetched += download.run(&place, &mut report)?;
+        pulled.bytes_fetched += download.run(&dirs, &mut report)?;
         pulled.bytes_total += located.bytes;
     }
-    place.publish(cache, id, &listing.sha)?;
+    dirs.publish(cache, id, &listing.sha)?;
     Ok(pulled)
 }
 

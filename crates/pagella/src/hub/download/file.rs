@@ -11,15 +11,15 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use super::client::{Client, Located};
+use super::dirs::{DownloadDirs, cache_error};
 use super::id::is_part;
-use super::place::{Place, cache_error};
 use super::{HubError, PullOptions};
 
 /// Bytes moved between two reports.
 const COPY_BYTES: usize = 256 << 10;
 
 /// Told how many bytes are there; says whether to go on.
-pub(super) type Report<'a> = dyn FnMut(u64) -> ControlFlow<()> + 'a;
+pub(super) type FileProgress<'a> = dyn FnMut(u64) -> ControlFlow<()> + 'a;
 
 /// One file on its way.
 pub(super) struct Download<'a> {
@@ -31,24 +31,24 @@ pub(super) struct Download<'a> {
 
 impl Download<'_> {
     /// Fetches what is missing and gives the file its final name. Returns the bytes fetched.
-    pub fn run(&self, place: &Place, report: &mut Report<'_>) -> Result<u64, HubError> {
+    pub fn run(&self, dirs: &DownloadDirs, report: &mut FileProgress<'_>) -> Result<u64, HubError> {
         let etag = &self.located.etag;
         if !is_part(etag) {
             let problem = "an etag with strange characters".to_owned();
             return Err(HubError::Answer { url: self.file.to_owned(), problem });
         }
-        let blob = place.blobs.join(etag);
+        let blob = dirs.blobs.join(etag);
         if std::fs::metadata(&blob).is_ok_and(|m| m.len() == self.located.bytes) {
             go_on(report(self.located.bytes))?;
-            place.link(etag, self.file)?;
+            dirs.link(etag, self.file)?;
             return Ok(0);
         }
-        let path = place.blobs.join(format!("{etag}.part"));
+        let path = dirs.blobs.join(format!("{etag}.part"));
         let mut part = self.open_part(&path)?;
         let fetched = self.fill(&mut part, &path, report)?;
         self.verify(&path)?;
         std::fs::rename(&path, &blob).map_err(|e| cache_error(&blob, e))?;
-        place.link(etag, self.file)?;
+        dirs.link(etag, self.file)?;
         Ok(fetched)
     }
 
@@ -64,7 +64,12 @@ impl Download<'_> {
 
     /// Appends until the file is whole. A connection that breaks is retried from where it broke, as
     /// long as every few attempts bring something.
-    fn fill(&self, part: &mut File, path: &Path, report: &mut Report<'_>) -> Result<u64, HubError> {
+    fn fill(
+        &self,
+        part: &mut File,
+        path: &Path,
+        report: &mut FileProgress<'_>,
+    ) -> Result<u64, HubError> {
         let mut fetched = 0;
         let mut failures = 0;
         loop {
@@ -98,7 +103,7 @@ impl Download<'_> {
         part: &mut File,
         path: &Path,
         have: u64,
-        report: &mut Report<'_>,
+        report: &mut FileProgress<'_>,
     ) -> (u64, Result<(), HubError>) {
         let (begins, mut body) = match self.client.fetch(self.located, have) {
             Ok(answer) => answer,
