@@ -36,7 +36,7 @@ section! {
         /// These names
         dummy_model_names: Vec<String> = vec!["gpt-3.5-turbo".into()], live;
         /// Keys of this section that also hold for models opened by request
-        use_as_default: Vec<String> = vec![], check(known_keys), live;
+        use_as_default: Vec<String> = vec![], check(|keys| known_keys(keys)), live;
         /// Longest sequence, in tokens
         max_seq_len: Option<usize> = None, within(1..=TOKENS_MAX);
         /// Tokens in the cache, for all sequences, in multiples of 256; what memory allows if open
@@ -164,7 +164,7 @@ fn whole(tokens: &Option<usize>) -> Result<(), String> {
     pages.map(drop).map_err(|problem| problem.to_string())
 }
 
-fn known_keys(keys: &Vec<String>) -> Result<(), String> {
+fn known_keys(keys: &[String]) -> Result<(), String> {
     let known = |key: &&String| entries().any(|own| own.section == "model" && own.key == **key);
     match keys.iter().find(|key| !known(key)) {
         Some(key) => Err(format!("keys of this section: there is no {key:?}")),
