@@ -15,7 +15,7 @@ use crate::wire::id::random_bytes;
 /// What a key may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// GenerationRequest the model.
+    /// Ask the model.
     Api,
     /// Everything.
     Admin,
