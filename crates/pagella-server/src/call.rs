@@ -6,14 +6,13 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use http_body::Body;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::access::AccessEntry;
 use crate::app::App;
 use crate::auth::{Caller, Role};
-use crate::fields::Fields;
+use crate::fields::Body;
 use crate::log::secret::Secrets;
 use crate::net::{self, ReplyBody, RequestBody, Upgrade, Waits};
 use crate::route::{BodyRule, Route};
@@ -101,34 +100,41 @@ impl Call {
         self.app.settings.network.send_tracebacks && self.caller.role() == Role::Admin
     }
 
-    /// The body as JSON object; an empty one if there is no body.
-    pub async fn object_or_nothing(&mut self) -> Result<Map<String, Value>, ApiError> {
-        match self.body.as_ref().is_none_or(Body::is_end_stream) {
-            true => Ok(Map::new()),
-            false => self.object().await,
-        }
-    }
-
     /// Whether an answer is sent piece by piece where that is asked for: operators can switch it off.
     pub fn streams(&self, asked: bool) -> bool {
         asked && !self.app.settings.developer.disable_request_streaming
     }
 
-    /// Deals with fields that nobody asked about: refuses them, or names them in the answer.
-    pub fn settle(&self, fields: &Fields) -> Result<Ignored, ApiError> {
+    /// The body as what the route reads, and what of it had no effect.
+    pub async fn read<B: Body>(&mut self) -> Result<(B, Ignored), ApiError> {
+        let body = self.object().await?;
+        self.read_from(body)
+    }
+
+    /// The same where the body may be left out.
+    pub async fn read_or_nothing<B: Body>(&mut self) -> Result<(B, Ignored), ApiError> {
+        let body = match self.body.as_ref().is_none_or(http_body::Body::is_end_stream) {
+            true => Map::new(),
+            false => self.object().await?,
+        };
+        self.read_from(body)
+    }
+
+    /// Reads an object. Fields that nobody asked about are refused, or named in the answer.
+    pub fn read_from<B: Body>(&self, body: Map<String, Value>) -> Result<(B, Ignored), ApiError> {
+        let given = B::read(body)?;
         let strict = self.headers.get("x-strict").is_some_and(|value| value == "1");
         let policy = match strict {
             true => UnknownFields::Reject,
             false => self.app.settings.network.unknown_fields,
         };
-        let unknown = fields.unknown();
-        match (policy, unknown.first()) {
-            (_, None) | (UnknownFields::Ignore, _) => Ok(Ignored(Vec::new())),
-            (UnknownFields::Reject, Some(name)) => Err(fields.refuse_unknown(name)),
+        match (policy, given.unknown.first()) {
+            (_, None) | (UnknownFields::Ignore, _) => Ok((given.body, Ignored(Vec::new()))),
+            (UnknownFields::Reject, Some(name)) => Err(given.refuse_unknown(name)),
             (UnknownFields::Warn, Some(_)) => {
-                let warnings = unknown.iter().map(|name| format!("ignored {name}"));
+                let warnings = given.unknown.iter().map(|name| format!("ignored {name}"));
                 self.access.note(|facts| facts.warn(warnings));
-                Ok(Ignored(unknown))
+                Ok((given.body, Ignored(given.unknown)))
             }
         }
     }

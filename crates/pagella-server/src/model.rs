@@ -28,12 +28,14 @@ mod served;
 mod successor;
 
 pub use change::{LoadAsk, Unload, UnloadMode, begin_load, load_at_start, place, preview, unload};
-pub use conversation::{CONVERSATION, ConversationOptions, describe as describe_conversation};
+pub use conversation::{ConversationOptions, describe as describe_conversation};
 pub use file::effective_options;
 pub use idle::watch as watch_idle;
 pub use load::{Followed, Follower, LoadOrigin};
 pub use open::{KnownModel, LoadStep, ModelFile, ModelOpener, OpenError};
-pub use options::{FOREIGN, LoadOptions, OPTIONS};
+#[cfg(test)]
+pub use options::OptionsBody;
+pub use options::{ForeignFields, LoadOptions, OptionFields};
 pub use plan::{DevicePlan, MemoryPlan};
 pub use registry::{Models, Slot};
 pub use resolve::resolve;

@@ -2,16 +2,16 @@
 
 use std::pin::Pin;
 
+use schemars::{Schema, SchemaGenerator};
+
 use crate::call::{Call, Reply};
-use crate::fields::Param;
+use crate::fields::Body;
 use crate::settings::ApiServer;
 use crate::wire::error::{ApiError, Dialect};
 
 /// Statuses of routes that need a model, and of those that let it write.
 pub const MODEL: &[u16] = &[404, 503];
 pub const GENERATE: &[u16] = &[404, 503, 504];
-/// Bodies that are not read, because the route refuses whatever they ask for.
-pub const UNREAD: &[&[Param]] = &[];
 
 /// Who may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +60,8 @@ pub struct BodySchema {
     pub rule: BodyRule,
     /// The name of its schema.
     pub name: &'static str,
-    /// What it is read with.
-    pub tables: &'static [&'static [Param]],
-    /// Fields that must be there.
-    pub required: &'static [&'static str],
+    /// The descriptions of its parts.
+    pub parts: fn(&mut SchemaGenerator) -> Vec<Schema>,
     /// The body as a whole may be left out.
     pub optional: bool,
 }
@@ -242,15 +240,9 @@ impl Route {
         self
     }
 
-    /// Reads a body with these tables.
-    pub(crate) const fn body(
-        mut self,
-        rule: BodyRule,
-        name: &'static str,
-        tables: &'static [&'static [Param]],
-        required: &'static [&'static str],
-    ) -> Self {
-        self.body = Some(BodySchema { rule, name, tables, required, optional: false });
+    /// Reads a body, whose description has this name.
+    pub(crate) const fn body<B: Body>(mut self, rule: BodyRule, name: &'static str) -> Self {
+        self.body = Some(BodySchema { rule, name, parts: B::schemas, optional: false });
         self
     }
 

@@ -87,7 +87,8 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CONVERSATION, OPTIONS};
+    use crate::fields::Body;
+    use crate::model::OptionsBody;
     use pagella_conversation::tools::format_names;
 
     /// What the page may weigh, compressed and not (`html`, `css` and `js` together).
@@ -116,7 +117,7 @@ mod tests {
         let kinds = ["int", "number", "text", "choice"];
         let fields: Vec<&str> = words("LOAD_FIELDS");
         let fields = fields.into_iter().filter(|word| !kinds.contains(word));
-        let known = |name: &str| OPTIONS.iter().chain(CONVERSATION).any(|param| param.name == name);
+        let known = |name: &str| OptionsBody::table().field(name).is_some();
         assert_eq!(fields.filter(|name| !known(name)).collect::<Vec<_>>(), [""; 0]);
         let mut formats: Vec<&str> = format_names().chain(["harmony"]).collect();
         formats.sort_unstable();

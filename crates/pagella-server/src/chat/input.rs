@@ -1,37 +1,84 @@
 //! A conversation as requests put it: the fields of chats, and what every dialect makes of its own.
 
-use pagella_conversation::messages;
 use pagella_conversation::tools::{Tool, ToolSet, WrittenTools};
 use pagella_text::Message;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::variables::{own_variables, reasoning_variables};
-use crate::fields::{Fields, Param, any, boolean, text, unsupported, wrong_type};
+use super::reasoning::ReasoningFields;
+use super::variables::own_variables;
+use crate::fields::{Part, unsupported, wrong_type};
 use crate::settings::{HostedTools, Limits};
 use crate::wire::error::{ApiError, Code};
 
-/// The fields of a conversation.
-pub const CONVERSATION: &[Param] = &[
-    any("messages"),
-    text("prompt_template", 255).optional(),
-    any("chat_template").optional(),
-    any("template_vars").or(&["chat_template_kwargs"]).optional(),
-    boolean("add_generation_prompt"),
-    boolean("continue_final_message"),
-    text("response_prefix", 1 << 20).optional(),
-    any("documents").optional(),
-    any("modalities").optional(),
-];
+/// What was said.
+#[derive(Deserialize, JsonSchema)]
+pub struct Messages {
+    /// The conversation
+    #[schemars(schema_with = "chat_messages")]
+    pub messages: Value,
+}
 
-/// The fields about tools.
-pub const TOOLS: &[Param] = &[
-    any("tools"),
-    any("tool_choice"),
-    boolean("parallel_tool_calls"),
-    any("functions"),
-    any("function_call"),
-    text("tool_format", 64),
-];
+/// The fields of a conversation beside its messages: template and tools.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "Conversation")]
+pub struct ConversationFields {
+    /// The name of a template, in place of the model's own
+    #[schemars(length(max = 255))]
+    pub prompt_template: Option<String>,
+    /// A template's source; refused unless the operator allows it
+    pub chat_template: Option<String>,
+    /// Variables of the template
+    #[schemars(length(max = 64), extend("x-aliases" = ["chat_template_kwargs"]))]
+    pub template_vars: Option<Map<String, Value>>,
+    /// The prompt ends where the answer begins
+    #[schemars(extend("default" = true))]
+    pub add_generation_prompt: Option<bool>,
+    /// The answer continues the last message
+    #[schemars(extend("default" = false))]
+    pub continue_final_message: Option<bool>,
+    /// The answer begins with this, which is not repeated
+    #[schemars(length(max = 1_048_576))]
+    pub response_prefix: Option<String>,
+    /// For the template
+    pub documents: Option<Vec<Value>>,
+    /// Only text is produced
+    pub modalities: Option<Vec<String>>,
+    /// Functions that the model may call
+    #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 128))]
+    pub tools: Option<Value>,
+    /// Whether it may, must or must not call one
+    #[serde(default)]
+    #[schemars(schema_with = "tool_choice")]
+    pub tool_choice: Option<Value>,
+    /// Several calls in one answer
+    #[schemars(extend("default" = true))]
+    pub parallel_tool_calls: Option<bool>,
+    /// The older form of `tools`
+    #[schemars(with = "Option<Vec<Map<String, Value>>>")]
+    pub functions: Option<Value>,
+    /// The older form of `tool_choice`
+    #[serde(default)]
+    #[schemars(schema_with = "tool_choice")]
+    pub function_call: Option<Value>,
+    /// How the model writes calls; without it as its template suggests
+    #[schemars(length(max = 64))]
+    pub tool_format: Option<String>,
+}
+
+impl Part for Messages {}
+impl Part for ConversationFields {}
+
+fn chat_messages(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/components/schemas/ChatMessages" })
+}
+
+/// A word, or the tool that is meant.
+pub fn tool_choice(_: &mut SchemaGenerator) -> Schema {
+    let words = json_schema!({ "type": "string", "enum": ["none", "auto", "required"] });
+    json_schema!({ "anyOf": [words, { "type": "object" }] })
+}
 
 /// A conversation as a request puts it, whatever its dialect.
 #[derive(Clone, Default)]
@@ -85,51 +132,37 @@ pub fn hosted_tool(
 }
 
 impl ChatInput {
-    /// Reads [`CONVERSATION`], [`TOOLS`] and what templates read of [`super::REASONING`].
-    pub fn read(fields: &Fields, limits: &Limits) -> Result<Self, ApiError> {
-        Self::with_messages(messages(fields.need("messages")?, limits.messages)?, fields, limits)
-    }
-
-    /// The same with messages from elsewhere.
-    pub fn with_messages(
+    /// The messages of a chat and the fields beside them.
+    pub fn read(
         messages: Vec<Message>,
-        fields: &Fields,
+        fields: ConversationFields,
+        reasoning: &ReasoningFields,
         limits: &Limits,
     ) -> Result<Self, ApiError> {
-        let only_text = |value: &Value| value.as_array().is_some_and(|list| list == &["text"]);
-        if fields.value("modalities").is_some_and(|value| !only_text(value)) {
+        if fields.modalities.is_some_and(|kinds| kinds != ["text"]) {
             let message = "modalities must be [\"text\"]";
             return Err(ApiError::field(Code::UnsupportedModality, "modalities", message));
         }
         let written = WrittenTools {
-            tools: fields.value("tools"),
-            functions: fields.value("functions"),
-            tool_choice: fields.value("tool_choice"),
-            function_call: fields.value("function_call"),
-            parallel: fields.bool("parallel_tool_calls"),
+            tools: fields.tools.as_ref(),
+            functions: fields.functions.as_ref(),
+            tool_choice: fields.tool_choice.as_ref(),
+            function_call: fields.function_call.as_ref(),
+            parallel: fields.parallel_tool_calls,
         };
-        let documents = match fields.value("documents") {
-            None => Value::Null,
-            Some(list @ Value::Array(_)) => list.clone(),
-            Some(_) => return Err(wrong_type("documents", "a list of documents")),
-        };
-        let source = match fields.value("chat_template") {
-            None => None,
-            Some(Value::String(source)) => Some(TemplateChoice::Source(source.clone())),
-            Some(_) => return Err(wrong_type("chat_template", "a string")),
-        };
-        let named = fields.text("prompt_template").map(str::to_owned).map(TemplateChoice::Named);
-        let mut variables = reasoning_variables(fields)?;
-        variables.extend(own_variables(fields)?);
+        let source = fields.chat_template.map(TemplateChoice::Source);
+        let named = fields.prompt_template.map(TemplateChoice::Named);
+        let mut variables = reasoning.variables();
+        variables.extend(own_variables(fields.template_vars)?);
         Ok(ChatInput {
             messages,
             tools: ToolSet::read(&written, limits.tools)?,
-            tool_format: fields.text("tool_format").map(str::to_owned),
+            tool_format: fields.tool_format,
             template: source.or(named).unwrap_or_default(),
-            opens: fields.bool("add_generation_prompt"),
-            continues: fields.bool("continue_final_message"),
-            prefix: fields.text("response_prefix").map(str::to_owned),
-            documents,
+            opens: fields.add_generation_prompt,
+            continues: fields.continue_final_message,
+            prefix: fields.response_prefix,
+            documents: fields.documents.map_or(Value::Null, Value::Array),
             variables,
         })
     }

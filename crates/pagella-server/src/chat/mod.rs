@@ -8,8 +8,8 @@ mod talk;
 mod variables;
 
 pub use halving::Halving;
-pub use input::{CONVERSATION, ChatInput, TOOLS, hosted_tool};
+pub use input::{ChatInput, ConversationFields, Messages, hosted_tool, tool_choice};
 pub use prompt::ChatPrompt;
-pub use reasoning::{REASONING, nested_budget, style};
+pub use reasoning::{Reasoning, ReasoningFields, ReasoningRequest, style};
 pub use talk::{ChatAnswer, ChatRequest, Said, Talk};
-pub use variables::{check_variables, own_variables, reasoning_variables};
+pub use variables::{check_variables, own_variables};

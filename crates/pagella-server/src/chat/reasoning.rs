@@ -3,28 +3,94 @@
 use pagella_conversation::AnswerStyle;
 use pagella_conversation::reasoning::Tags;
 use pagella_text::Tokenizer;
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use crate::fields::{Fields, Param, any, boolean, integer, one_of, optional, text, wrong_type};
+use crate::fields::Part;
 use crate::settings::{ReasoningSettings, Toggle};
-use crate::wire::error::ApiError;
 
 /// The fields about reasoning.
-pub const REASONING: &[Param] = &optional([
-    text("reasoning_effort", 64),
-    boolean("enable_thinking"),
-    text("verbosity", 64),
-    any("reasoning"),
-    one_of("reasoning_format", &["auto", "none", "deepseek", "deepseek-legacy"]),
-    boolean("include_reasoning"),
-    integer("reasoning_budget_tokens", i64::MIN, i64::MAX).or(&[
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "ReasoningOptions")]
+pub struct ReasoningFields {
+    /// For the template
+    #[schemars(length(max = 64))]
+    pub reasoning_effort: Option<String>,
+    /// For the template
+    pub enable_thinking: Option<bool>,
+    /// For the template
+    #[schemars(length(max = 64))]
+    pub verbosity: Option<String>,
+    /// How much the model thinks before it answers
+    pub reasoning: Option<Reasoning>,
+    /// Where thoughts appear in the answer
+    #[schemars(extend("default" = "auto"))]
+    pub reasoning_format: Option<ReasoningFormat>,
+    /// Thoughts are part of the answer
+    #[schemars(extend("default" = true))]
+    pub include_reasoning: Option<bool>,
+    /// Most tokens of thoughts; below 0 the operator's choice
+    #[schemars(extend("x-aliases" = [
         "reasoning_budget",
         "thinking_budget",
         "thinking_token_budget",
         "thinking_budget_tokens",
-    ]),
-    text("reasoning_budget_message", 4096),
-]);
+    ]))]
+    pub reasoning_budget_tokens: Option<i64>,
+    /// Written when thoughts are cut off
+    #[schemars(length(max = 4096))]
+    pub reasoning_budget_message: Option<String>,
+}
+
+/// How much the model thinks before it answers.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+pub struct Reasoning {
+    pub effort: Option<String>,
+    pub enabled: Option<bool>,
+    /// Most tokens of thoughts; below 0 the operator's choice
+    pub max_tokens: Option<i64>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReasoningFormat {
+    #[default]
+    Auto,
+    None,
+    Deepseek,
+    DeepseekLegacy,
+}
+
+impl Part for ReasoningFields {}
+
+impl Reasoning {
+    /// What templates read of it.
+    pub fn variables(&self) -> Map<String, Value> {
+        let effort =
+            self.effort.as_ref().map(|effort| ("reasoning_effort".into(), effort.as_str().into()));
+        let enabled = self.enabled.map(|on| ("enable_thinking".into(), on.into()));
+        effort.into_iter().chain(enabled).collect()
+    }
+
+    /// Most tokens.
+    pub fn budget(&self) -> Option<usize> {
+        self.max_tokens.and_then(|tokens| usize::try_from(tokens).ok())
+    }
+}
+
+impl ReasoningFields {
+    /// What templates read of them.
+    pub fn variables(&self) -> Map<String, Value> {
+        let mut variables = self.reasoning.as_ref().map_or_else(Map::new, Reasoning::variables);
+        let texts = [("reasoning_effort", &self.reasoning_effort), ("verbosity", &self.verbosity)];
+        for (name, text) in texts {
+            variables.extend(text.as_ref().map(|text| (name.to_owned(), text.as_str().into())));
+        }
+        variables.extend(self.enable_thinking.map(|on| ("enable_thinking".to_owned(), on.into())));
+        variables
+    }
+}
 
 /// What a request says about reasoning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,37 +119,20 @@ impl ReasoningRequest {
         }
     }
 
-    /// Reads the fields; what they do not say is the operator's choice. A budget below 0 says nothing.
-    pub fn read(fields: &Fields, settings: &ReasoningSettings) -> Result<Self, ApiError> {
-        let nested = nested_budget(fields)?;
-        let own =
-            fields.int("reasoning_budget_tokens").and_then(|budget| usize::try_from(budget).ok());
-        let format = fields.text("reasoning_format").unwrap_or("auto");
-        let message = fields.text("reasoning_budget_message").map(str::to_owned);
+    /// What the fields say; the rest is the operator's choice.
+    pub fn read(fields: &ReasoningFields, settings: &ReasoningSettings) -> Self {
         let usual = Self::usual(settings);
-        Ok(ReasoningRequest {
-            split: format != "none",
-            legacy: format == "deepseek-legacy",
-            hidden: fields.bool("include_reasoning") == Some(false),
+        let own = fields.reasoning_budget_tokens.and_then(|budget| usize::try_from(budget).ok());
+        let nested = fields.reasoning.as_ref().and_then(Reasoning::budget);
+        let format = fields.reasoning_format.unwrap_or_default();
+        ReasoningRequest {
+            split: format != ReasoningFormat::None,
+            legacy: format == ReasoningFormat::DeepseekLegacy,
+            hidden: fields.include_reasoning == Some(false),
             budget: own.or(nested).or(usual.budget),
-            message: message.unwrap_or(usual.message),
-        })
+            message: fields.reasoning_budget_message.clone().unwrap_or(usual.message),
+        }
     }
-}
-
-/// `reasoning.max_tokens`; below 0 it says nothing.
-pub fn nested_budget(fields: &Fields) -> Result<Option<usize>, ApiError> {
-    let object = match fields.value("reasoning") {
-        None => return Ok(None),
-        Some(Value::Object(object)) => object,
-        Some(_) => return Err(wrong_type("reasoning", "an object")),
-    };
-    let path = "reasoning.max_tokens";
-    let Some(value) = object.get("max_tokens").filter(|value| !value.is_null()) else {
-        return Ok(None);
-    };
-    let checked = integer(path, i64::MIN, i64::MAX).check(path, value.clone())?;
-    Ok(checked.as_u64().and_then(|tokens| usize::try_from(tokens).ok()))
 }
 
 /// How a model writes its answers: as the operator says, or as its template shows.

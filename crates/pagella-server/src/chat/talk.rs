@@ -14,9 +14,11 @@ use super::input::ChatInput;
 use super::prompt::{ChatPrompt, Encoded};
 use super::reasoning::{ReasoningRequest, style};
 use crate::call::Call;
-use crate::fields::{Fields, unsupported};
+use crate::fields::unsupported;
 use crate::generate::ending::text_error;
+use crate::generate::fields::GenerationFields;
 use crate::generate::logprobs::LogprobRequest;
+use crate::generate::parameters::Parameters;
 use crate::generate::request::{Delivery, GenerationRequest};
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Entered, Prompt, Running, enter};
@@ -43,24 +45,14 @@ pub struct ChatRequest {
 }
 
 impl ChatRequest {
-    /// Reads the fields of `routes::chat::FIELDS`.
-    pub fn read(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
-        let input = ChatInput::read(fields, &call.app.settings.limits)?;
-        let mut request = Self::new(call, fields, input, model)?;
-        request.logprobs = LogprobRequest::of_chat(fields, call.app.settings.limits.top_logprobs)?;
-        let settings = model.conversation(&call.app.settings.model.conversation);
-        request.reasoning = ReasoningRequest::read(fields, &settings.reasoning)?;
-        Ok(request)
-    }
-
-    /// A conversation with the fields that all routes share.
+    /// A conversation with the fields that all routes share. `top_p: 0` leaves one candidate.
     pub fn new(
         call: &Call,
-        fields: &Fields,
+        generation: (&GenerationFields, &Parameters),
         input: ChatInput,
         model: &ServedModel,
     ) -> Result<Self, ApiError> {
-        let generation = GenerationRequest::read(call, fields, model, ZeroTopP::One)?;
+        let generation = GenerationRequest::read(call, generation, model, ZeroTopP::One)?;
         let settings = model.conversation(&call.app.settings.model.conversation);
         let reasoning = ReasoningRequest::usual(&settings.reasoning);
         let prompt = ChatPrompt::new(call, input, model)?;

@@ -3,7 +3,7 @@
 use pagella_text::is_reserved_variable;
 use serde_json::{Map, Value};
 
-use crate::fields::{Fields, out_of_range, wrong_type};
+use crate::fields::out_of_range;
 use crate::wire::error::{ApiError, Code};
 
 /// Variables of a template, at most.
@@ -11,41 +11,11 @@ const VARIABLES_MAX: usize = 64;
 /// Bytes of their JSON, at most.
 const VARIABLES_BYTES_MAX: usize = 64 << 10;
 
-/// What templates read of the fields about reasoning.
-pub fn reasoning_variables(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
-    let mut variables = Map::new();
-    match fields.value("reasoning") {
-        None => {}
-        Some(Value::Object(reasoning)) => {
-            if let Some(effort) = reasoning.get("effort").filter(|effort| !effort.is_null()) {
-                let effort =
-                    effort.as_str().ok_or_else(|| wrong_type("reasoning.effort", "a string"))?;
-                variables.insert("reasoning_effort".into(), effort.into());
-            }
-            if let Some(enabled) = reasoning.get("enabled").and_then(Value::as_bool) {
-                variables.insert("enable_thinking".into(), enabled.into());
-            }
-        }
-        Some(_) => return Err(wrong_type("reasoning", "an object")),
-    }
-    for name in ["reasoning_effort", "enable_thinking", "verbosity"] {
-        if let Some(value) = fields.value(name) {
-            variables.insert(name.into(), value.clone());
-        }
-    }
-    Ok(variables)
-}
-
 /// What a request gives its template by name.
-pub fn own_variables(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
-    match fields.value("template_vars") {
-        None => Ok(Map::new()),
-        Some(Value::Object(own)) => {
-            check_size("template_vars", own)?;
-            Ok(own.clone())
-        }
-        Some(_) => Err(wrong_type("template_vars", "an object")),
-    }
+pub fn own_variables(own: Option<Map<String, Value>>) -> Result<Map<String, Value>, ApiError> {
+    let own = own.unwrap_or_default();
+    check_size("template_vars", &own)?;
+    Ok(own)
 }
 
 /// Refuses variables that are too many or too large, or that templates have anyway.

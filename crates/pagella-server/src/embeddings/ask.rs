@@ -2,12 +2,12 @@
 
 use pagella_engine::Pooling;
 use pagella_text::{AddBos, Span};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::vector::{Encoding, Shape};
-use crate::fields::{
-    Fields, Param, any, boolean, ids, integer, one_of, out_of_range, text, unsupported, wrong_type,
-};
+use crate::fields::{Inert, InertList, NoEffect, Part, ids, out_of_range, unsupported, wrong_type};
 use crate::generate::ending::text_error;
 use crate::model::{EmbeddingFacts, ServedModel};
 use crate::wire::error::{ApiError, Code};
@@ -16,17 +16,62 @@ use crate::wire::error::{ApiError, Code};
 const INPUTS_MAX: usize = 2048;
 
 /// The fields of the route.
-pub const EMBEDDINGS: &[Param] = &[
-    text("model", 512),
-    any("input"),
-    one_of("encoding_format", &["float", "base64"]),
-    integer("dimensions", 1, i64::MAX),
-    any("user"),
-    boolean("truncate"),
-    boolean("normalize"),
-    one_of("pooling", &["mean", "cls", "last"]),
-    text("input_type", 64),
-];
+#[derive(Default, Deserialize, JsonSchema)]
+pub struct EmbeddingFields {
+    /// Which model; without it the one that is loaded
+    #[schemars(length(max = 512))]
+    pub model: Option<String>,
+    /// Texts, or their token ids
+    #[schemars(schema_with = "input_shape")]
+    pub input: Value,
+    /// Numbers, or base64 of little-endian f32
+    #[schemars(extend("default" = "float"))]
+    pub encoding_format: Option<Encoding>,
+    /// Numbers per vector, where the model can cut them
+    #[schemars(range(min = 1))]
+    pub dimensions: Option<usize>,
+    /// Texts that are too long are cut
+    #[serde(default)]
+    pub truncate: bool,
+    /// Vectors of length 1
+    #[schemars(extend("default" = true))]
+    pub normalize: Option<bool>,
+    /// How a vector is made of a text; without it as the model says
+    #[serde(default)]
+    #[schemars(schema_with = "pooling_shape")]
+    pub pooling: Option<String>,
+    /// Chooses a prefix that the model declares
+    #[schemars(length(max = 64))]
+    pub input_type: Option<String>,
+}
+
+/// Who asks changes no vector.
+pub enum OfVectors {}
+
+impl InertList for OfVectors {
+    const NAME: &'static str = "EmbeddingInert";
+    const FIELDS: &'static [Inert] = &[Inert::accepted("user")];
+}
+
+/// What the route reads.
+pub type EmbeddingsBody = (EmbeddingFields, NoEffect<OfVectors>);
+
+impl Part for EmbeddingFields {}
+
+impl EmbeddingFields {
+    /// Only texts; everything else is the model's choice.
+    pub fn of(input: Value) -> Self {
+        EmbeddingFields { input, ..EmbeddingFields::default() }
+    }
+}
+
+fn input_shape(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/components/schemas/EmbeddingInputs" })
+}
+
+fn pooling_shape(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["mean", "cls", "last"] })
+}
 
 /// One text, as it was given.
 enum Input {
@@ -49,26 +94,22 @@ pub struct EmbedRequest {
 impl EmbedRequest {
     /// Reads and checks the fields. `usual` is what the operator chose for models that do not say.
     pub fn read(
-        fields: &Fields,
+        fields: EmbeddingFields,
         model: &ServedModel,
         usual: Option<Pooling>,
     ) -> Result<Self, ApiError> {
         let facts = &model.parts.facts.embedding;
-        let named = fields.text("pooling").and_then(Pooling::from_name);
+        let named = fields.pooling.as_deref().and_then(Pooling::from_name);
         let pooling = named.map_or_else(|| model.pooling(usual), Ok)?;
-        let encoding = match fields.text("encoding_format") {
-            Some("base64") => Encoding::Base64,
-            _ => Encoding::Float,
-        };
         let shape = Shape {
-            encoding,
-            dimensions: dimensions(fields, facts, model.parts.worker.hidden())?,
-            normalize: fields.bool("normalize").or(facts.normalize).unwrap_or(true),
+            encoding: fields.encoding_format.unwrap_or(Encoding::Float),
+            dimensions: dimensions(fields.dimensions, facts, model.parts.worker.hidden())?,
+            normalize: fields.normalize.or(facts.normalize).unwrap_or(true),
         };
         Ok(EmbedRequest {
-            inputs: inputs(fields.need("input")?, model.parts.vocab)?,
-            prefix: prefix(fields, facts)?,
-            truncate: fields.is("truncate"),
+            inputs: inputs(&fields.input, model.parts.vocab)?,
+            prefix: prefix(fields.input_type.as_deref(), facts)?,
+            truncate: fields.truncate,
             pooling,
             shape,
         })
@@ -133,15 +174,11 @@ fn inputs(value: &Value, vocab: usize) -> Result<Vec<Input>, ApiError> {
 
 /// To how many numbers vectors are cut.
 fn dimensions(
-    fields: &Fields,
+    asked: Option<usize>,
     facts: &EmbeddingFacts,
     hidden: usize,
 ) -> Result<Option<usize>, ApiError> {
-    let Some(asked) = fields.int("dimensions") else { return Ok(None) };
-    let asked = usize::try_from(asked).unwrap_or(usize::MAX);
-    if asked == hidden {
-        return Ok(None);
-    }
+    let Some(asked) = asked.filter(|asked| *asked != hidden) else { return Ok(None) };
     let Some(allowed) = &facts.dimensions else {
         let instead = format!("this model's vectors have {hidden} numbers and cannot be cut");
         return Err(unsupported("dimensions", &instead));
@@ -160,8 +197,7 @@ fn dimensions(
 }
 
 /// What texts of the asked kind begin with.
-fn prefix(fields: &Fields, facts: &EmbeddingFacts) -> Result<String, ApiError> {
-    let named = fields.text("input_type");
+fn prefix(named: Option<&str>, facts: &EmbeddingFacts) -> Result<String, ApiError> {
     let Some(kind) = named.or(facts.default_prompt.as_deref()) else { return Ok(String::new()) };
     match facts.prompts.get(kind) {
         Some(prefix) => Ok(prefix.clone()),

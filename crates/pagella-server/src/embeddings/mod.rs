@@ -9,7 +9,7 @@ use crate::route::{Access, BodyRule, GENERATE, Route, of_family, post, to};
 use crate::settings::ApiServer;
 use crate::wire::error::Dialect;
 
-pub use ask::{EMBEDDINGS, EmbedRequest};
+pub use ask::{EmbedRequest, EmbeddingFields, EmbeddingsBody};
 pub use run::run;
 pub use vector::shaped;
 
@@ -20,6 +20,6 @@ pub const ROUTES: &[Route] = &of_family(
     [post("/v1/embeddings", Access::Api, to!(route::create))
         .doc("generation", "createEmbeddings", "Vectors of texts")
         .json("EmbeddingList")
-        .body(BodyRule::Generation, "EmbeddingRequest", route::FIELDS, &["input"])
+        .body::<EmbeddingsBody>(BodyRule::Generation, "EmbeddingRequest")
         .also(GENERATE)],
 );

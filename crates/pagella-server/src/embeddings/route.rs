@@ -3,21 +3,16 @@
 use serde_json::json;
 
 use crate::call::{Call, Reply};
-use crate::embeddings::{EMBEDDINGS, EmbedRequest, run, shaped};
-use crate::fields::{Fields, Param};
+use crate::embeddings::{EmbedRequest, EmbeddingsBody, run, shaped};
 use crate::generate::submit::enter;
-use crate::routes::model_name::model_for;
+use crate::model::resolve;
 use crate::wire::error::ApiError;
-
-/// Every field of the route.
-pub const FIELDS: &[&[Param]] = &[EMBEDDINGS];
 
 /// Answers the request.
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, FIELDS)?;
-    let ignored = call.settle(&fields)?;
-    let model = model_for(&call, &fields).await?;
-    let ask = EmbedRequest::read(&fields, &model, call.app.settings.embeddings.pooling)?;
+    let ((fields, _), ignored) = call.read::<EmbeddingsBody>().await?;
+    let model = resolve(&call, fields.model.as_deref(), false).await?;
+    let ask = EmbedRequest::read(fields, &model, call.app.settings.embeddings.pooling)?;
     let (pooling, shape) = (ask.pooling, ask.shape);
     let entered = enter(&call)?;
     let encoder = model.clone();

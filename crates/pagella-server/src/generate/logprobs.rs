@@ -2,13 +2,44 @@
 
 use pagella_engine::{JobSpec, Record, TokenLogprobs};
 use pagella_text::Tokenizer;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::fields::{Fields, integer, out_of_range, wrong_type};
+use crate::fields::{FieldKind, Part, out_of_range, wrong_type};
 use crate::wire::error::ApiError;
 
 /// What stands for minus infinity, which JSON cannot say.
 const LOWEST: f32 = -9999.0;
+
+/// The fields of chats and completions about log-probabilities.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "Logprobs")]
+pub struct LogprobFields {
+    /// Log-probabilities of the tokens; in completions with so many alternatives
+    #[serde(default)]
+    #[schemars(schema_with = "logprobs")]
+    pub logprobs: Option<Value>,
+    /// Alternatives per token
+    #[schemars(extend("x-aliases" = ["n_probs"]))]
+    pub top_logprobs: Option<usize>,
+    /// As the model gave them, or as the sampler left them
+    #[schemars(extend("default" = "raw"))]
+    pub logprobs_mode: Option<LogprobsMode>,
+}
+
+#[derive(Deserialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum LogprobsMode {
+    Raw,
+    Processed,
+}
+
+impl Part for LogprobFields {}
+
+fn logprobs(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "boolean" }, { "type": "integer", "minimum": 0, "maximum": 20 }] })
+}
 
 /// What is to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,36 +64,38 @@ fn known(logprob: f32) -> f32 {
 
 impl LogprobRequest {
     /// Of a chat. `logprobs` is a truth value there, and either field implies the other.
-    pub fn of_chat(fields: &Fields, most: usize) -> Result<Option<Self>, ApiError> {
-        let top = fields.int("top_logprobs");
-        let top = match fields.value("logprobs") {
-            None | Some(Value::Bool(false)) => top.filter(|_| !fields.has("logprobs")),
-            Some(Value::Bool(true)) => Some(top.unwrap_or(0)),
-            Some(value) if value.is_number() => {
-                let checked = integer("logprobs", 0, i64::MAX).check("logprobs", value.clone())?;
-                checked.as_i64().max(top)
-            }
-            Some(_) => return Err(wrong_type("logprobs", "true or false")),
-        };
-        let processed = fields.text("logprobs_mode") == Some("processed");
-        Self::within(fields, top, processed, most)
+    pub fn of_chat(fields: &LogprobFields, most: usize) -> Result<Option<Self>, ApiError> {
+        let hidden = fields.logprobs == Some(Value::Bool(false));
+        if hidden { Ok(None) } else { Self::of_completion(fields, most) }
     }
 
-    /// With `top` alternatives per token, of which there may be `most`.
+    /// Of a completion. `logprobs` is a number of alternatives there, or a truth value.
+    pub fn of_completion(fields: &LogprobFields, most: usize) -> Result<Option<Self>, ApiError> {
+        let top = fields.top_logprobs;
+        let top = match &fields.logprobs {
+            None | Some(Value::Bool(false)) => top,
+            Some(Value::Bool(true)) => Some(top.unwrap_or(0)),
+            Some(value) if value.is_number() => {
+                let kind = FieldKind::Integer { min: 0, max: i64::MAX };
+                let asked = kind.check("logprobs", value.clone())?.as_u64();
+                asked.and_then(|asked| usize::try_from(asked).ok()).max(top)
+            }
+            Some(_) => return Err(wrong_type("logprobs", "true or false, or a number")),
+        };
+        let field = if fields.top_logprobs.is_some() { "top_logprobs" } else { "logprobs" };
+        Self::within(field, top, fields.logprobs_mode == Some(LogprobsMode::Processed), most)
+    }
+
+    /// With `top` alternatives per token, of which there may be `most`; `field` asks for them.
     pub fn within(
-        fields: &Fields,
-        top: Option<i64>,
+        field: &str,
+        top: Option<usize>,
         processed: bool,
         most: usize,
     ) -> Result<Option<Self>, ApiError> {
-        let Some(top) = top else { return Ok(None) };
-        match usize::try_from(top) {
-            Ok(top) if top <= most => Ok(Some(LogprobRequest { top, processed })),
-            _ => {
-                let named = fields.value("top_logprobs").is_some();
-                let field = if named { "top_logprobs" } else { "logprobs" };
-                Err(out_of_range(field, &format!("from 0 to {most}")))
-            }
+        match top {
+            Some(top) if top > most => Err(out_of_range(field, &format!("from 0 to {most}"))),
+            top => Ok(top.map(|top| LogprobRequest { top, processed })),
         }
     }
 

@@ -1,7 +1,7 @@
 //! From the fields of a request to jobs, and from their records to answers. The same for every route
 //! that generates text.
 //!
-//! - `params`: the fields; `sampling`, `shape`, `request`: what they mean;
+//! - `parameters`, `fields`: what clients send; `sampling`, `shape`, `request`: what it means;
 //! - `submit`: jobs in the engine, held by guards; `choices`: their records, whichever comes next;
 //! - `prompt`: text as ids; `given`: prompts as clients give them; `fill`: prompts with a gap;
 //! - `ending`, `usage`, `logprobs`: what clients read of them.
@@ -9,11 +9,12 @@
 pub mod choices;
 pub mod cut_short;
 pub mod ending;
+pub mod fields;
 pub mod fill;
 pub mod given;
 pub mod journal;
 pub mod logprobs;
-pub mod params;
+pub mod parameters;
 pub mod prompt;
 pub mod request;
 pub mod sampling;

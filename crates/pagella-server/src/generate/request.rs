@@ -8,11 +8,13 @@ use pagella_engine::{Backpressure, JobSpec, LengthPolicy, SampleOptions};
 use pagella_text::BanRule;
 use serde_json::Value;
 
+use super::fields::GenerationFields;
+use super::parameters::Parameters;
 use super::sampling::{self, Vocabulary, ZeroTopP};
 use super::shape;
 use crate::auth::{CacheScope, Role};
 use crate::call::Call;
-use crate::fields::{Fields, id, ids, out_of_range, strings, unsupported, wrong_type};
+use crate::fields::{id, ids, out_of_range, strings, unsupported, wrong_type};
 use crate::model::ServedModel;
 use crate::settings::Limits;
 use crate::wire::error::{ApiError, Code};
@@ -74,11 +76,11 @@ impl GenerationRequest {
     /// Reads the fields that all routes share.
     pub fn read(
         call: &Call,
-        fields: &Fields,
+        (fields, parameters): (&GenerationFields, &Parameters),
         model: &ServedModel,
         zero_top_p: ZeroTopP,
     ) -> Result<Self, ApiError> {
-        let fields = &call.app.presets.apply(fields);
+        let parameters = &call.app.presets.apply(parameters);
         refuse_unbuilt(fields)?;
         let limits = &call.app.settings.limits;
         let parts = &model.parts;
@@ -91,34 +93,35 @@ impl GenerationRequest {
         let tokenizer = &parts.tokenizer;
         let vocabulary = Vocabulary { tokenizer, size: parts.vocab };
         let bias_max = limits.logit_bias;
-        job.sampling = sampling::options(fields, recommended, vocabulary, zero_top_p, bias_max)?;
-        let seed = match fields.int("seed") {
+        job.sampling =
+            sampling::options(parameters, recommended, vocabulary, zero_top_p, bias_max)?;
+        let seed = match parameters.int("seed") {
             Some(-1) | None => (random_u128() >> (128 - SEED_BITS)) as i64,
             Some(seed) => seed,
         };
         job.sampling.seed = seed as u64;
         job.length_policy = LengthPolicy::Clamp;
         job.backpressure = Backpressure::Merge;
-        job.max_new_tokens = most_tokens(call, fields);
-        scalars(fields, &mut job)?;
+        job.max_new_tokens = most_tokens(call, parameters);
+        scalars(parameters, &mut job)?;
         if job.max_new_tokens.is_some_and(|max| job.min_new_tokens > max) {
             return Err(out_of_range("min_tokens", "at most max_tokens"));
         }
-        stops(fields, model, limits, &mut job)?;
-        if let Some(value) = fields.value("banned_strings") {
+        stops(parameters, model, limits, &mut job)?;
+        if let Some(value) = parameters.value("banned_strings") {
             job.banned = banned(value, limits.banned_strings)?;
         }
-        job.priority = priority(call, fields)?;
-        job.timeout = time_limit(fields, limits.request_time);
-        job.cache_salt = salt(call, fields);
-        let n = usize::try_from(fields.int("n").unwrap_or(1)).unwrap_or(usize::MAX);
+        job.priority = priority(call, fields.priority.unwrap_or(0))?;
+        job.timeout = time_limit(fields.timeout, limits.request_time);
+        job.cache_salt = salt(call, fields.cache_salt.as_deref());
+        let n = fields.n.unwrap_or(1);
         if n > limits.max_n {
             return Err(out_of_range("n", &format!("from 1 to {}", limits.max_n)));
         }
-        let negative = negative(fields, &job.sampling)?;
-        let (constraint_field, constraint) =
-            shape::constraint(fields)?.map_or(("", None), |(field, spec)| (field, Some(spec)));
-        let delivery = delivery(call, fields)?;
+        let negative = negative(parameters, &job.sampling)?;
+        let (constraint_field, constraint) = shape::constraint(fields, parameters)?
+            .map_or(("", None), |(field, spec)| (field, Some(spec)));
+        let delivery = delivery(call, fields, parameters)?;
         Ok(GenerationRequest {
             job,
             constraint,
@@ -142,9 +145,10 @@ impl GenerationRequest {
 }
 
 /// What the engine's table sets on a job.
-fn scalars(fields: &Fields, job: &mut JobSpec) -> Result<(), ApiError> {
+fn scalars(parameters: &Parameters, job: &mut JobSpec) -> Result<(), ApiError> {
     for param in params::JOB {
-        let (Place::Job { set }, Some(value)) = (param.place, fields.value(param.wire())) else {
+        let (Place::Job { set }, Some(value)) = (param.place, parameters.value(param.wire()))
+        else {
             continue;
         };
         set(job, param.scalar(value).map_err(|error| sampling::refused(param.wire(), error))?);
@@ -153,12 +157,12 @@ fn scalars(fields: &Fields, job: &mut JobSpec) -> Result<(), ApiError> {
 }
 
 /// What to steer away from. A scale of 1 does not steer, so it needs nothing and makes nothing of it.
-fn negative(fields: &Fields, sampling: &SampleOptions) -> Result<Option<String>, ApiError> {
-    let text = fields.text("negative_prompt");
+fn negative(parameters: &Parameters, sampling: &SampleOptions) -> Result<Option<String>, ApiError> {
+    let text = parameters.text("negative_prompt");
     match (text, sampling.cfg_scale) {
         (Some(text), Some(_)) => Ok(Some(text.to_owned())),
         (None, None) => Ok(None),
-        (Some(_), None) if fields.has("cfg_scale") => Ok(None),
+        (Some(_), None) if parameters.has("cfg_scale") => Ok(None),
         _ => {
             let message = "cfg_scale and negative_prompt belong together: give both or neither";
             Err(ApiError::field(Code::MissingParameter, "negative_prompt", message))
@@ -167,17 +171,13 @@ fn negative(fields: &Fields, sampling: &SampleOptions) -> Result<Option<String>,
 }
 
 /// What the engine does not have yet is accepted where it changes nothing.
-fn refuse_unbuilt(fields: &Fields) -> Result<(), ApiError> {
-    match fields.value("lora") {
-        None => {}
-        Some(Value::Array(list)) if list.is_empty() => {}
-        Some(_) => {
-            let message = "there is no adapter of that name: leave lora out";
-            return Err(ApiError::field(Code::LoraNotFound, "lora", message));
-        }
+fn refuse_unbuilt(fields: &GenerationFields) -> Result<(), ApiError> {
+    if fields.lora.is_some() {
+        let message = "there is no adapter of that name: leave lora out";
+        return Err(ApiError::field(Code::LoraNotFound, "lora", message));
     }
     let tokens = |value: &Value| value.get("tokens").and_then(Value::as_f64);
-    match fields.value("draft") {
+    match &fields.draft {
         None | Some(Value::Bool(false)) => {}
         Some(value) if tokens(value) == Some(0.0) => {}
         Some(_) => return Err(unsupported("draft", "there is no draft model, leave it out")),
@@ -185,11 +185,11 @@ fn refuse_unbuilt(fields: &Fields) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn most_tokens(call: &Call, fields: &Fields) -> Option<usize> {
+fn most_tokens(call: &Call, parameters: &Parameters) -> Option<usize> {
     let fills = |tokens: i64| {
         tokens < 0 || (tokens == 0 && call.app.settings.developer.zero_max_tokens_fills)
     };
-    let asked = fields.int("max_tokens").filter(|tokens| !fills(*tokens));
+    let asked = parameters.int("max_tokens").filter(|tokens| !fills(*tokens));
     let asked = asked.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
     let caps = [call.caller.key.max_tokens, call.app.settings.limits.max_tokens];
     let caps = caps.into_iter().filter(|cap| *cap > 0);
@@ -197,13 +197,13 @@ fn most_tokens(call: &Call, fields: &Fields) -> Option<usize> {
 }
 
 fn stops(
-    fields: &Fields,
+    parameters: &Parameters,
     model: &ServedModel,
     limits: &Limits,
     job: &mut JobSpec,
 ) -> Result<(), ApiError> {
     let (vocab, most) = (model.parts.vocab, limits.stop);
-    if let Some(value) = fields.value("stop") {
+    if let Some(value) = parameters.value("stop") {
         let one = std::slice::from_ref(value);
         let list = value.as_array().map_or(one, Vec::as_slice);
         if list.len() > most {
@@ -221,7 +221,7 @@ fn stops(
             }
         }
     }
-    if let Some(value) = fields.value("stop_token_ids") {
+    if let Some(value) = parameters.value("stop_token_ids") {
         let listed = ids("stop_token_ids", value, vocab)?;
         if listed.len() > STOP_IDS_MAX {
             let allowed = format!("a list of at most {STOP_IDS_MAX}");
@@ -229,7 +229,7 @@ fn stops(
         }
         job.stop_ids.extend(listed);
     }
-    if !fields.is("ban_eos_token") {
+    if !parameters.is("ban_eos_token") {
         job.stop_ids.extend(model.parts.tokenizer.eos_ids());
     }
     Ok(())
@@ -245,23 +245,21 @@ fn banned(value: &Value, most: usize) -> Result<Vec<BanRule>, ApiError> {
 }
 
 /// The key's own priority counts; only administrators may raise it.
-fn priority(call: &Call, fields: &Fields) -> Result<i32, ApiError> {
-    let asked = fields.int("priority").unwrap_or(0);
+fn priority(call: &Call, asked: i32) -> Result<i32, ApiError> {
     if asked > 0 && call.caller.role() != Role::Admin {
         return Err(out_of_range("priority", "at most 0 with this key"));
     }
-    Ok(i32::try_from(asked).unwrap_or(0).saturating_add(call.caller.key.priority))
+    Ok(asked.saturating_add(call.caller.key.priority))
 }
 
-fn time_limit(fields: &Fields, server: Duration) -> Option<Duration> {
-    let asked = fields.number("timeout").map(Duration::from_secs_f64);
+fn time_limit(asked: Option<f64>, server: Duration) -> Option<Duration> {
     let server = Some(server).filter(|time| !time.is_zero());
-    asked.into_iter().chain(server).min()
+    asked.map(Duration::from_secs_f64).into_iter().chain(server).min()
 }
 
 /// Whose cached pages the request may find. A request can narrow that and never widen it: every
 /// part says its length, so no choice of words makes one salt look like another.
-fn salt(call: &Call, fields: &Fields) -> Option<String> {
+fn salt(call: &Call, own: Option<&str>) -> Option<String> {
     let key = &call.caller.key;
     let scope = match &key.cache {
         _ if !call.app.isolates_keys() => None,
@@ -269,7 +267,6 @@ fn salt(call: &Call, fields: &Fields) -> Option<String> {
         CacheScope::Group(group) => Some(format!("group:{group}")),
         CacheScope::Shared => Some("shared".to_owned()),
     };
-    let own = fields.text("cache_salt").filter(|salt| !salt.is_empty());
     if scope.is_none() && own.is_none() {
         return None;
     }
@@ -277,21 +274,16 @@ fn salt(call: &Call, fields: &Fields) -> Option<String> {
     Some(format!("{}/{}", part(scope.as_deref()), part(own)))
 }
 
-fn delivery(call: &Call, fields: &Fields) -> Result<Delivery, ApiError> {
-    let options = fields.value("stream_options");
-    if options.is_some_and(|options| !options.is_object()) {
-        return Err(wrong_type("stream_options", "an object"));
-    }
-    let option = |name: &str| match options.and_then(|options| options.get(name)) {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::Bool(on)) => Ok(*on),
-        Some(_) => Err(wrong_type(format!("stream_options.{name}"), "true or false")),
-    };
-    let ping = match fields.int("sse_ping_interval") {
-        Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
-        None => call.app.settings.network.sse_ping_interval,
-    };
-    let interval = match fields.value("stream_granularity") {
+fn delivery(
+    call: &Call,
+    fields: &GenerationFields,
+    parameters: &Parameters,
+) -> Result<Delivery, ApiError> {
+    let options = fields.stream_options.clone().unwrap_or_default();
+    let include_usage = options.include_usage.unwrap_or(false);
+    let ping = fields.sse_ping_interval.map(Duration::from_secs);
+    let ping = ping.unwrap_or(call.app.settings.network.sse_ping_interval);
+    let interval = match &fields.stream_granularity {
         None => None,
         Some(Value::String(text)) if text == "token" || text == "iteration" => None,
         Some(value) => match value.as_u64() {
@@ -303,17 +295,16 @@ fn delivery(call: &Call, fields: &Fields) -> Result<Delivery, ApiError> {
             }
         },
     };
-    let developer = &call.app.settings.developer;
     Ok(Delivery {
-        stream: call.streams(fields.is("stream")),
-        include_usage: option("include_usage")?,
-        usage_in_choice: option("include_usage")? && developer.usage_in_last_choice,
-        continuous_usage: option("continuous_usage_stats")?,
+        stream: call.streams(fields.stream),
+        include_usage,
+        usage_in_choice: include_usage && call.app.settings.developer.usage_in_last_choice,
+        continuous_usage: options.continuous_usage_stats.unwrap_or(false),
         ping: Some(ping).filter(|ping| !ping.is_zero()),
         interval,
-        token_ids: fields.is("return_token_ids"),
-        progress: fields.is("return_progress"),
-        timings: fields.is("timings_per_token"),
-        include_stop: fields.is("include_stop_str_in_output"),
+        token_ids: fields.return_token_ids,
+        progress: fields.return_progress,
+        timings: fields.timings_per_token,
+        include_stop: parameters.is("include_stop_str_in_output"),
     })
 }

@@ -1,4 +1,4 @@
-//! From fields to the settings of sampling.
+//! From parameters to the settings of sampling.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use pagella_engine::sample::{Breaker, SamplerOrder, Step};
 use pagella_text::Tokenizer;
 use serde_json::Value;
 
-use crate::fields::{Fields, id, ids, out_of_range, strings, wrong_type};
+use super::parameters::Parameters;
+use crate::fields::{id, ids, out_of_range, strings, wrong_type};
 use crate::wire::error::{ApiError, Code};
 
 /// Texts that end a phrase, at most.
@@ -39,19 +40,19 @@ pub struct Vocabulary<'a> {
 /// The settings: what the request says, else what the model recommends. A bias may have `bias_max`
 /// entries.
 pub fn options(
-    fields: &Fields,
+    parameters: &Parameters,
     recommended: &SampleOptions,
     vocabulary: Vocabulary<'_>,
     zero_top_p: ZeroTopP,
     bias_max: usize,
 ) -> Result<SampleOptions, ApiError> {
     let mut options = recommended.clone();
-    refuse_contradictions(fields)?;
+    refuse_contradictions(parameters)?;
     for param in params::SAMPLING.iter().chain(params::VARIANTS) {
         let (Place::Sampling { set, .. } | Place::Variant { set, .. }) = param.place else {
             continue;
         };
-        let Some(value) = fields.value(param.wire()) else { continue };
+        let Some(value) = parameters.value(param.wire()) else { continue };
         // The same setting under another name may say something.
         if matches!(param.place, Place::Variant { .. }) && param.is_neutral(value) {
             continue;
@@ -59,10 +60,10 @@ pub fn options(
         let scalar = param.scalar(value).map_err(|error| refused(param.wire(), error))?;
         set(&mut options, scalar);
     }
-    if fields.number("top_p") == Some(0.0) && zero_top_p == ZeroTopP::One {
+    if parameters.number("top_p") == Some(0.0) && zero_top_p == ZeroTopP::One {
         options.top_k = 1;
     }
-    lists(fields, vocabulary, bias_max, &mut options)?;
+    lists(parameters, vocabulary, bias_max, &mut options)?;
     let denied = |id: &u32| options.deny.contains(id);
     if options.allow.as_ref().is_some_and(|allowed| allowed.iter().all(denied)) {
         let message = "allowed_tokens and banned_tokens leave no token: change one of them";
@@ -81,9 +82,9 @@ pub fn refused(name: &str, error: ParamError) -> ApiError {
 }
 
 /// One setting under several names must have one value, as far as they ask for something.
-fn refuse_contradictions(fields: &Fields) -> Result<(), ApiError> {
+fn refuse_contradictions(parameters: &Parameters) -> Result<(), ApiError> {
     let asked = |param: &params::Param| {
-        let value = fields.value(param.wire())?;
+        let value = parameters.value(param.wire())?;
         if param.is_neutral(value) { None } else { value.as_f64() }
     };
     for param in params::SAMPLING {
@@ -100,7 +101,7 @@ fn refuse_contradictions(fields: &Fields) -> Result<(), ApiError> {
             return Err(ApiError::field(Code::ConflictingParameters, param.wire(), message));
         }
     }
-    match (fields.number("min_temp"), fields.number("max_temp")) {
+    match (parameters.number("min_temp"), parameters.number("max_temp")) {
         (Some(min), Some(max)) if min > max => Err(out_of_range("min_temp", "at most max_temp")),
         _ => Ok(()),
     }
@@ -108,31 +109,31 @@ fn refuse_contradictions(fields: &Fields) -> Result<(), ApiError> {
 
 /// Settings that are no scalars.
 fn lists(
-    fields: &Fields,
+    parameters: &Parameters,
     vocabulary: Vocabulary<'_>,
     bias_max: usize,
     options: &mut SampleOptions,
 ) -> Result<(), ApiError> {
     let Vocabulary { tokenizer, size: vocab } = vocabulary;
-    if let Some(value) = fields.value("logit_bias") {
+    if let Some(value) = parameters.value("logit_bias") {
         bias(value, vocabulary, bias_max, options)?;
     }
-    if let Some(ids) = id_list(fields, "banned_tokens", vocab)? {
+    if let Some(ids) = id_list(parameters, "banned_tokens", vocab)? {
         options.deny.extend(ids);
     }
-    if let Some(ids) = id_list(fields, "allowed_tokens", vocab)?.filter(|ids| !ids.is_empty()) {
+    if let Some(ids) = id_list(parameters, "allowed_tokens", vocab)?.filter(|ids| !ids.is_empty()) {
         options.allow = Some(ids);
     }
-    if let Some(ids) = id_list(fields, "xtc_ignore", vocab)? {
+    if let Some(ids) = id_list(parameters, "xtc_ignore", vocab)? {
         options.xtc_ignore = Some(ids);
     }
-    if fields.is("ban_eos_token") {
+    if parameters.is("ban_eos_token") {
         options.deny.extend(tokenizer.eos_ids());
     }
-    if let Some(value) = fields.value("dry_sequence_breakers") {
+    if let Some(value) = parameters.value("dry_sequence_breakers") {
         options.dry_breakers = breakers(value)?;
     }
-    if let Some(value) = fields.value("sampler_order") {
+    if let Some(value) = parameters.value("sampler_order") {
         options.sampler_order = order(value)?;
     }
     Ok(())
@@ -158,8 +159,12 @@ fn breakers(value: &Value) -> Result<Option<Vec<Breaker>>, ApiError> {
 }
 
 /// Ids from a list, or from text such as `1,2,3`.
-fn id_list(fields: &Fields, name: &str, vocab: usize) -> Result<Option<Vec<u32>>, ApiError> {
-    let Some(value) = fields.value(name) else { return Ok(None) };
+fn id_list(
+    parameters: &Parameters,
+    name: &str,
+    vocab: usize,
+) -> Result<Option<Vec<u32>>, ApiError> {
+    let Some(value) = parameters.value(name) else { return Ok(None) };
     let Some(text) = value.as_str() else { return ids(name, value, vocab).map(Some) };
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let parsed = parts.map(|part| {

@@ -3,34 +3,38 @@
 use pagella_engine::constraint::ConstraintSpec;
 use serde_json::{Map, Value};
 
-use crate::fields::{Fields, missing, strings, wrong_type};
+use super::fields::GenerationFields;
+use super::parameters::Parameters;
+use crate::fields::{missing, strings, wrong_type};
 use crate::wire::error::{ApiError, Code};
 
 /// Options of a choice, at most.
 const CHOICES_MAX: usize = 10_000;
 
 /// The constraint of a request, if it has one, and the field that it comes from.
-pub fn constraint(fields: &Fields) -> Result<Option<(&'static str, ConstraintSpec)>, ApiError> {
+pub fn constraint(
+    fields: &GenerationFields,
+    parameters: &Parameters,
+) -> Result<Option<(&'static str, ConstraintSpec)>, ApiError> {
     let mut found: Vec<(&'static str, ConstraintSpec)> = Vec::new();
-    if let Some(value) = fields.value("response_format") {
-        found.extend(
-            response_format("response_format", value)?.map(|spec| ("response_format", spec)),
-        );
+    if let Some(value) = &fields.response_format {
+        let spec = response_format("response_format", value)?;
+        found.extend(spec.map(|spec| ("response_format", spec)));
     }
-    if let Some(schema) = fields.value("json_schema") {
+    if let Some(schema) = parameters.value("json_schema") {
         found.push(("json_schema", json_schema("json_schema", schema)?));
     }
-    if let Some(pattern) = fields.text("regex_pattern") {
+    if let Some(pattern) = parameters.text("regex_pattern") {
         found.push(("regex_pattern", ConstraintSpec::Regex(pattern.to_owned())));
     }
-    if let Some(text) = fields.text("grammar_string") {
+    if let Some(text) = parameters.text("grammar_string") {
         found.push(("grammar_string", grammar(text)));
     }
-    if let Some(value) = fields.value("guided_choice") {
+    if let Some(value) = &fields.guided_choice {
         found.push(("guided_choice", choice("guided_choice", value)?));
     }
-    if let Some(value) = fields.value("structured_outputs") {
-        found.extend(structured(value)?.map(|spec| ("structured_outputs", spec)));
+    if let Some(map) = &fields.structured_outputs {
+        found.extend(structured(map)?.map(|spec| ("structured_outputs", spec)));
     }
     if let [(first, _), (second, _), ..] = found.as_slice() {
         return Err(said_twice(first, second));
@@ -119,9 +123,8 @@ pub fn response_format(path: &str, value: &Value) -> Result<Option<ConstraintSpe
     Ok(Some(spec))
 }
 
-fn structured(value: &Value) -> Result<Option<ConstraintSpec>, ApiError> {
+fn structured(map: &Map<String, Value>) -> Result<Option<ConstraintSpec>, ApiError> {
     let path = "structured_outputs";
-    let Value::Object(map) = value else { return Err(wrong_type(path, "an object")) };
     let given: Vec<(&String, &Value)> = map.iter().filter(|(_, value)| !value.is_null()).collect();
     let (key, value) = match given.as_slice() {
         [] => return Ok(None),
@@ -149,13 +152,13 @@ fn structured(value: &Value) -> Result<Option<ConstraintSpec>, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::params::SHAPE;
+    use crate::fields::Body;
     use serde_json::json;
 
     fn read(body: Value) -> Result<Option<ConstraintSpec>, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        let found = constraint(&Fields::read(map, &[SHAPE]).unwrap())?;
-        Ok(found.map(|(_, spec)| spec))
+        let (fields, parameters) = <(GenerationFields, Parameters)>::read(map)?.body;
+        Ok(constraint(&fields, &parameters)?.map(|(_, spec)| spec))
     }
 
     #[test]

@@ -6,11 +6,10 @@ use pagella_engine::Record;
 use serde_json::{Value, json};
 
 use crate::call::{Call, Reply};
-use crate::fields::Fields;
 use crate::generate::ending::finish_reason;
 use crate::generate::request::Delivery;
 use crate::generate::submit::{Running, enter};
-use crate::kobold::{self, GENKEY, KoboldRequest, Named};
+use crate::kobold::{Genkey, KoboldBody, KoboldRequest, Named};
 use crate::routes::model_name::model_for;
 use crate::routes::streamed;
 use crate::wire::error::ApiError;
@@ -33,14 +32,15 @@ pub async fn stream(call: Call) -> Result<Reply, ApiError> {
 }
 
 async fn answer(mut call: Call, stream: bool) -> Result<Reply, ApiError> {
-    let body = call.object().await?;
-    let fields = kobold::read(&call, body, stream)?;
-    let ignored = call.settle(&fields)?;
+    let (body, ignored) = call.read::<KoboldBody>().await?;
+    let (own, _, asked, mut fields, mut parameters, _) = body;
+    own.settle(&call, (asked, stream), &mut fields, &mut parameters)?;
     let model = model_for(&call, &fields).await?;
-    let mut asked = KoboldRequest::new(&call, &fields, &model)?;
+    let genkey = own.genkey.clone();
+    let mut asked = KoboldRequest::new(&call, own, (&fields, &parameters), &model)?;
     let entered = enter(&call)?;
     let live = entered.listed.live.clone();
-    let named = call.app.genkeys.name(&call.caller.key.name, kobold::genkey(&fields), live);
+    let named = call.app.genkeys.name(&call.caller.key.name, &genkey, live);
     let prompt = asked.encode(&call, &model).await?;
     let answer = Answer { delivery: asked.generation.delivery.clone(), named };
     let mut running =
@@ -116,27 +116,20 @@ impl Answer {
 
 /// `POST /api/extra/abort`: ends the key's answers of this name with what was written.
 pub async fn abort(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = named(&mut call).await?;
-    let key = &call.caller.key.name;
-    let success = call.app.genkeys.abort(key, kobold::genkey(&fields));
+    let ((Genkey { genkey },), _) = call.read_or_nothing::<(Genkey,)>().await?;
+    let success = call.app.genkeys.abort(&call.caller.key.name, &genkey);
     Reply::json(&json!({ "success": success }))
 }
 
 /// `POST /api/extra/generate/check`: what the key's answer of this name says so far.
 pub async fn check(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = named(&mut call).await?;
-    written(&call, kobold::genkey(&fields))
+    let ((Genkey { genkey },), _) = call.read_or_nothing::<(Genkey,)>().await?;
+    written(&call, &genkey)
 }
 
 /// `GET /api/extra/generate/check`: the same for an answer without a name.
 pub async fn check_unnamed(call: Call) -> Result<Reply, ApiError> {
     written(&call, "")
-}
-
-async fn named(call: &mut Call) -> Result<Fields, ApiError> {
-    let fields = Fields::read(call.object_or_nothing().await?, GENKEY)?;
-    call.settle(&fields)?;
-    Ok(fields)
 }
 
 fn written(call: &Call, genkey: &str) -> Result<Reply, ApiError> {

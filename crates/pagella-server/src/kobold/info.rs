@@ -6,9 +6,8 @@ use pagella_text::{AddBos, EncodeBudget};
 use serde_json::json;
 
 use crate::call::{Call, Reply};
-use crate::fields::Fields;
 use crate::generate::prompt::text_ids;
-use crate::kobold::TOKENCOUNT;
+use crate::kobold::TokenCount;
 use crate::model::{ServedModel, resolve};
 use crate::routes::model::current;
 use crate::wire::error::ApiError;
@@ -74,13 +73,9 @@ pub async fn soft_prompts(_: Call) -> Result<Reply, ApiError> {
 
 /// `POST /api/extra/tokencount`.
 pub async fn tokencount(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, TOKENCOUNT)?;
-    let ignored = call.settle(&fields)?;
-    let text = fields.need("prompt")?.as_str().unwrap_or_default().to_owned();
-    let add_bos = match fields.bool("special") {
-        Some(false) => AddBos::Never,
-        _ => AddBos::Auto,
-    };
+    let ((own,), ignored) = call.read::<(TokenCount,)>().await?;
+    let TokenCount { prompt: text, special } = own;
+    let add_bos = if special == Some(false) { AddBos::Never } else { AddBos::Auto };
     let model: Arc<ServedModel> = resolve(&call, None, false).await?;
     let count =
         move |budget: EncodeBudget| text_ids(&model.parts.tokenizer, text, add_bos, &budget);

@@ -12,7 +12,7 @@ use crate::settings::ApiServer;
 use crate::wire::error::Dialect;
 
 pub use genkeys::{Genkeys, Named};
-pub use request::{FIELDS, GENKEY, KoboldRequest, TOKENCOUNT, genkey, read};
+pub use request::{Genkey, KoboldBody, KoboldRequest, TokenCount};
 
 /// Statuses of routes that the operator has to choose, alone and with those of the model.
 const OFF: &[u16] = &[501];
@@ -27,7 +27,7 @@ pub const ROUTES: &[Route] = &of_family(
         post("/api/v1/generate", Access::Api, to!(generate::generate))
             .doc("kobold", "koboldGenerate", "Continue a prompt")
             .json("KoboldResults")
-            .body(BodyRule::Generation, "KoboldRequest", FIELDS, &["prompt"])
+            .body::<KoboldBody>(BodyRule::Generation, "KoboldRequest")
             .also(GENERATED),
         get("/api/v1/model", Access::Api, to!(info::model))
             .doc("kobold", "koboldModel", "The model that answers")
@@ -56,7 +56,7 @@ pub const ROUTES: &[Route] = &of_family(
         post("/api/latest/generate", Access::Api, to!(generate::generate))
             .doc("kobold", "koboldGenerateLatest", "Continue a prompt; the same as under /api/v1")
             .json("KoboldResults")
-            .body(BodyRule::Generation, "KoboldRequest", FIELDS, &["prompt"])
+            .body::<KoboldBody>(BodyRule::Generation, "KoboldRequest")
             .also(GENERATED),
         get("/api/latest/model", Access::Api, to!(info::model))
             .doc("kobold", "koboldModelLatest", "The model that answers; the same as under /api/v1")
@@ -105,7 +105,7 @@ pub const ROUTES: &[Route] = &of_family(
         post("/api/extra/generate/stream", Access::Api, to!(generate::stream))
             .doc("kobold", "koboldStream", "Continue a prompt, piece by piece")
             .json("KoboldResults")
-            .body(BodyRule::Generation, "KoboldRequest", FIELDS, &["prompt"])
+            .body::<KoboldBody>(BodyRule::Generation, "KoboldRequest")
             .events("KoboldPiece")
             .also(GENERATED),
         get("/api/extra/generate/check", Access::Api, to!(generate::check_unnamed))
@@ -119,7 +119,7 @@ pub const ROUTES: &[Route] = &of_family(
         post("/api/extra/generate/check", Access::Api, to!(generate::check))
             .doc("kobold", "koboldCheck", "What the key's answer of this genkey says so far")
             .json("KoboldResults")
-            .body(BodyRule::Small, "GenkeyRequest", GENKEY, &[])
+            .body::<(Genkey,)>(BodyRule::Small, "GenkeyRequest")
             .optional()
             .also(OFF),
         post("/api/extra/abort", Access::Api, to!(generate::abort))
@@ -129,13 +129,13 @@ pub const ROUTES: &[Route] = &of_family(
                 "End the key's answers of this genkey with what was written",
             )
             .json("KoboldSuccess")
-            .body(BodyRule::Small, "GenkeyRequest", GENKEY, &[])
+            .body::<(Genkey,)>(BodyRule::Small, "GenkeyRequest")
             .optional()
             .also(OFF),
         post("/api/extra/tokencount", Access::Api, to!(info::tokencount))
             .doc("kobold", "koboldTokenCount", "The token ids of a text")
             .json("KoboldTokens")
-            .body(BodyRule::Generation, "TokenCountRequest", TOKENCOUNT, &["prompt"])
+            .body::<(TokenCount,)>(BodyRule::Generation, "TokenCountRequest")
             .also(MODEL),
         get("/api/extra/true_max_context_length", Access::Api, to!(info::max_context_length))
             .doc("kobold", "koboldTrueMaxContextLength", "Most tokens of prompt and answer")

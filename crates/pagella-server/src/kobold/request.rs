@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use pagella_text::{AddBos, EncodeBudget, Tokenizer};
-use serde_json::{Map, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::order;
 use crate::call::Call;
-use crate::fields::{Fields, Param, any, boolean, integer, out_of_range, text, unsupported};
-use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
+use crate::fields::{Inert, InertList, NoEffect, Part, out_of_range, unsupported};
+use crate::generate::fields::{GenerationFields, InertFields};
+use crate::generate::parameters::Parameters;
 use crate::generate::prompt::{prompt_ids, text_ids};
 use crate::generate::request::GenerationRequest;
 use crate::generate::sampling::ZeroTopP;
@@ -16,93 +19,161 @@ use crate::generate::submit::Prompt;
 use crate::model::ServedModel;
 use crate::wire::error::{ApiError, Code};
 
-/// Longest name that a client gives an answer, in bytes.
-const GENKEY_BYTES_MAX: usize = 256;
-/// Longest prompt as text, in bytes; the body is limited before.
-const PROMPT_BYTES_MAX: usize = 32 << 20;
 /// How placeholders of turns begin.
 const PLACEHOLDER: &str = "{{[";
 
 /// What only Kobold's routes have, or spell in their own way.
-const KOBOLD: &[Param] = &[
-    text("prompt", PROMPT_BYTES_MAX),
-    text("memory", PROMPT_BYTES_MAX),
-    text("genkey", GENKEY_BYTES_MAX),
-    integer("max_context_length", 1, i64::MAX),
-    boolean("ban_eos_token").or(&["ignore_eos", "use_default_badwordsids"]),
-    boolean("trim_stop"),
-    boolean("singleline"),
-    boolean("replace_instruct_placeholders"),
-    any("sampler_order").or(&["samplers", "sampler_priority"]).optional(),
-];
-
-/// What nothing here can do: accepted where it asks for nothing.
-const UNBUILT: &[Param] = &[
-    any("bypass_eos").or(&["bypass_eos_token"]).unbuilt(&[]),
-    any("grammar_retain_state").unbuilt(&[]),
-    any("images").unbuilt(&[]),
-    any("logprobs").unbuilt(&[]),
-    any("render_special").unbuilt(&[]),
-    any("soft_prompt").unbuilt(&[]),
-    any("frmtadsnsp").unbuilt(&[]),
-    any("frmtrmblln").unbuilt(&[]),
-    any("frmtrmspch").unbuilt(&[]),
-    any("frmttriminc").unbuilt(&[]),
-    any("use_authors_note").unbuilt(&[]),
-    any("use_memory").unbuilt(&[]),
-    any("use_story").unbuilt(&[]),
-    any("use_userscripts").unbuilt(&[]),
-    any("use_world_info").unbuilt(&[]),
-];
-
-/// Known and without effect: nothing is printed or formatted that they could switch off.
-const SILENT: &[Param] =
-    &[any("quiet"), any("disable_input_formatting"), any("disable_output_formatting")];
-
-/// Every field of the routes that generate text. Earlier tables count where a name stands twice.
-pub const FIELDS: &[&[Param]] = &[KOBOLD, UNBUILT, SILENT, GENERATION, SAMPLING, SHAPE, INERT];
-/// Fields of the routes that look for an answer by its name.
-pub const GENKEY: &[&[Param]] = &[&[text("genkey", GENKEY_BYTES_MAX)]];
-/// Fields of the route that counts tokens.
-pub const TOKENCOUNT: &[&[Param]] = &[&[text("prompt", PROMPT_BYTES_MAX), boolean("special")]];
-
-/// The name of an answer; without one, it is the empty name.
-pub fn genkey(fields: &Fields) -> &str {
-    fields.text("genkey").unwrap_or_default()
+#[derive(Deserialize, JsonSchema)]
+pub struct KoboldFields {
+    /// Text that is continued
+    #[schemars(length(max = 33_554_432))]
+    prompt: String,
+    /// Text that stands before the prompt and is never left out
+    #[serde(default)]
+    #[schemars(length(max = 33_554_432))]
+    memory: String,
+    /// A name for the answer, by which the same key can look at it and end it
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub genkey: String,
+    /// Most tokens of prompt and answer together; the beginning of a longer prompt is left out
+    #[schemars(range(min = 1))]
+    max_context_length: Option<usize>,
+    /// The model cannot end the answer by itself
+    #[schemars(extend("x-aliases" = ["ignore_eos", "use_default_badwordsids"], "default" = false))]
+    ban_eos_token: Option<bool>,
+    /// The text that ended the answer is left out
+    #[schemars(extend("default" = true))]
+    trim_stop: Option<bool>,
+    /// The answer ends with its first line
+    #[serde(default)]
+    singleline: bool,
+    /// Refused where the prompt has placeholders of turns
+    #[serde(default)]
+    replace_instruct_placeholders: bool,
+    /// Kobold's numbers of steps, 6 (penalties) first: 0 top_k, 1 top_a, 2 top_p and min_p, 3 tfs, 4
+    /// typical, 5 temperature; or names of steps
+    #[serde(default)]
+    #[schemars(schema_with = "order_shape", extend("x-aliases" = ["samplers", "sampler_priority"]))]
+    sampler_order: Option<Value>,
 }
 
-/// Reads the fields of a route that streams, or of one that does not.
-pub fn read(call: &Call, body: Map<String, Value>, stream: bool) -> Result<Fields, ApiError> {
-    let mut fields = Fields::read(body, FIELDS)?;
-    fields.need("prompt")?;
-    if fields.bool("stream").is_some_and(|asked| asked != stream) {
-        let message = "stream says otherwise than the path: /api/v1/generate answers at once, \
-                       /api/extra/generate/stream piece by piece";
-        return Err(ApiError::field(Code::ConflictingParameters, "stream", message));
-    }
-    fields.set("stream", stream.into());
-    let prompt = fields.text("prompt").unwrap_or_default();
-    if fields.is("replace_instruct_placeholders") && prompt.contains(PLACEHOLDER) {
-        let instead = "write the turns as the model knows them, or use /v1/chat/completions";
-        return Err(unsupported("replace_instruct_placeholders", instead));
-    }
-    if fields.bool("trim_stop") == Some(false) {
-        fields.set("include_stop_str_in_output", true.into());
-    }
-    if let Some(order) = fields.value("sampler_order").map(order::named).transpose()? {
-        fields.set("sampler_order", order);
-    }
-    // Kobold's own name counts where one number comes under several.
-    for other in ["penalty_range", "repeat_last_n"] {
-        if fields.has("rep_pen_range") && fields.int(other) == fields.int("rep_pen_range") {
-            fields.remove(other);
+/// The name of an answer; without one, it is the empty name.
+#[derive(Deserialize, JsonSchema)]
+pub struct Genkey {
+    /// A name for the answer, by which the same key can look at it and end it
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub genkey: String,
+}
+
+/// A text whose tokens are counted.
+#[derive(Deserialize, JsonSchema)]
+pub struct TokenCount {
+    /// Text whose tokens are counted
+    #[schemars(length(max = 33_554_432))]
+    pub prompt: String,
+    /// Count the token that begins a text, where the model has one
+    #[schemars(extend("default" = true))]
+    pub special: Option<bool>,
+}
+
+impl Part for KoboldFields {}
+impl Part for Genkey {}
+impl Part for TokenCount {}
+
+fn order_shape(_: &mut SchemaGenerator) -> Schema {
+    let number = json_schema!({ "type": "integer", "minimum": 0, "maximum": 6 });
+    let items = json_schema!({ "anyOf": [number, { "type": "string" }] });
+    let list = json_schema!({ "type": "array", "items": items });
+    json_schema!({ "anyOf": [{ "type": "string", "enum": ["exl2"] }, list] })
+}
+
+/// What nothing here can do, accepted where it asks for nothing; and what could only switch off
+/// printing and formatting, of which there is none.
+pub enum OfKobold {}
+
+/// What is said of the former.
+const UNBUILT: &str = "Not supported unless false or empty";
+
+impl InertList for OfKobold {
+    const NAME: &'static str = "KoboldInert";
+    const FIELDS: &'static [Inert] = &[
+        Inert::unbuilt("bypass_eos", &[], UNBUILT).or(&["bypass_eos_token"]),
+        Inert::unbuilt("grammar_retain_state", &[], UNBUILT),
+        Inert::unbuilt("images", &[], UNBUILT),
+        Inert::unbuilt("logprobs", &[], "Not supported unless false: see /v1/completions"),
+        Inert::unbuilt("render_special", &[], UNBUILT),
+        Inert::unbuilt("soft_prompt", &[], UNBUILT),
+        Inert::unbuilt("frmtadsnsp", &[], UNBUILT),
+        Inert::unbuilt("frmtrmblln", &[], UNBUILT),
+        Inert::unbuilt("frmtrmspch", &[], UNBUILT),
+        Inert::unbuilt("frmttriminc", &[], UNBUILT),
+        Inert::unbuilt("use_authors_note", &[], UNBUILT),
+        Inert::unbuilt("use_memory", &[], UNBUILT),
+        Inert::unbuilt("use_story", &[], UNBUILT),
+        Inert::unbuilt("use_userscripts", &[], UNBUILT),
+        Inert::unbuilt("use_world_info", &[], UNBUILT),
+        Inert::accepted("quiet"),
+        Inert::accepted("disable_input_formatting"),
+        Inert::accepted("disable_output_formatting"),
+    ];
+}
+
+/// What the routes read that generate text.
+pub type KoboldBody =
+    (KoboldFields, NoEffect<OfKobold>, AskedStream, GenerationFields, Parameters, InertFields);
+
+/// Whether a client wants a stream, which the path says already.
+#[derive(Deserialize, JsonSchema)]
+pub struct AskedStream {
+    /// The same as the path says
+    pub stream: Option<bool>,
+}
+
+impl Part for AskedStream {}
+
+impl KoboldFields {
+    /// Puts what these fields say in their own way where all routes have it, for a route that streams
+    /// or for one that does not.
+    pub fn settle(
+        &self,
+        call: &Call,
+        (asked, stream): (AskedStream, bool),
+        fields: &mut GenerationFields,
+        parameters: &mut Parameters,
+    ) -> Result<(), ApiError> {
+        if asked.stream.is_some_and(|asked| asked != stream) {
+            let message = "stream says otherwise than the path: /api/v1/generate answers at once, \
+                           /api/extra/generate/stream piece by piece";
+            return Err(ApiError::field(Code::ConflictingParameters, "stream", message));
         }
+        fields.stream = stream;
+        if self.replace_instruct_placeholders && self.prompt.contains(PLACEHOLDER) {
+            let instead = "write the turns as the model knows them, or use /v1/chat/completions";
+            return Err(unsupported("replace_instruct_placeholders", instead));
+        }
+        parameters.say("ban_eos_token", self.ban_eos_token)?;
+        if self.trim_stop == Some(false) {
+            parameters.set("include_stop_str_in_output", true);
+        }
+        if let Some(order) = &self.sampler_order {
+            parameters.set("sampler_order", order::named(order)?);
+        }
+        // Kobold's own name counts where one number comes under several.
+        for other in ["penalty_range", "repeat_last_n"] {
+            if parameters.has("rep_pen_range")
+                && parameters.int(other) == parameters.int("rep_pen_range")
+            {
+                parameters.remove(other);
+            }
+        }
+        if stream && fields.n.is_some_and(|n| n > 1) && call.streams(true) {
+            let message = "several answers cannot be streamed here: ask for one";
+            return Err(ApiError::field(Code::ConflictingParameters, "n", message));
+        }
+        Ok(())
     }
-    if stream && fields.int("n").is_some_and(|n| n > 1) && call.streams(true) {
-        let message = "several answers cannot be streamed here: ask for one";
-        return Err(ApiError::field(Code::ConflictingParameters, "n", message));
-    }
-    Ok(fields)
 }
 
 /// What a request asks for.
@@ -118,29 +189,28 @@ pub struct KoboldRequest {
 
 impl KoboldRequest {
     /// What these fields ask of a model.
-    pub fn new(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
-        let mut generation = GenerationRequest::read(call, fields, model, ZeroTopP::Off)?;
-        if fields.is("singleline") {
+    pub fn new(
+        call: &Call,
+        own: KoboldFields,
+        (fields, parameters): (&GenerationFields, &Parameters),
+        model: &ServedModel,
+    ) -> Result<Self, ApiError> {
+        let shared = (fields, parameters);
+        let mut generation = GenerationRequest::read(call, shared, model, ZeroTopP::Off)?;
+        if own.singleline {
             generation.job.stop_strings.push("\n".to_owned());
         }
-        let context = fields.int("max_context_length");
-        let context = context.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
-        let context = context.map(|tokens| tokens.min(model.capacity()));
+        let context = own.max_context_length.map(|tokens| tokens.min(model.capacity()));
         if let (Some(context), Some(answer)) = (context, generation.job.max_new_tokens)
             && answer >= context
         {
             return Err(out_of_range("max_length", "less than max_context_length"));
         }
-        let add_bos = match fields.bool("add_bos_token") {
-            Some(false) => AddBos::Never,
-            _ => AddBos::Auto,
-        };
-        let text = |name: &str| fields.text(name).unwrap_or_default().to_owned();
         Ok(KoboldRequest {
             generation,
-            prompt: text("prompt"),
-            memory: text("memory"),
-            add_bos,
+            prompt: own.prompt,
+            memory: own.memory,
+            add_bos: parameters.add_bos(),
             context,
         })
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use pagella_text::{AddBos, EncodeBudget, Span, SpecialTokens};
 use serde_json::Value;
 
-use crate::call::{Call, Reply};
-use crate::fields::{Fields, out_of_range, strings, unsupported};
+use crate::call::{Call, Ignored, Reply};
+use crate::fields::{out_of_range, unsupported};
 use crate::generate::ending::text_error;
 use crate::generate::given::GivenPrompt;
 use crate::generate::logprobs::LogprobRequest;
@@ -15,7 +15,8 @@ use crate::generate::request::GenerationRequest;
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, enter};
 use crate::llamacpp::{
-    FIELDS, INFILL, LlamaAnswer, Prompted, generation_settings, infill_spans, prompts, read,
+    InfillFields, LlamaAnswer, LlamaBody, LlamaFields, LlamaPrompt, Prompted, generation_settings,
+    infill_spans, prompts,
 };
 use crate::model::ServedModel;
 use crate::routes::model_name::model_for;
@@ -35,57 +36,54 @@ enum Source {
 
 /// `/completion` and `/completions`.
 pub async fn completion(mut call: Call) -> Result<Reply, ApiError> {
-    let body = call.object().await?;
-    let fields = read(&call, body, FIELDS)?;
     let most = call.app.settings.limits.prompts;
-    let source = |fields: &Fields, model: &ServedModel| {
-        let (given, listed) = prompts(fields.need("prompt")?, model.parts.vocab, most)?;
+    let (body, ignored) = call.read::<LlamaBody<LlamaPrompt>>().await?;
+    let source = |own: LlamaPrompt, model: &ServedModel| {
+        let (given, listed) = prompts(&own.prompt, model.parts.vocab, most)?;
         Ok(Source::Prompts(given, listed))
     };
-    answer(call, fields, source).await
+    answer(call, body, ignored, source).await
 }
 
 /// `/infill`.
 pub async fn infill(mut call: Call) -> Result<Reply, ApiError> {
-    let body = call.object().await?;
-    let fields = read(&call, body, INFILL)?;
-    let source = |fields: &Fields, model: &ServedModel| {
-        Ok(Source::Gap(infill_spans(&model.parts.tokenizer, fields)?))
+    let (body, ignored) = call.read::<LlamaBody<InfillFields>>().await?;
+    let source = |own: InfillFields, model: &ServedModel| {
+        Ok(Source::Gap(infill_spans(&model.parts.tokenizer, own)?))
     };
-    answer(call, fields, source).await
+    answer(call, body, ignored, source).await
 }
 
-async fn answer(
+async fn answer<P>(
     call: Call,
-    fields: Fields,
-    source: impl FnOnce(&Fields, &ServedModel) -> Result<Source, ApiError>,
+    (prompt, own, _, mut fields, mut parameters, _): LlamaBody<P>,
+    ignored: Ignored,
+    source: impl FnOnce(P, &ServedModel) -> Result<Source, ApiError>,
 ) -> Result<Reply, ApiError> {
-    let ignored = call.settle(&fields)?;
+    own.settle(&call, &mut fields, &mut parameters)?;
     let model = model_for(&call, &fields).await?;
-    let mut generation = GenerationRequest::read(&call, &fields, &model, ZeroTopP::One)?;
+    let mut generation =
+        GenerationRequest::read(&call, (&fields, &parameters), &model, ZeroTopP::One)?;
     if generation.negative.is_some() {
         return Err(unsupported("negative_prompt", "use /v1/completions"));
     }
-    let probs = probs(&fields, call.app.settings.limits.top_logprobs)?;
+    let probs = probs(&own, call.app.settings.limits.top_logprobs)?;
     if let Some(probs) = probs {
         probs.apply(&mut generation.job);
     }
-    if fields.bool("cache_prompt") == Some(false) {
+    if own.cache_prompt == Some(false) {
         // Nobody else has pages of this name.
         generation.job.cache_salt = Some(format!("none:{:032x}", random_u128()));
     }
-    let response_fields = fields.value("response_fields");
-    let response_fields =
-        response_fields.map(|list| strings("response_fields", list, RESPONSE_FIELDS_MAX));
-    let source = source(&fields, &model)?;
+    if own.response_fields.as_ref().is_some_and(|list| list.len() > RESPONSE_FIELDS_MAX) {
+        let allowed = format!("a list of at most {RESPONSE_FIELDS_MAX}");
+        return Err(out_of_range("response_fields", &allowed));
+    }
+    let source = source(prompt, &model)?;
     let listed = matches!(source, Source::Prompts(_, true));
     let entered = enter(&call)?;
-    let add_bos = match fields.bool("add_bos_token") {
-        Some(false) => AddBos::Never,
-        _ => AddBos::Auto,
-    };
-    let (prompts, texts) = encode(&call, &model, source, add_bos).await?;
-    let time = fields.int("t_max_predict_ms").and_then(|millis| u64::try_from(millis).ok());
+    let (prompts, texts) = encode(&call, &model, source, parameters.add_bos()).await?;
+    let time = own.t_max_predict_ms.and_then(|millis| u64::try_from(millis).ok());
     let completion = LlamaAnswer {
         prompted: Prompted {
             prompts: texts,
@@ -95,8 +93,8 @@ async fn answer(
         },
         delivery: generation.delivery.clone(),
         probs,
-        slot: fields.int("id_slot").unwrap_or(-1),
-        response_fields: response_fields.transpose()?.filter(|fields| !fields.is_empty()),
+        slot: own.id_slot.unwrap_or(-1),
+        response_fields: own.response_fields,
         time: time.filter(|millis| *millis > 0).map(Duration::from_millis),
         begun: call.begun,
         model: model.clone(),
@@ -116,11 +114,9 @@ async fn answer(
 }
 
 /// Which probabilities are told: none, or those of at most so many alternatives.
-fn probs(fields: &Fields, most: usize) -> Result<Option<LogprobRequest>, ApiError> {
-    let Some(top) = fields.int("n_probs").filter(|n| *n > 0) else { return Ok(None) };
-    let top = usize::try_from(top).ok().filter(|top| *top <= most);
-    let top = top.ok_or_else(|| out_of_range("n_probs", &format!("from 0 to {most}")))?;
-    Ok(Some(LogprobRequest { top, processed: fields.is("post_sampling_probs") }))
+fn probs(own: &LlamaFields, most: usize) -> Result<Option<LogprobRequest>, ApiError> {
+    let top = Some(own.n_probs).filter(|top| *top > 0);
+    LogprobRequest::within("n_probs", top, own.post_sampling_probs, most)
 }
 
 /// Prompts as ids and as the text that these stand for.

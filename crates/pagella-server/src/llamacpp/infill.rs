@@ -1,9 +1,8 @@
 //! A gap in a file, with other files for context.
 
 use pagella_text::{Span, Tokenizer};
-use serde_json::Value;
 
-use crate::fields::{Fields, wrong_type};
+use super::request::{ExtraFile, InfillFields};
 use crate::generate::fill;
 use crate::wire::error::ApiError;
 
@@ -16,45 +15,35 @@ const FILE_NAME: &str = "filename";
 
 /// The prompt for what fills the gap between `input_prefix` and `input_suffix`; it goes on from
 /// `prompt`.
-pub fn spans(tokenizer: &Tokenizer, fields: &Fields) -> Result<Vec<Span>, ApiError> {
-    let given = |name: &str| fields.text(name).unwrap_or_default();
-    let (before, behind) = (given("input_prefix"), given("input_suffix"));
-    let gap = fill::need(tokenizer, "input_suffix", before, behind)?;
-    let begun = match fields.value("prompt") {
-        None => "",
-        Some(value) => value.as_str().ok_or_else(|| wrong_type("prompt", "a string"))?,
-    };
-    let mut spans = context(tokenizer, fields.value("input_extra"))?;
+pub fn spans(tokenizer: &Tokenizer, fields: InfillFields) -> Result<Vec<Span>, ApiError> {
+    let before = fields.input_prefix.unwrap_or_default();
+    let behind = fields.input_suffix.unwrap_or_default();
+    let gap = fill::need(tokenizer, "input_suffix", &before, &behind)?;
+    let mut spans = context(tokenizer, fields.input_extra.unwrap_or_default());
     spans.extend(gap);
-    spans.extend((!begun.is_empty()).then(|| Span::Text(begun.to_owned())));
+    spans.extend(fields.prompt.map(Span::Text));
     Ok(spans)
 }
 
-fn context(tokenizer: &Tokenizer, extra: Option<&Value>) -> Result<Vec<Span>, ApiError> {
-    let path = "input_extra";
-    let files = match extra {
-        None => return Ok(Vec::new()),
-        Some(Value::Array(files)) if files.is_empty() => return Ok(Vec::new()),
-        Some(Value::Array(files)) => files,
-        Some(_) => return Err(wrong_type(path, "a list of files")),
-    };
+fn context(tokenizer: &Tokenizer, files: Vec<ExtraFile>) -> Vec<Span> {
+    if files.is_empty() {
+        return Vec::new();
+    }
     let knows_files = [PROJECT, FILE].iter().all(|token| tokenizer.id_of(token).is_some());
     let token = |text: &str| Span::Special(text.to_owned());
     let mut spans = Vec::new();
     if knows_files {
         spans.extend([token(PROJECT), Span::Text(format!("{PROJECT_NAME}\n"))]);
     }
-    for (idx, file) in files.iter().enumerate() {
-        let text = file.get("text").and_then(Value::as_str);
-        let text = text.ok_or_else(|| wrong_type(format!("{path}[{idx}].text"), "a string"))?;
-        let name = file.get("filename").and_then(Value::as_str).unwrap_or(FILE_NAME);
+    for ExtraFile { filename, text } in files {
+        let name = filename.as_deref().unwrap_or(FILE_NAME);
         match knows_files {
             true => spans.extend([token(FILE), Span::Text(format!("{name}\n{text}\n"))]),
-            false => spans.push(Span::Text(text.to_owned())),
+            false => spans.push(Span::Text(text)),
         }
     }
     if knows_files {
         spans.extend([token(FILE), Span::Text(format!("{FILE_NAME}\n"))]);
     }
-    Ok(spans)
+    spans
 }

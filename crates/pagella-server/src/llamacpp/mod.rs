@@ -16,7 +16,7 @@ pub use answer::{LlamaAnswer, Prompted};
 pub use generate::default_settings;
 pub use infill::spans as infill_spans;
 pub use prompt::prompts;
-pub use request::{FIELDS, INFILL, read, set_defaults};
+pub use request::{InfillFields, LlamaBody, LlamaFields, LlamaPrompt, set_defaults};
 pub use settings::generation_settings;
 
 const STATUSES: &[u16] = &[404, 501, 503, 504];
@@ -29,13 +29,13 @@ pub const ROUTES: &[Route] = &of_family(
         post("/completion", Access::Api, to!(generate::completion))
             .doc("llamacpp", "llamaCompletion", "Continue prompts")
             .json("LlamaCompletion")
-            .body(BodyRule::Generation, "LlamaRequest", FIELDS, &["prompt"])
+            .body::<LlamaBody<LlamaPrompt>>(BodyRule::Generation, "LlamaRequest")
             .events("LlamaPiece")
             .also(STATUSES),
         post("/completions", Access::Api, to!(generate::completion))
             .doc("llamacpp", "llamaCompletions", "Continue prompts; the same as /completion")
             .json("LlamaCompletion")
-            .body(BodyRule::Generation, "LlamaRequest", FIELDS, &["prompt"])
+            .body::<LlamaBody<LlamaPrompt>>(BodyRule::Generation, "LlamaRequest")
             .events("LlamaPiece")
             .also(STATUSES),
         post("/infill", Access::Api, to!(generate::infill))
@@ -45,7 +45,7 @@ pub const ROUTES: &[Route] = &of_family(
                 "Fill a gap between two texts, with models that have tokens for it",
             )
             .json("LlamaCompletion")
-            .body(BodyRule::Generation, "InfillRequest", INFILL, &[])
+            .body::<LlamaBody<InfillFields>>(BodyRule::Generation, "InfillRequest")
             .events("LlamaPiece")
             .also(STATUSES),
     ],

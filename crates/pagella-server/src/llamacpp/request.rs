@@ -1,10 +1,13 @@
 //! The fields of llama.cpp's routes, and what it means by leaving them out.
 
-use serde_json::{Map, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::call::Call;
-use crate::fields::{Fields, Param, any, boolean, integer, number, text, unsupported};
-use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
+use crate::fields::{Inert, InertList, NoEffect, Part};
+use crate::generate::fields::{GenerationFields, InertFields};
+use crate::generate::parameters::Parameters;
 use crate::wire::error::ApiError;
 
 /// How many tokens penalties look at unless stated.
@@ -13,120 +16,154 @@ const PENALTY_TOKENS: i64 = 64;
 const MIROSTAT_TAU: f64 = 5.0;
 /// A seed that stands for a random one, beside -1: the same as an unsigned number.
 const RANDOM_SEED: i64 = u32::MAX as i64;
-/// Longest text before or behind a gap, in bytes; the body is limited before.
-const TEXT_BYTES_MAX: usize = 32 << 20;
+/// What is continued.
+#[derive(Deserialize, JsonSchema)]
+pub struct LlamaPrompt {
+    /// Text, token ids, both mixed, or a list of such
+    #[schemars(schema_with = "prompt_shape")]
+    pub prompt: Value,
+}
+
+/// A gap, and what is around it.
+#[derive(Deserialize, JsonSchema)]
+pub struct InfillFields {
+    /// How what fills the gap begins
+    pub prompt: Option<String>,
+    /// Text before the gap
+    #[schemars(length(max = 33_554_432))]
+    pub input_prefix: Option<String>,
+    /// Text behind the gap
+    #[schemars(length(max = 33_554_432))]
+    pub input_suffix: Option<String>,
+    /// Other files, for context
+    pub input_extra: Option<Vec<ExtraFile>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub struct ExtraFile {
+    pub filename: Option<String>,
+    pub text: String,
+}
 
 /// What only llama.cpp has, or spells in its own way.
-const OWN: &[Param] = &[
-    any("prompt"),
-    integer("n", 1, i64::MAX).or(&["n_cmpl"]),
-    integer("n_probs", 0, i64::MAX).or(&["top_logprobs", "logprobs"]),
-    boolean("post_sampling_probs"),
-    boolean("return_token_ids").or(&["return_tokens"]),
-    boolean("cache_prompt"),
-    integer("id_slot", -1, i64::MAX).or(&["slot_id"]),
-    integer("t_max_predict_ms", -1, i64::MAX),
-    any("response_fields"),
-    number("temperature", -10.0, 10.0),
-    number("top_n_sigma", -1.0, 1e6).or(&["nsigma"]),
-    number("tfs", 0.0, 1.0).or(&["tfs_z"]),
-    integer("sse_ping_interval", -1, 300),
-];
+#[derive(Deserialize, JsonSchema)]
+pub struct LlamaFields {
+    /// Answers per prompt
+    #[schemars(range(min = 1), extend("x-aliases" = ["n_cmpl"], "default" = 1))]
+    n: Option<usize>,
+    /// Probabilities of so many alternatives per token; 0: none
+    #[serde(default)]
+    #[schemars(extend("x-aliases" = ["top_logprobs", "logprobs"]))]
+    pub n_probs: usize,
+    /// Probabilities as the sampler left them, not as the model gave them
+    #[serde(default)]
+    pub post_sampling_probs: bool,
+    /// Token ids beside the text
+    #[serde(default)]
+    #[schemars(extend("x-aliases" = ["return_tokens"]))]
+    return_token_ids: bool,
+    /// Prompts that were computed before are not computed again
+    #[schemars(extend("default" = true))]
+    pub cache_prompt: Option<bool>,
+    /// Told again in the answer, without effect
+    #[schemars(range(min = -1), extend("x-aliases" = ["slot_id"], "default" = -1))]
+    pub id_slot: Option<i64>,
+    /// Time for writing, from the first token on; 0: no limit
+    #[schemars(range(min = -1), extend("default" = 0))]
+    pub t_max_predict_ms: Option<i64>,
+    /// Fields that the end of the answer is cut down to; a/b is b within a
+    #[schemars(length(max = 64))]
+    pub response_fields: Option<Vec<String>>,
+    /// Flattens (above 1) or sharpens (below 1) the distribution; 0 and below take the best token
+    #[schemars(range(min = -10.0, max = 10.0))]
+    temperature: Option<f64>,
+    /// Keeps logits within so many standard deviations of the largest; 0 and below are off
+    #[schemars(range(min = -1.0, max = 1e6), extend("x-aliases" = ["nsigma"]))]
+    top_n_sigma: Option<f64>,
+    /// Tail-free sampling; 0 and 1 are off
+    #[schemars(range(min = 0.0, max = 1.0), extend("x-aliases" = ["tfs_z"]))]
+    tfs: Option<f64>,
+    /// Seconds of silence after which a stream says that it is alive; 0 and below: never
+    #[schemars(range(min = -1, max = 300))]
+    sse_ping_interval: Option<i64>,
+}
 
-/// What changes no text here: how a cache is kept, drafting, time for a prompt.
-const WITHOUT_EFFECT: &[Param] = &[
-    any("n_keep"),
-    any("n_discard"),
-    any("n_cache_reuse"),
-    any("t_max_prompt_ms"),
-    any("penalize_nl"),
-    any("speculative.n_max"),
-    any("speculative.n_min"),
-    any("speculative.p_min"),
-    any("speculative.type"),
-    any("preserved_tokens"),
-    any("chat_format"),
-    any("reasoning_format"),
-    any("backend_sampling"),
-];
+impl Part for LlamaPrompt {}
+impl Part for InfillFields {}
+impl Part for LlamaFields {}
 
-/// What nothing here can do: accepted where it asks for nothing.
-const UNBUILT: &[Param] = &[
-    any("n_indent"),
-    any("image_data"),
-    any("multimodal_data"),
-    any("grammar_lazy"),
-    any("grammar_triggers"),
-];
+fn prompt_shape(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/components/schemas/LlamaPrompts" })
+}
 
-/// Every field of `/completion`. The first table that knows a field counts.
-pub const FIELDS: &[&[Param]] = &[OWN, WITHOUT_EFFECT, UNBUILT, GENERATION, SAMPLING, SHAPE, INERT];
+/// What changes no text here: how a cache is kept, drafting, time for a prompt. And what nothing here
+/// can do: accepted where it asks for nothing.
+pub enum OfLlama {}
 
-/// Every field of `/infill`.
-pub const INFILL: &[&[Param]] = &[
-    &[
-        text("input_prefix", TEXT_BYTES_MAX),
-        text("input_suffix", TEXT_BYTES_MAX),
-        any("input_extra"),
-    ],
-    OWN,
-    WITHOUT_EFFECT,
-    UNBUILT,
-    GENERATION,
-    SAMPLING,
-    SHAPE,
-    INERT,
-];
+/// What is said of the latter.
+const UNBUILT: &str = "Not supported unless 0, false or empty";
 
-/// Reads and checks a body.
-pub fn read(
-    call: &Call,
-    body: Map<String, Value>,
-    tables: &'static [&'static [Param]],
-) -> Result<Fields, ApiError> {
-    let mut fields = Fields::read(body, tables)?;
-    for param in UNBUILT {
-        if fields.value(param.name).is_some_and(|value| !asks_for_nothing(value)) {
-            return Err(unsupported(param.name, "leave it out"));
+impl InertList for OfLlama {
+    const NAME: &'static str = "LlamaInert";
+    const FIELDS: &'static [Inert] = &[
+        Inert::accepted("n_keep"),
+        Inert::accepted("n_discard"),
+        Inert::accepted("n_cache_reuse"),
+        Inert::accepted("t_max_prompt_ms"),
+        Inert::accepted("penalize_nl"),
+        Inert::accepted("speculative.n_max"),
+        Inert::accepted("speculative.n_min"),
+        Inert::accepted("speculative.p_min"),
+        Inert::accepted("speculative.type"),
+        Inert::accepted("preserved_tokens"),
+        Inert::accepted("chat_format"),
+        Inert::accepted("reasoning_format"),
+        Inert::accepted("backend_sampling"),
+        Inert::unbuilt("n_indent", &[], UNBUILT),
+        Inert::unbuilt("image_data", &[], UNBUILT),
+        Inert::unbuilt("multimodal_data", &[], UNBUILT),
+        Inert::unbuilt("grammar_lazy", &[], UNBUILT),
+        Inert::unbuilt("grammar_triggers", &[], UNBUILT),
+    ];
+}
+
+/// What `/completion` and `/infill` read, with a prompt or a gap in front.
+pub type LlamaBody<P> =
+    (P, LlamaFields, NoEffect<OfLlama>, GenerationFields, Parameters, InertFields);
+
+impl LlamaFields {
+    /// Puts what these fields say in their own way where all routes have it.
+    pub fn settle(
+        &self,
+        call: &Call,
+        fields: &mut GenerationFields,
+        parameters: &mut Parameters,
+    ) -> Result<(), ApiError> {
+        fields.n = self.n;
+        fields.return_token_ids = self.return_token_ids;
+        fields.sse_ping_interval = self.sse_ping_interval.map(|s| u64::try_from(s).unwrap_or(0));
+        // Below zero these are off.
+        parameters.say("temperature", self.temperature.map(|number| number.max(0.0)))?;
+        parameters.say("top_n_sigma", self.top_n_sigma.map(|number| number.max(0.0)))?;
+        parameters.say("tfs", self.tfs)?;
+        if parameters.int("seed") == Some(RANDOM_SEED) {
+            parameters.set("seed", -1);
         }
+        set_defaults(call, parameters);
+        Ok(())
     }
-    if fields.int("seed") == Some(RANDOM_SEED) {
-        fields.set("seed", (-1).into());
-    }
-    // Below zero these are off.
-    for name in ["temperature", "top_n_sigma"] {
-        if fields.number(name).is_some_and(|number| number < 0.0) {
-            fields.set(name, 0.0.into());
-        }
-    }
-    if fields.int("sse_ping_interval") == Some(-1) {
-        fields.set("sse_ping_interval", 0.into());
-    }
-    set_defaults(call, &mut fields);
-    Ok(fields)
 }
 
 /// What this family of programs means where a request does not say.
-pub fn set_defaults(call: &Call, fields: &mut Fields) {
+pub fn set_defaults(call: &Call, parameters: &mut Parameters) {
     // What an operator says counts more.
-    let known = call.app.presets.apply(fields);
+    let known = call.app.presets.apply(parameters);
     let any = |names: &[&str]| names.iter().any(|name| known.has(name));
     let penalized = any(&["repetition_penalty", "frequency_penalty", "presence_penalty"]);
     if penalized && !any(&["penalty_range", "repeat_last_n", "rep_pen_range"]) {
-        fields.set("repeat_last_n", PENALTY_TOKENS.into());
+        parameters.set("repeat_last_n", PENALTY_TOKENS);
     }
     if any(&["mirostat_mode"]) && !any(&["mirostat_tau"]) {
-        fields.set("mirostat_tau", MIROSTAT_TAU.into());
-    }
-}
-
-/// Values by which clients say that they do not want something.
-fn asks_for_nothing(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Array(list) => list.is_empty(),
-        Value::String(text) => text.is_empty(),
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        _ => false,
+        parameters.set("mirostat_tau", MIROSTAT_TAU);
     }
 }

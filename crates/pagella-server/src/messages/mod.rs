@@ -16,7 +16,7 @@ use crate::settings::ApiServer;
 use crate::wire::error::Dialect;
 
 pub use answer::MessageAnswer;
-pub use request::{FIELDS, MessagesRequest};
+pub use request::{CountBody, MessagesBody, MessagesRequest};
 
 /// Every route of the family.
 pub const ROUTES: &[Route] = &of_family(
@@ -30,13 +30,13 @@ pub const ROUTES: &[Route] = &of_family(
                 "Answer a conversation, as Anthropic's Messages have it",
             )
             .json("Message")
-            .body(BodyRule::Generation, "MessageRequest", FIELDS, &["messages", "max_tokens"])
+            .body::<MessagesBody>(BodyRule::Generation, "MessageRequest")
             .events("MessageEvent")
             .also(GENERATE),
         post("/v1/messages/count_tokens", Access::Api, to!(routes::count_tokens))
             .doc("tokens", "countMessageTokens", "Count the tokens of a message's prompt")
             .json("CountedTokens")
-            .body(BodyRule::Generation, "CountRequest", FIELDS, &["messages"])
+            .body::<CountBody>(BodyRule::Generation, "CountRequest")
             .also(MODEL),
     ],
 );

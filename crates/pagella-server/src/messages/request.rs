@@ -1,36 +1,128 @@
 //! The fields of a request.
 
 use pagella_engine::constraint::ConstraintSpec;
-use serde_json::Value;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::{tool, turn};
 use crate::call::Call;
 use crate::chat::{ChatInput, ChatRequest, own_variables};
-use crate::fields::{Fields, Param, any, integer, missing, out_of_range, unsupported, wrong_type};
-use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
-use crate::generate::shape::json_schema;
+use crate::fields::{Inert, InertList, NoEffect, Part, missing, out_of_range};
+use crate::generate::fields::{GenerationFields, InertFields};
+use crate::generate::parameters::Parameters;
+use crate::generate::shape::json_schema as schema_of;
 use crate::model::ServedModel;
 use crate::settings::{HostedTools, Limits};
 use crate::wire::error::ApiError;
 
-/// Fields that a chat does not have, or has in another form.
-const MESSAGES: &[Param] = &[
-    any("messages"),
-    any("system").optional(),
-    any("tools").optional(),
-    any("tool_choice").optional(),
-    any("thinking").optional(),
-    any("output_config").optional(),
-    any("output_format").optional(),
-    any("mcp_servers").optional(),
-    any("template_vars").or(&["chat_template_kwargs"]),
-    any("cache_control").optional(),
-    any("inference_geo").optional(),
-];
-const MAX_TOKENS: &[Param] = &[integer("max_tokens", 0, i64::MAX)];
+/// The fields that a chat does not have, or has in another form.
+#[derive(Deserialize, JsonSchema)]
+pub struct MessagesFields {
+    /// The conversation
+    #[schemars(schema_with = "turns")]
+    messages: Value,
+    /// What the model is told before the conversation
+    #[serde(default)]
+    #[schemars(schema_with = "system")]
+    system: Option<Value>,
+    /// Functions that the model may call
+    #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 128))]
+    pub(super) tools: Option<Value>,
+    /// Whether it may, must or must not call one
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub(super) tool_choice: Option<Value>,
+    /// Whether and how long the model thinks
+    thinking: Option<Thinking>,
+    /// Effort and form of the answer
+    output_config: Option<OutputConfig>,
+    /// Form of the answer, as older clients say it
+    output_format: Option<OutputFormat>,
+    /// Variables of the template
+    #[schemars(length(max = 64), extend("x-aliases" = ["chat_template_kwargs"]))]
+    template_vars: Option<Map<String, Value>>,
+}
 
-/// Every field of the route. The first table that knows a field counts.
-pub const FIELDS: &[&[Param]] = &[MESSAGES, MAX_TOKENS, GENERATION, SAMPLING, SHAPE, INERT];
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ThinkingKind {
+    Enabled,
+    Disabled,
+    Adaptive,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum ThinkingDisplay {
+    Omitted,
+    Summarized,
+    Full,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Thinking {
+    #[serde(rename = "type")]
+    kind: ThinkingKind,
+    budget_tokens: Option<usize>,
+    display: Option<ThinkingDisplay>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct OutputConfig {
+    effort: Option<String>,
+    format: Option<OutputFormat>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum FormatKind {
+    JsonSchema,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct OutputFormat {
+    #[serde(rename = "type")]
+    #[expect(dead_code, reason = "there is one kind, and no other is read")]
+    kind: FormatKind,
+    #[schemars(with = "Map<String, Value>")]
+    schema: Value,
+}
+
+/// How long an answer becomes, which these clients always say.
+#[derive(Deserialize, JsonSchema)]
+pub struct MaxTokens {
+    /// Most tokens of an answer; 0: the prompt is computed and nothing is written
+    pub max_tokens: u64,
+}
+
+/// Known here and without effect, or not built.
+pub enum OfMessages {}
+
+impl InertList for OfMessages {
+    const NAME: &'static str = "MessagesInert";
+    const FIELDS: &'static [Inert] = &[
+        Inert::unbuilt("mcp_servers", &[], "Refused unless empty: call the servers yourself"),
+        Inert::accepted("cache_control"),
+        Inert::accepted("inference_geo"),
+    ];
+}
+
+impl Part for MessagesFields {}
+impl Part for MaxTokens {}
+
+fn turns(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/components/schemas/MessageTurns" })
+}
+
+fn system(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/components/schemas/SystemBlocks" })
+}
+
+/// What counting reads, and beside [`MaxTokens`] what answering does.
+pub type CountBody =
+    (MessagesFields, NoEffect<OfMessages>, GenerationFields, Parameters, InertFields);
+pub type MessagesBody =
+    (MaxTokens, MessagesFields, NoEffect<OfMessages>, GenerationFields, Parameters, InertFields);
 
 /// What a request says beside the fields that all routes share.
 pub struct MessagesRequest {
@@ -47,114 +139,75 @@ pub struct MessagesRequest {
 }
 
 impl MessagesRequest {
-    /// Reads checked fields.
-    pub fn read(fields: &Fields, hosted: HostedTools, limits: &Limits) -> Result<Self, ApiError> {
-        let listed = |list: &Value| list.as_array().is_none_or(|list| !list.is_empty());
-        if fields.value("mcp_servers").is_some_and(listed) {
-            return Err(unsupported("mcp_servers", "call the servers yourself"));
-        }
-        if fields.int("n").is_some_and(|n| n != 1) {
+    /// Reads the fields; `n` is how many answers are asked for.
+    pub fn read(
+        fields: MessagesFields,
+        n: Option<usize>,
+        hosted: HostedTools,
+        limits: &Limits,
+    ) -> Result<Self, ApiError> {
+        if n.is_some_and(|n| n != 1) {
             return Err(out_of_range("n", "1, as a message has one answer"));
         }
-        let messages = fields.need("messages")?;
-        let turns = turn::messages(fields.value("system"), messages, limits.messages)?;
+        let turns = turn::messages(fields.system.as_ref(), &fields.messages, limits.messages)?;
         let mut dropped = Vec::new();
-        let input = ChatInput {
+        let mut input = ChatInput {
             messages: turns.messages,
             continues: turns.continues.then_some(true),
-            tools: tool::tools(fields, hosted, limits.tools, &mut dropped)?,
+            tools: tool::tools(&fields, hosted, limits.tools, &mut dropped)?,
             ..ChatInput::default()
         };
-        let (shape, budget, omit_thinking) = (None, None, false);
-        let mut request = MessagesRequest { input, shape, budget, dropped, omit_thinking };
-        if let Some(thinking) = fields.value("thinking") {
-            request.read_thinking(thinking)?;
+        let (mut budget, mut omit_thinking) = (None, false);
+        if let Some(thinking) = fields.thinking {
+            let on = !matches!(thinking.kind, ThinkingKind::Disabled);
+            input.variables.insert("enable_thinking".into(), on.into());
+            if matches!(thinking.kind, ThinkingKind::Enabled) {
+                let missing = || missing("thinking.budget_tokens");
+                budget = Some(thinking.budget_tokens.ok_or_else(missing)?);
+            }
+            omit_thinking = thinking.display == Some(ThinkingDisplay::Omitted);
         }
-        request.read_config(fields)?;
-        request.input.variables.extend(own_variables(fields)?);
-        Ok(request)
+        let mut format = fields.output_format.map(|format| ("output_format", format));
+        if let Some(config) = fields.output_config {
+            let effort = config.effort.map(|effort| ("reasoning_effort".to_owned(), effort.into()));
+            input.variables.extend(effort);
+            format = config.format.map(|format| ("output_config.format", format)).or(format);
+        }
+        let shape = |(field, format): (&'static str, OutputFormat)| {
+            Ok::<_, ApiError>((field, schema_of(&format!("{field}.schema"), &format.schema)?))
+        };
+        let shape = format.map(shape).transpose()?;
+        input.variables.extend(own_variables(fields.template_vars)?);
+        Ok(MessagesRequest { input, shape, budget, dropped, omit_thinking })
     }
 
     /// The same with the fields that all routes share.
     pub fn into_chat(
         self,
         call: &Call,
-        fields: &Fields,
+        generation: (&GenerationFields, &Parameters),
         model: &ServedModel,
     ) -> Result<ChatRequest, ApiError> {
-        let mut chat = ChatRequest::new(call, fields, self.input, model)?;
+        let mut chat = ChatRequest::new(call, generation, self.input, model)?;
         chat.reasoning.budget = self.budget.or(chat.reasoning.budget);
         if let Some((field, shape)) = self.shape {
             chat.generation.constrain(field, shape)?;
         }
         Ok(chat)
     }
-
-    /// Whether and how long the model thinks, and whether that is shown.
-    fn read_thinking(&mut self, thinking: &Value) -> Result<(), ApiError> {
-        let Value::Object(thinking) = thinking else {
-            return Err(wrong_type("thinking", "an object"));
-        };
-        let on = match thinking.get("type").and_then(Value::as_str) {
-            Some("enabled") => {
-                let path = "thinking.budget_tokens";
-                let budget = thinking.get("budget_tokens").ok_or_else(|| missing(path))?;
-                let budget = integer("budget_tokens", 0, i64::MAX).check(path, budget.clone())?;
-                self.budget = budget.as_u64().and_then(|tokens| usize::try_from(tokens).ok());
-                true
-            }
-            Some("adaptive") => true,
-            Some("disabled") => false,
-            _ => return Err(wrong_type("thinking.type", "enabled, disabled or adaptive")),
-        };
-        self.input.variables.insert("enable_thinking".into(), on.into());
-        self.omit_thinking = match thinking.get("display").map(Value::as_str) {
-            Some(Some("omitted")) => true,
-            None | Some(Some("summarized" | "full")) => false,
-            Some(_) => return Err(wrong_type("thinking.display", "omitted or summarized")),
-        };
-        Ok(())
-    }
-
-    /// How hard the model tries, and what the text looks like, for which there is an older place too.
-    fn read_config(&mut self, fields: &Fields) -> Result<(), ApiError> {
-        let mut format = fields.value("output_format").map(|format| ("output_format", format));
-        match fields.value("output_config") {
-            None => {}
-            Some(Value::Object(config)) => {
-                let given = |name: &str| config.get(name).filter(|value| !value.is_null());
-                match given("effort") {
-                    None => {}
-                    Some(effort @ Value::String(_)) => {
-                        self.input.variables.insert("reasoning_effort".into(), effort.clone());
-                    }
-                    Some(_) => return Err(wrong_type("output_config.effort", "a string")),
-                }
-                format = given("format").map(|value| ("output_config.format", value)).or(format);
-            }
-            Some(_) => return Err(wrong_type("output_config", "an object")),
-        }
-        let Some((field, format)) = format else { return Ok(()) };
-        if format.get("type").and_then(Value::as_str) != Some("json_schema") {
-            return Err(wrong_type(format!("{field}.type"), "json_schema"));
-        }
-        let path = format!("{field}.schema");
-        let schema = format.get("schema").ok_or_else(|| missing(&path))?;
-        self.shape = Some((field, json_schema(&path, schema)?));
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::Body;
     use crate::wire::error::Code;
     use serde_json::json;
 
     fn read(body: Value) -> Result<MessagesRequest, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        let fields = Fields::read(map, FIELDS)?;
-        MessagesRequest::read(&fields, HostedTools::Drop, &Limits::default())
+        let (_, fields, _, generation, ..) = MessagesBody::read(map)?.body;
+        MessagesRequest::read(fields, generation.n, HostedTools::Drop, &Limits::default())
     }
 
     fn with(extra: Value) -> Value {

@@ -4,21 +4,22 @@ use serde_json::json;
 
 use crate::call::{Call, Ignored, Reply};
 use crate::chat::ChatPrompt;
-use crate::fields::Fields;
-use crate::messages::{FIELDS, MessageAnswer, MessagesRequest};
+use crate::generate::fields::GenerationFields;
+use crate::messages::request::{CountBody, MaxTokens, MessagesBody, MessagesFields};
+use crate::messages::{MessageAnswer, MessagesRequest};
 use crate::routes::model_name::model_for;
 use crate::wire::error::{ApiError, Dialect};
 use crate::wire::sse;
 
 /// Answers the request.
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, FIELDS)?;
-    let mut ignored = call.settle(&fields)?;
-    fields.need("max_tokens")?;
+    let (body, mut ignored) = call.read::<MessagesBody>().await?;
+    let (MaxTokens { max_tokens }, own, _, fields, mut parameters, _) = body;
+    parameters.set("max_tokens", max_tokens);
     let model = model_for(&call, &fields).await?;
-    let request = read(&call, &fields, &mut ignored)?;
+    let request = read(&call, own, &fields, &mut ignored)?;
     let answer = MessageAnswer::new(&call.id, request.omit_thinking);
-    let request = request.into_chat(&call, &fields, &model)?;
+    let request = request.into_chat(&call, (&fields, &parameters), &model)?;
     let mut talk = request.start(&call, &model).await?;
     ignored.add(std::mem::take(&mut talk.unenforced));
     let mut headers = http::HeaderMap::new();
@@ -37,20 +38,24 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
 
 /// Counts the tokens of the prompt, tools included.
 pub async fn count_tokens(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, FIELDS)?;
-    let mut ignored = call.settle(&fields)?;
+    let ((own, _, fields, ..), mut ignored) = call.read::<CountBody>().await?;
     let model = model_for(&call, &fields).await?;
-    let request = read(&call, &fields, &mut ignored)?;
+    let request = read(&call, own, &fields, &mut ignored)?;
     let tokens = ChatPrompt::new(&call, request.input, &model)?.count(&call, &model).await?;
     let mut reply = Reply::json(&json!({ "input_tokens": tokens }))?;
     ignored.write_header(&mut reply.headers);
     Ok(reply)
 }
 
-fn read(call: &Call, fields: &Fields, ignored: &mut Ignored) -> Result<MessagesRequest, ApiError> {
+fn read(
+    call: &Call,
+    own: MessagesFields,
+    fields: &GenerationFields,
+    ignored: &mut Ignored,
+) -> Result<MessagesRequest, ApiError> {
     let settings = &call.app.settings;
     let hosted = settings.responses.hosted_tools;
-    let mut request = MessagesRequest::read(fields, hosted, &settings.limits)?;
+    let mut request = MessagesRequest::read(own, fields.n, hosted, &settings.limits)?;
     ignored.add(std::mem::take(&mut request.dropped));
     Ok(request)
 }

@@ -3,15 +3,16 @@
 use pagella_conversation::tools::{Mode, Tool, ToolSet};
 use serde_json::Value;
 
+use super::request::MessagesFields;
 use crate::chat::hosted_tool;
-use crate::fields::{Fields, missing, wrong_type};
+use crate::fields::{missing, wrong_type};
 use crate::settings::HostedTools;
 use crate::wire::error::{ApiError, Code};
 
 /// Reads tools, of which there may be `most`, and the choice among them. Those that only Anthropic's
 /// own servers have are added to `dropped`, or refused.
 pub fn tools(
-    fields: &Fields,
+    fields: &MessagesFields,
     hosted: HostedTools,
     most: usize,
     dropped: &mut Vec<String>,
@@ -23,12 +24,12 @@ pub fn tools(
         }
         Some(kind) => hosted_tool((path, kind), hosted, dropped),
     };
-    let tools = match fields.value("tools") {
+    let tools = match &fields.tools {
         None => Vec::new(),
         Some(list) => Tool::read_list("tools", list, most, read)?,
     };
     let mut set = ToolSet::new(tools, true);
-    if let Some(choice) = fields.value("tool_choice") {
+    if let Some(choice) = &fields.tool_choice {
         choose(choice, &mut set)?;
     }
     Ok(set)
@@ -81,12 +82,14 @@ pub fn own_id(shown: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::Body;
     use serde_json::json;
 
     fn read(body: Value, hosted: HostedTools) -> Result<(ToolSet, Vec<String>), ApiError> {
-        let Value::Object(map) = body else { panic!() };
+        let Value::Object(mut map) = body else { panic!() };
+        map.insert("messages".into(), json!([]));
         let mut dropped = Vec::new();
-        let fields = Fields::read(map, super::super::request::FIELDS)?;
+        let (fields,) = <(MessagesFields,)>::read(map)?.body;
         Ok((tools(&fields, hosted, 16, &mut dropped)?, dropped))
     }
 

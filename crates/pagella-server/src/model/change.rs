@@ -4,6 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::file::{effective_options, template};
@@ -422,7 +424,8 @@ pub(super) fn remove(app: &App, model: &Arc<ServedModel>) {
 }
 
 /// How a model ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum UnloadMode {
     /// Its requests end now.
     Abort,

@@ -3,78 +3,70 @@
 //! model answers.
 
 use pagella_conversation::tools::check_format;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::chat::check_variables;
-use crate::fields::{
-    Fields, Param, any, boolean, integer, out_of_range, text, unsupported, wrong_type,
-};
+use crate::fields::{Part, unsupported};
 use crate::settings::{ConversationSettings, Toggle};
 use crate::wire::error::ApiError;
 
-/// Most tokens of reasoning that can be asked for.
-const BUDGET_MAX: i64 = 1 << 30;
-
-/// Fields about conversations; in the configuration they have the same names.
-pub const CONVERSATION: &[Param] = &[
-    any("reasoning"),
-    text("reasoning_start_token", 255),
-    text("reasoning_end_token", 255),
-    any("start_in_reasoning"),
-    boolean("tool_calls_in_reasoning"),
-    integer("reasoning_budget_tokens", 0, BUDGET_MAX),
-    text("reasoning_budget_message", 4096),
-    text("tool_format", 64),
-    any("harmony"),
-    any("muse_glimmer"),
-    any("template_vars_default"),
-    any("template_vars_force"),
-];
-
-/// What a load says about conversations.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+/// What a load says about conversations; in the configuration the fields have the same names, and what
+/// is not said is the configuration's.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct ConversationOptions {
+    /// Tell reasoning from answers: true, false, or auto as the template says. Like all fields about
+    /// conversations the configuration's unless stated
     reasoning: Option<Toggle>,
-    start_token: Option<String>,
-    end_token: Option<String>,
+    /// What begins reasoning
+    #[schemars(length(min = 1, max = 255))]
+    reasoning_start_token: Option<String>,
+    /// What ends reasoning
+    #[schemars(length(min = 1, max = 255))]
+    reasoning_end_token: Option<String>,
+    /// Answers begin with reasoning
     start_in_reasoning: Option<Toggle>,
+    /// Tool calls within reasoning count
     tool_calls_in_reasoning: Option<bool>,
-    budget_tokens: Option<usize>,
-    budget_message: Option<String>,
+    /// Most tokens of thoughts
+    #[schemars(range(max = 1_073_741_824))]
+    reasoning_budget_tokens: Option<usize>,
+    /// Written when thoughts are cut off
+    #[schemars(length(max = 4096))]
+    reasoning_budget_message: Option<String>,
+    /// How the model writes calls; without it as its template suggests
+    #[schemars(length(max = 64))]
     tool_format: Option<String>,
+    /// Channels as gpt-oss has them
     harmony: Option<Toggle>,
+    /// Messages with recipients; not supported unless false or auto
+    #[serde(skip_serializing_if = "Option::is_none")]
+    muse_glimmer: Option<Toggle>,
+    /// Variables of templates, unless a request says otherwise
+    #[schemars(length(max = 64), extend("x-empty" = true))]
     template_vars_default: Option<Map<String, Value>>,
+    /// Variables of templates, whatever a request says
+    #[schemars(length(max = 64), extend("x-empty" = true))]
     template_vars_force: Option<Map<String, Value>>,
 }
 
+impl Part for ConversationOptions {}
+
 impl ConversationOptions {
-    /// Reads checked fields.
-    pub fn read(fields: &Fields) -> Result<Self, ApiError> {
-        if toggle(fields, "muse_glimmer")? == Some(Toggle::On) {
+    /// The same, if it can be kept to.
+    pub fn checked(self) -> Result<Self, ApiError> {
+        if self.muse_glimmer == Some(Toggle::On) {
             return Err(unsupported("muse_glimmer", "messages with recipients cannot be read"));
         }
-        let tag = |name: &str| match fields.text(name) {
-            Some("") => Err(out_of_range(name, "a text that is not empty")),
-            tag => Ok(tag.map(str::to_owned)),
-        };
-        let tool_format = fields.text("tool_format").map(str::to_owned);
-        tool_format.as_deref().map_or(Ok(()), check_format)?;
-        Ok(ConversationOptions {
-            reasoning: toggle(fields, "reasoning")?,
-            start_token: tag("reasoning_start_token")?,
-            end_token: tag("reasoning_end_token")?,
-            start_in_reasoning: toggle(fields, "start_in_reasoning")?,
-            tool_calls_in_reasoning: fields.bool("tool_calls_in_reasoning"),
-            budget_tokens: fields
-                .int("reasoning_budget_tokens")
-                .and_then(|tokens| usize::try_from(tokens).ok()),
-            budget_message: fields.text("reasoning_budget_message").map(str::to_owned),
-            tool_format,
-            harmony: toggle(fields, "harmony")?,
-            template_vars_default: variables(fields, "template_vars_default")?,
-            template_vars_force: variables(fields, "template_vars_force")?,
-        })
+        self.tool_format.as_deref().map_or(Ok(()), check_format)?;
+        for (name, variables) in [
+            ("template_vars_default", &self.template_vars_default),
+            ("template_vars_force", &self.template_vars_force),
+        ] {
+            variables.as_ref().map_or(Ok(()), |own| check_variables(name, own))?;
+        }
+        Ok(ConversationOptions { muse_glimmer: None, ..self })
     }
 
     /// What holds for the model: its own, else the configuration's.
@@ -87,11 +79,11 @@ impl ConversationOptions {
         }
         let reasoning = &mut settings.reasoning;
         put(&mut reasoning.reasoning, &self.reasoning);
-        put(&mut reasoning.start_token, &self.start_token);
-        put(&mut reasoning.end_token, &self.end_token);
+        put(&mut reasoning.start_token, &self.reasoning_start_token);
+        put(&mut reasoning.end_token, &self.reasoning_end_token);
         put(&mut reasoning.start_in_reasoning, &self.start_in_reasoning);
-        put(&mut reasoning.budget_tokens, &self.budget_tokens.map(Some));
-        put(&mut reasoning.budget_message, &self.budget_message.clone().map(Some));
+        put(&mut reasoning.budget_tokens, &self.reasoning_budget_tokens.map(Some));
+        put(&mut reasoning.budget_message, &self.reasoning_budget_message.clone().map(Some));
         put(&mut reasoning.harmony, &self.harmony);
         put(&mut settings.tool_calls_in_reasoning, &self.tool_calls_in_reasoning);
         put(&mut settings.tool_format, &self.tool_format);
@@ -103,54 +95,32 @@ impl ConversationOptions {
 
 /// What holds for a model, under the names of the fields.
 pub fn describe(settings: &ConversationSettings) -> Map<String, Value> {
-    let toggle = |toggle: Toggle| match toggle {
-        Toggle::Auto => Value::from("auto"),
-        Toggle::On => true.into(),
-        Toggle::Off => false.into(),
-    };
     let reasoning = &settings.reasoning;
     let described = json!({
-        "reasoning": toggle(reasoning.reasoning),
+        "reasoning": reasoning.reasoning,
         "reasoning_start_token": reasoning.start_token,
         "reasoning_end_token": reasoning.end_token,
-        "start_in_reasoning": toggle(reasoning.start_in_reasoning),
+        "start_in_reasoning": reasoning.start_in_reasoning,
         "tool_calls_in_reasoning": settings.tool_calls_in_reasoning,
         "reasoning_budget_tokens": reasoning.budget_tokens,
         "reasoning_budget_message": reasoning.budget_message,
         "tool_format": settings.tool_format,
-        "harmony": toggle(reasoning.harmony),
+        "harmony": reasoning.harmony,
         "template_vars_default": settings.template_vars_default,
         "template_vars_force": settings.template_vars_force,
     });
     described.as_object().cloned().unwrap_or_default()
 }
 
-fn toggle(fields: &Fields, name: &str) -> Result<Option<Toggle>, ApiError> {
-    match fields.value(name) {
-        None => Ok(None),
-        Some(Value::Bool(true)) => Ok(Some(Toggle::On)),
-        Some(Value::Bool(false)) => Ok(Some(Toggle::Off)),
-        Some(Value::String(text)) if text == "auto" => Ok(Some(Toggle::Auto)),
-        Some(_) => Err(wrong_type(name, "true, false or \"auto\"")),
-    }
-}
-
-fn variables(fields: &Fields, name: &str) -> Result<Option<Map<String, Value>>, ApiError> {
-    match fields.value(name) {
-        None => Ok(None),
-        Some(Value::Object(own)) => check_variables(name, own).map(|()| Some(own.clone())),
-        Some(_) => Err(wrong_type(name, "an object")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::Body;
     use crate::wire::error::Code;
 
     fn read(body: Value) -> Result<ConversationOptions, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        ConversationOptions::read(&Fields::read(map, &[CONVERSATION])?)
+        <(ConversationOptions,)>::read(map)?.body.0.checked()
     }
 
     /// A value for every field, other than the usual one.

@@ -7,18 +7,14 @@
 use pagella_engine::SampleOptions;
 use serde_json::{Map, Value};
 
-use super::conversation::CONVERSATION;
 use super::open::ModelFile;
-use super::options::{FOREIGN, LoadOptions, OPTIONS};
+use super::options::{LoadOptions, OptionFields, OptionsBody};
 use super::served::ActiveTemplate;
 use crate::app::App;
-use crate::fields::{Fields, Param};
+use crate::fields::{Body, Part};
 use crate::name;
 use crate::templates;
 use crate::wire::error::{ApiError, Code};
-
-/// All fields that say how a model is opened.
-const ALL: &[&[Param]] = &[OPTIONS, FOREIGN, CONVERSATION];
 
 /// How a model is opened for a request with these fields. With `trust`, its file counts from now on,
 /// wherever it came from. Reads the disk.
@@ -39,7 +35,7 @@ pub fn effective_options(
     }
     merged.extend(request);
     merged.extend(forced);
-    let options = LoadOptions::read(&Fields::read(merged, ALL)?)?;
+    let options = LoadOptions::read(OptionsBody::read(merged)?.body)?;
     let options = LoadOptions { sampling, ..options };
     if let Some(name) = &options.prompt_template {
         // One that cannot be used is refused before anything is given up for it.
@@ -93,7 +89,8 @@ fn safe_fields(
     table: &str,
 ) -> Result<Map<String, Value>, ApiError> {
     let Some(Value::Object(fields)) = file.tables.get(table) else { return Ok(Map::new()) };
-    let is_safe = |name: &str| OPTIONS.iter().any(|param| param.is_called(name));
+    let options = OptionFields::fields();
+    let is_safe = |name: &str| options.iter().any(|field| field.is_called(name));
     let (safe, other): (Map<_, _>, Map<_, _>) =
         fields.clone().into_iter().partition(|(name, _)| is_safe(name));
     if !other.is_empty() {
@@ -101,7 +98,7 @@ fn safe_fields(
         let detail = format!("{id}: [{table}] {names} cannot be set by a model's file: ignored");
         app.issue("model_file", &detail);
     }
-    let checked = Fields::read(safe.clone(), ALL).and_then(|fields| LoadOptions::read(&fields));
+    let checked = OptionsBody::read(safe.clone()).and_then(|given| LoadOptions::read(given.body));
     match checked {
         Ok(_) => Ok(safe),
         Err(error) => {

@@ -3,13 +3,13 @@
 
 use pagella_backend::{KvFormat, PAGE_TOKENS};
 use pagella_engine::SampleOptions;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::conversation::ConversationOptions;
 use crate::fields::{
-    Fields, Param, any, boolean, integer, number, one_of, out_of_range, text, unsupported,
-    wrong_type,
+    Body, Inert, InertList, NoEffect, Part, out_of_range, unsupported, wrong_type,
 };
 use crate::whole_pages::whole_pages;
 use crate::wire::error::{ApiError, Code};
@@ -18,45 +18,127 @@ use crate::wire::error::{ApiError, Code};
 const TOKENS_MAX: i64 = 1 << 30;
 
 /// Fields that say how a model is opened; the same in requests, model files and configurations.
-pub const OPTIONS: &[Param] = &[
-    integer("max_seq_len", -1, TOKENS_MAX),
-    integer("cache_size", PAGE_TOKENS as i64, TOKENS_MAX),
-    text("cache_mode", 16),
-    number("rope_scale", 0.01, 1000.0),
-    any("rope_alpha"),
-    integer("chunk_size", 1, 8192),
-    integer("max_batch_size", 1, 4096),
-    boolean("ignore_unused_tensors"),
-    text("prompt_template", 255),
-];
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "LoadOptions")]
+pub struct OptionFields {
+    /// Longest context; -1: the model's own
+    #[schemars(range(min = -1, max = TOKENS_MAX))]
+    max_seq_len: Option<i64>,
+    /// Tokens of the cache, whole pages
+    #[schemars(range(min = PAGE_TOKENS, max = TOKENS_MAX))]
+    cache_size: Option<usize>,
+    /// How keys and values are kept: FP16, Q8, Q6, Q4, F8
+    #[schemars(length(max = 16))]
+    cache_mode: Option<String>,
+    /// Stretches positions
+    #[schemars(range(min = 0.01, max = 1000.0))]
+    rope_scale: Option<f64>,
+    /// Raises the rotary base; auto: by the context
+    #[serde(default)]
+    #[schemars(schema_with = "number_or_word")]
+    rope_alpha: Option<Value>,
+    /// Most prompt tokens at once
+    #[schemars(range(min = 1, max = 8192))]
+    chunk_size: Option<usize>,
+    /// Most sequences at once
+    #[schemars(range(min = 1, max = 4096))]
+    max_batch_size: Option<usize>,
+    /// Load files with tensors that no part of the model takes
+    #[serde(default)]
+    ignore_unused_tensors: bool,
+    /// The name of a template, in place of the model's own
+    #[schemars(length(max = 255))]
+    prompt_template: Option<String>,
+}
 
-/// Fields that say so for engines of other kinds. They are known, and refused unless they ask for
-/// nothing.
-pub const FOREIGN: &[Param] = &[
-    text("backend", 64),
-    boolean("tensor_parallel"),
-    text("tensor_parallel_backend", 64),
-    boolean("gpu_split_auto"),
-    any("gpu_split"),
-    any("autosplit_reserve"),
-    integer("cpu_moe_offload_layers", 0, TOKENS_MAX),
-    boolean("output_chunking"),
-    boolean("vision"),
-    any("draft_model"),
-    any("loras"),
-];
+/// Fields that say so for engines of other kinds: refused unless they ask for nothing.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "ForeignOptions")]
+pub struct ForeignFields {
+    /// Refused unless it asks for nothing
+    #[serde(default)]
+    tensor_parallel: bool,
+    /// Refused unless it asks for nothing
+    #[serde(default)]
+    #[schemars(schema_with = "numbers_shape")]
+    gpu_split: Option<Value>,
+    /// Accepted, without effect
+    #[serde(default)]
+    #[schemars(schema_with = "numbers_shape")]
+    autosplit_reserve: Option<Value>,
+    /// Refused unless it asks for nothing
+    cpu_moe_offload_layers: Option<usize>,
+    /// Refused unless it asks for nothing
+    #[serde(default)]
+    vision: bool,
+    /// Refused unless it asks for nothing
+    loras: Option<Value>,
+    /// Refused unless it asks for nothing
+    draft_model: Option<Map<String, Value>>,
+    /// Accepted, without effect
+    #[expect(dead_code, reason = "one engine, one way to split work")]
+    #[schemars(length(max = 64))]
+    backend: Option<String>,
+    /// Accepted, without effect
+    #[expect(dead_code, reason = "one engine, one way to split work")]
+    #[schemars(length(max = 64))]
+    tensor_parallel_backend: Option<String>,
+    /// Accepted, without effect
+    #[expect(dead_code, reason = "one engine, one way to split work")]
+    gpu_split_auto: Option<bool>,
+    /// Accepted, without effect
+    #[expect(dead_code, reason = "one engine, one way to split work")]
+    output_chunking: Option<bool>,
+}
 
-const DRAFT: &[Param] = &[
-    one_of("draft_mode", &["model", "ngram", "mtp", "disabled"]),
-    text("draft_model_name", 255),
-    number("draft_rope_scale", 0.01, 1000.0),
-    any("draft_rope_alpha"),
-    text("draft_cache_mode", 16),
-    any("draft_gpu_split"),
-    integer("draft_num_tokens", 0, 1024),
-    boolean("dynamic_draft"),
-    integer("ngram_match_min", 1, 1024),
-];
+#[derive(Deserialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum DraftMode {
+    Model,
+    Ngram,
+    Mtp,
+    Disabled,
+}
+
+/// Which model drafts, and how.
+#[derive(Deserialize, JsonSchema)]
+struct DraftFields {
+    draft_mode: Option<DraftMode>,
+    #[schemars(length(max = 255))]
+    draft_model_name: Option<String>,
+}
+
+/// How a draft model is opened.
+enum OfDrafts {}
+
+impl InertList for OfDrafts {
+    const NAME: &'static str = "DraftInert";
+    const FIELDS: &'static [Inert] = &[
+        Inert::accepted("draft_rope_scale"),
+        Inert::accepted("draft_rope_alpha"),
+        Inert::accepted("draft_cache_mode"),
+        Inert::accepted("draft_gpu_split"),
+        Inert::accepted("draft_num_tokens"),
+        Inert::accepted("dynamic_draft"),
+        Inert::accepted("ngram_match_min"),
+    ];
+}
+
+impl Part for OptionFields {}
+impl Part for ForeignFields {}
+impl Part for DraftFields {}
+
+fn number_or_word(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "number" }, { "type": "string" }] })
+}
+
+fn numbers_shape(_: &mut SchemaGenerator) -> Schema {
+    let list = json_schema!({ "type": "array", "items": { "type": "number" } });
+    json_schema!({ "anyOf": [{ "type": "number" }, list] })
+}
+
+/// All fields that say how a model is opened.
+pub type OptionsBody = (OptionFields, ForeignFields, ConversationOptions);
 
 /// How a model is opened. What is not stated is left to the model, or to whoever opens it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -89,33 +171,29 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// Reads checked fields; refuses what this engine cannot do.
-    pub fn read(fields: &Fields) -> Result<Self, ApiError> {
-        refuse_foreign(fields)?;
-        let count = |name: &str| fields.int(name).and_then(|n| usize::try_from(n).ok());
-        let cache_size = count("cache_size").map(whole_pages).transpose();
+    /// What the fields say; what this engine cannot do is refused.
+    pub fn read((fields, foreign, conversation): OptionsBody) -> Result<Self, ApiError> {
+        refuse_foreign(foreign)?;
+        let cache_size = fields.cache_size.map(whole_pages).transpose();
         let cache_size =
             cache_size.map_err(|problem| out_of_range("cache_size", &problem.to_string()))?;
-        let rope_scale = fields.number("rope_scale").map(|f| f as f32).filter(|f| *f != 1.0);
-        let rope_alpha = rope_alpha(fields.value("rope_alpha"))?;
+        let rope_scale = fields.rope_scale.map(|f| f as f32).filter(|f| *f != 1.0);
+        let rope_alpha = rope_alpha(fields.rope_alpha.as_ref())?;
         if rope_scale.is_some() && rope_alpha.is_some() {
             let message = "rope_scale and rope_alpha both stretch positions: give one";
             return Err(ApiError::field(Code::ConflictingParameters, "rope_alpha", message));
         }
         Ok(LoadOptions {
-            max_seq_len: count("max_seq_len"),
+            max_seq_len: fields.max_seq_len.and_then(|n| usize::try_from(n).ok()),
             cache_size,
-            cache_mode: fields.text("cache_mode").map(cache_mode).transpose()?,
+            cache_mode: fields.cache_mode.as_deref().map(cache_mode).transpose()?,
             rope_scale,
             rope_alpha,
-            chunk_size: count("chunk_size"),
-            max_batch_size: count("max_batch_size"),
-            ignore_unused_tensors: fields.is("ignore_unused_tensors"),
-            prompt_template: fields
-                .text("prompt_template")
-                .filter(|name| !name.is_empty())
-                .map(str::to_owned),
-            conversation: ConversationOptions::read(fields)?,
+            chunk_size: fields.chunk_size,
+            max_batch_size: fields.max_batch_size,
+            ignore_unused_tensors: fields.ignore_unused_tensors,
+            prompt_template: fields.prompt_template,
+            conversation: conversation.checked()?,
             sampling: Map::new(),
         })
     }
@@ -181,47 +259,32 @@ fn rope_alpha(value: Option<&Value>) -> Result<Option<f32>, ApiError> {
 }
 
 /// Refuses what needs several devices, drafts, adapters or images.
-fn refuse_foreign(fields: &Fields) -> Result<(), ApiError> {
-    let refuse = |name, instead| Err(unsupported(name, instead));
-    if fields.is("tensor_parallel") {
-        return refuse("tensor_parallel", "a model runs on one device, leave it out");
-    }
-    if numbers(fields, "gpu_split")?.iter().any(|share| *share > 0.0) {
-        return refuse("gpu_split", "a model runs on one device, leave it out");
-    }
+fn refuse_foreign(fields: ForeignFields) -> Result<(), ApiError> {
+    const ONE_DEVICE: &str = "a model runs on one device, leave it out";
+    let split = numbers("gpu_split", fields.gpu_split)?.iter().any(|share| *share > 0.0);
     // 96 MB is what clients send that do not care.
-    if numbers(fields, "autosplit_reserve")?.iter().any(|mb| ![0.0, 96.0].contains(mb)) {
-        return refuse("autosplit_reserve", "a model runs on one device, leave it out");
-    }
-    if fields.int("cpu_moe_offload_layers").is_some_and(|layers| layers > 0) {
-        return refuse("cpu_moe_offload_layers", "a model runs on one device, leave it out");
-    }
-    if fields.is("vision") {
-        return refuse("vision", "models read text only, leave it out");
-    }
-    if !fields.value("loras").is_none_or(is_nothing) {
-        return refuse("loras", "adapters cannot be loaded yet, leave it out");
-    }
-    match fields.value("draft_model") {
-        None => Ok(()),
-        Some(Value::Object(draft)) => refuse_draft(draft.clone()),
-        Some(_) => Err(wrong_type("draft_model", "an object")),
-    }
-}
-
-/// Nothing, an empty list or an empty object.
-fn is_nothing(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        _ => false,
+    let reserve = numbers("autosplit_reserve", fields.autosplit_reserve)?;
+    let asked = [
+        ("tensor_parallel", fields.tensor_parallel, ONE_DEVICE),
+        ("gpu_split", split, ONE_DEVICE),
+        ("autosplit_reserve", reserve.iter().any(|mb| ![0.0, 96.0].contains(mb)), ONE_DEVICE),
+        (
+            "cpu_moe_offload_layers",
+            fields.cpu_moe_offload_layers.is_some_and(|layers| layers > 0),
+            ONE_DEVICE,
+        ),
+        ("vision", fields.vision, "models read text only, leave it out"),
+        ("loras", fields.loras.is_some(), "adapters cannot be loaded yet, leave it out"),
+    ];
+    match asked.into_iter().find(|(_, asks, _)| *asks) {
+        Some((name, _, instead)) => Err(unsupported(name, instead)),
+        None => fields.draft_model.map_or(Ok(()), refuse_draft),
     }
 }
 
-fn numbers(fields: &Fields, name: &str) -> Result<Vec<f64>, ApiError> {
+fn numbers(name: &str, value: Option<Value>) -> Result<Vec<f64>, ApiError> {
     let wrong = || wrong_type(name, "a list of numbers");
-    match fields.value(name) {
+    match value {
         None => Ok(Vec::new()),
         Some(Value::Array(list)) => {
             list.iter().map(|item| item.as_f64().ok_or_else(wrong)).collect()
@@ -235,15 +298,14 @@ fn refuse_draft(draft: Map<String, Value>) -> Result<(), ApiError> {
         let param = error.param.as_ref().map(|param| format!("draft_model.{param}"));
         ApiError { param, ..error }
     };
-    let fields = Fields::read(draft, &[DRAFT]).map_err(within)?;
-    if let Some(name) = fields.unknown().first() {
-        return Err(within(fields.refuse_unknown(name)));
+    let given = <(DraftFields, NoEffect<OfDrafts>)>::read(draft).map_err(within)?;
+    if let Some(name) = given.unknown.first() {
+        return Err(within(given.refuse_unknown(name)));
     }
-    let named = fields.text("draft_model_name").is_some_and(|name| !name.is_empty());
-    let drafts = match fields.text("draft_mode") {
-        None | Some("model") => named,
-        Some("disabled") => false,
-        Some(_) => true,
+    let (DraftFields { draft_mode, draft_model_name }, _) = given.body;
+    let drafts = match draft_mode {
+        None | Some(DraftMode::Model) => draft_model_name.is_some(),
+        Some(mode) => mode != DraftMode::Disabled,
     };
     match drafts {
         true => Err(unsupported("draft_model", "models cannot draft for others yet, leave it out")),
@@ -254,12 +316,11 @@ fn refuse_draft(draft: Map<String, Value>) -> Result<(), ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::CONVERSATION;
     use serde_json::json;
 
     fn read(body: Value) -> Result<LoadOptions, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        LoadOptions::read(&Fields::read(map, &[OPTIONS, FOREIGN, CONVERSATION])?)
+        LoadOptions::read(OptionsBody::read(map)?.body)
     }
 
     #[test]

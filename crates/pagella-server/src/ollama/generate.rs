@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use pagella_conversation::SplitPlan;
 use pagella_conversation::tools::{ToolSet, WrittenTools};
 use pagella_text::{AddBos, EncodeBudget, Message};
-use serde_json::Value;
 
 use crate::auth::Role;
 use crate::call::{Call, Ignored, Reply};
 use crate::chat::{ChatInput, ChatPrompt, ChatRequest, Halving, Talk};
-use crate::fields::{Fields, ids, unsupported, wrong_type};
+use crate::fields::{ids, unsupported};
 use crate::generate::ending::text_error;
 use crate::generate::fill;
 use crate::generate::logprobs::LogprobRequest;
@@ -21,8 +20,8 @@ use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, enter};
 use crate::model::{ServedModel, Unload, UnloadMode, resolve, unload};
 use crate::ollama::{
-    AnswerForm, CHAT, GENERATE, OllamaAnswer, done_without_text, ends_the_model, logprobs,
-    messages, only_neutral, options, own_name, shape_answer, tagged, thinking,
+    AnswerForm, OllamaAnswer, OllamaChatBody, OllamaFields, OllamaGenerateBody,
+    OllamaGenerateFields, done_without_text, messages, own_name, tagged,
 };
 use crate::wire::error::{ApiError, Code, Dialect};
 use crate::wire::sse;
@@ -32,7 +31,7 @@ const DRAIN: Duration = Duration::from_secs(30);
 
 /// A request whose model is there.
 struct Asked {
-    fields: Fields,
+    fields: OllamaFields,
     model: Arc<ServedModel>,
     /// The model's name in the answer.
     name: String,
@@ -44,14 +43,13 @@ struct Asked {
 impl Asked {
     /// Waits for the model. Streams wait in silence like all others: a line that
     /// says nothing would be no JSON.
-    async fn of(call: &Call, fields: Fields) -> Result<Self, ApiError> {
-        let ignored = call.settle(&fields)?;
+    async fn of(call: &Call, fields: OllamaFields, ignored: Ignored) -> Result<Self, ApiError> {
         let begun = Instant::now();
-        let named = fields.text("model").map(own_name);
+        let named = fields.model.as_deref().map(own_name);
         let model = resolve(call, named, false).await?;
         let is_meant = named.is_some_and(|name| model.is_called(name));
-        let name = match fields.text("model").filter(|_| is_meant) {
-            Some(name) => name.to_owned(),
+        let name = match fields.model.clone().filter(|_| is_meant) {
+            Some(name) => name,
             None => tagged(&model.parts.id),
         };
         Ok(Asked { fields, model, name, load: begun.elapsed(), ignored })
@@ -59,16 +57,17 @@ impl Asked {
 
     /// A conversation, with everything that the request says besides.
     fn chat(&mut self, call: &Call, mut input: ChatInput) -> Result<ChatRequest, ApiError> {
-        let options = options(call, &self.fields, self.model.capacity(), &mut self.ignored)?;
-        input.variables = thinking(&self.fields)?;
-        let mut request = ChatRequest::new(call, &options, input, &self.model)?;
-        shape_answer(call, &self.fields, &mut request.generation)?;
+        let capacity = self.model.capacity();
+        let (fields, parameters) = self.fields.options(call, capacity, &mut self.ignored)?;
+        input.variables = self.fields.thinking()?;
+        let mut request = ChatRequest::new(call, (&fields, &parameters), input, &self.model)?;
+        self.fields.shape_answer(call, &mut request.generation)?;
         request.logprobs = self.logprobs(call)?;
         Ok(request)
     }
 
     fn logprobs(&self, call: &Call) -> Result<Option<LogprobRequest>, ApiError> {
-        logprobs(&self.fields, call.app.settings.limits.top_logprobs)
+        self.fields.logprobs(call.app.settings.limits.top_logprobs)
     }
 
     /// The answer, whole or line by line.
@@ -104,17 +103,17 @@ impl Asked {
 /// Ends a model that is to be kept for no time; `None` where that is not what a request wants.
 async fn end_model(
     call: &Call,
-    fields: &Fields,
+    fields: &OllamaFields,
     form: AnswerForm,
 ) -> Result<Option<Reply>, ApiError> {
-    if !ends_the_model(fields) {
+    if !fields.ends_the_model() {
         return Ok(None);
     }
     if call.caller.role() != Role::Admin {
         let message = "ending a model needs an administrator's key: leave keep_alive out";
         return Err(ApiError::field(Code::AdminKeyRequired, "keep_alive", message));
     }
-    let name = fields.text("model").unwrap_or_default();
+    let name = fields.model.as_deref().unwrap_or_default();
     let residents = call.app.model.residents();
     if let Some(model) = residents.iter().find(|model| model.is_called(own_name(name))) {
         let generation =
@@ -130,22 +129,16 @@ async fn end_model(
 
 /// `/api/chat`.
 pub async fn chat(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, CHAT)?;
-    let listed = |list: &Value| list.as_array().is_none_or(|list| !list.is_empty());
-    let is_empty = !fields.value("messages").is_some_and(listed);
-    if is_empty && let Some(reply) = end_model(&call, &fields, AnswerForm::Chat).await? {
+    let ((own, fields, _), ignored) = call.read::<OllamaChatBody>().await?;
+    if own.messages.is_none()
+        && let Some(reply) = end_model(&call, &fields, AnswerForm::Chat).await?
+    {
         return Ok(reply);
     }
-    let mut asked = Asked::of(&call, fields).await?;
-    let messages = match asked.fields.value("messages") {
-        None => Vec::new(),
-        Some(Value::Array(list)) => messages(list, call.app.settings.limits.messages)?,
-        Some(_) => return Err(wrong_type("messages", "a list of messages")),
-    };
-    if messages.is_empty() {
-        return asked.without_prompt(AnswerForm::Chat);
-    }
-    let written = WrittenTools { tools: asked.fields.value("tools"), ..WrittenTools::default() };
+    let mut asked = Asked::of(&call, fields, ignored).await?;
+    let Some(list) = own.messages else { return asked.without_prompt(AnswerForm::Chat) };
+    let messages = messages(&list, call.app.settings.limits.messages)?;
+    let written = WrittenTools { tools: own.tools.as_ref(), ..WrittenTools::default() };
     let tools = ToolSet::read(&written, call.app.settings.limits.tools)?;
     // An answer that has begun is continued.
     let begun = |last: &Message| {
@@ -153,7 +146,7 @@ pub async fn chat(mut call: Call) -> Result<Reply, ApiError> {
     };
     let continues = messages.last().is_some_and(begun).then_some(true);
     let mut input = ChatInput { messages, tools, continues, ..ChatInput::default() };
-    if asked.fields.bool("truncate") != Some(false) {
+    if asked.fields.truncate != Some(false) {
         input = fitting(&call, input, &asked.model).await?;
     }
     let request = asked.chat(&call, input)?;
@@ -198,27 +191,22 @@ async fn count(
 
 /// `/api/generate`.
 pub async fn generate(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, GENERATE)?;
-    let given = |name: &str| fields.text(name).filter(|text| !text.is_empty()).map(str::to_owned);
-    let (prompt, suffix, system) = (given("prompt"), given("suffix"), given("system"));
+    let ((own, fields, ..), ignored) = call.read::<OllamaGenerateBody>().await?;
+    let OllamaGenerateFields { prompt, suffix, system, context, raw: asked_raw } = own;
     let is_empty = prompt.is_none() && suffix.is_none();
     if is_empty && let Some(reply) = end_model(&call, &fields, AnswerForm::Generate).await? {
         return Ok(reply);
     }
-    only_neutral(&fields, "template", "the model's own is used, or none with raw")?;
-    only_neutral(&fields, "images", "the model reads text and nothing else")?;
-    let mut asked = Asked::of(&call, fields).await?;
+    let mut asked = Asked::of(&call, fields, ignored).await?;
     if is_empty {
         return asked.without_prompt(AnswerForm::Generate);
     }
-    let context = match asked.fields.value("context") {
-        None => Vec::new(),
-        Some(value) => ids("context", value, asked.model.parts.vocab)?,
-    };
+    let context = context.map(|value| ids("context", &value, asked.model.parts.vocab));
+    let context = context.transpose()?.unwrap_or_default();
     let prompt = prompt.unwrap_or_default();
-    let is_raw = asked.fields.is("raw") || suffix.is_some() || asked.model.template().is_none();
+    let is_raw = asked_raw || suffix.is_some() || asked.model.template().is_none();
     let talk = if is_raw {
-        if system.is_some() && !asked.fields.is("raw") {
+        if system.is_some() && !asked_raw {
             let instead = "there is no template for it: put it into the prompt";
             return Err(unsupported("system", instead));
         }
@@ -241,10 +229,12 @@ async fn raw(
     context: Vec<u32>,
     (prompt, suffix): (String, Option<String>),
 ) -> Result<Talk, ApiError> {
-    let options = options(call, &asked.fields, asked.model.capacity(), &mut asked.ignored)?;
+    let capacity = asked.model.capacity();
+    let (fields, parameters) = asked.fields.options(call, capacity, &mut asked.ignored)?;
     let model = &asked.model;
-    let mut generation = GenerationRequest::read(call, &options, model, ZeroTopP::One)?;
-    shape_answer(call, &asked.fields, &mut generation)?;
+    let mut generation =
+        GenerationRequest::read(call, (&fields, &parameters), model, ZeroTopP::One)?;
+    asked.fields.shape_answer(call, &mut generation)?;
     let logprobs = asked.logprobs(call)?;
     if let Some(logprobs) = logprobs {
         logprobs.apply(&mut generation.job);

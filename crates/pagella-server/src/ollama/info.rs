@@ -5,9 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::call::{Call, Reply};
-use crate::fields::{Fields, missing};
 use crate::model::ServedModel;
-use crate::ollama::{self, PULL, SHOW, own_name};
+use crate::ollama::{self, OllamaModelName, OllamaNameBody, own_name};
 use crate::routes::{card, list};
 use crate::wire::error::{ApiError, Code};
 
@@ -45,9 +44,8 @@ pub async fn ps(call: Call) -> Result<Reply, ApiError> {
 }
 
 /// The card of a name, if there is one.
-async fn named(call: &Call, fields: &Fields) -> Result<Option<Value>, ApiError> {
-    let name = fields.text("model").filter(|name| !name.is_empty());
-    let name = own_name(name.ok_or_else(|| missing("model"))?);
+async fn named(call: &Call, name: &str) -> Result<Option<Value>, ApiError> {
+    let name = own_name(name);
     let is_called = |card: &Value| {
         let id = card["id"].as_str().unwrap_or_default();
         id == name || id.rsplit('/').next() == Some(name)
@@ -55,17 +53,16 @@ async fn named(call: &Call, fields: &Fields) -> Result<Option<Value>, ApiError> 
     Ok(list::cards(call).await?.into_iter().find(is_called))
 }
 
-fn unknown(fields: &Fields) -> ApiError {
-    let name: String = fields.text("model").unwrap_or_default().chars().take(64).collect();
+fn unknown(name: &str) -> ApiError {
+    let name: String = name.chars().take(64).collect();
     let message = format!("model '{name}' not found: see /api/tags for those there are");
     ApiError::field(Code::ModelNotFound, "model", message)
 }
 
 /// `/api/show`: a model in detail. Asking about a model does not open it.
 pub async fn show(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, SHOW)?;
-    let ignored = call.settle(&fields)?;
-    let card = named(&call, &fields).await?.ok_or_else(|| unknown(&fields))?;
+    let ((OllamaModelName { model }, _), ignored) = call.read::<OllamaNameBody>().await?;
+    let card = named(&call, &model).await?.ok_or_else(|| unknown(&model))?;
     let shown = match resident(&call, &card) {
         Some(model) => ollama::show(&card, &model, &call.app.settings),
         None => {
@@ -85,9 +82,8 @@ pub async fn show(mut call: Call) -> Result<Reply, ApiError> {
 
 /// `/api/pull`: a model that is here already needs no fetching; others are for administrators to fetch.
 pub async fn pull(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, PULL)?;
-    let ignored = call.settle(&fields)?;
-    if named(&call, &fields).await?.is_none() {
+    let ((OllamaModelName { model }, _), ignored) = call.read::<OllamaNameBody>().await?;
+    if named(&call, &model).await?.is_none() {
         let message = "models are not fetched here: an administrator does that with /v1/download \
                        or `pagella pull`";
         return Err(ApiError::new(Code::FeatureDisabled, message));

@@ -12,7 +12,7 @@ mod info;
 mod message;
 mod request;
 
-use crate::route::{Access, BodyRule, Route, UNREAD, delete, get, of_family, post, to};
+use crate::route::{Access, BodyRule, Route, delete, get, of_family, post, to};
 use crate::settings::ApiServer;
 use crate::wire::error::Dialect;
 
@@ -20,8 +20,8 @@ pub use answer::{AnswerForm, OllamaAnswer, done_without_text};
 pub use card::{entry, own_name, process, show, tagged};
 pub use message::messages;
 pub use request::{
-    CHAT, EMBED, EMBEDDINGS, GENERATE, PULL, SHOW, ends_the_model, logprobs, only_neutral, options,
-    shape_answer, thinking,
+    OllamaChatBody, OllamaEmbedBody, OllamaEmbeddingsBody, OllamaFields, OllamaGenerateBody,
+    OllamaGenerateFields, OllamaModelName, OllamaNameBody,
 };
 
 /// Statuses of routes that the operator has to choose, alone and with those of the model.
@@ -37,24 +37,24 @@ pub const ROUTES: &[Route] = &of_family(
         post("/api/chat", Access::Api, to!(generate::chat))
             .doc("ollama", "ollamaChat", "Answer a conversation")
             .json("OllamaChat")
-            .body(BodyRule::Generation, "OllamaChatRequest", CHAT, &[])
+            .body::<OllamaChatBody>(BodyRule::Generation, "OllamaChatRequest")
             .lines("OllamaChat")
             .also(GENERATED),
         post("/api/generate", Access::Api, to!(generate::generate))
             .doc("ollama", "ollamaGenerate", "Answer or continue a prompt")
             .json("OllamaGenerated")
-            .body(BodyRule::Generation, "OllamaGenerateRequest", GENERATE, &[])
+            .body::<OllamaGenerateBody>(BodyRule::Generation, "OllamaGenerateRequest")
             .lines("OllamaGenerated")
             .also(GENERATED),
         post("/api/embed", Access::Api, to!(embed::embed))
             .doc("ollama", "ollamaEmbed", "Vectors of texts, of length one")
             .json("OllamaVectors")
-            .body(BodyRule::Generation, "OllamaEmbedRequest", EMBED, &["input"])
+            .body::<OllamaEmbedBody>(BodyRule::Generation, "OllamaEmbedRequest")
             .also(GENERATED),
         post("/api/embeddings", Access::Api, to!(embed::embeddings))
             .doc("ollama", "ollamaEmbeddings", "The vector of one text; the older form")
             .json("OllamaVector")
-            .body(BodyRule::Generation, "OllamaEmbeddingsRequest", EMBEDDINGS, &[])
+            .body::<OllamaEmbeddingsBody>(BodyRule::Generation, "OllamaEmbeddingsRequest")
             .also(GENERATED),
         get("/api/tags", Access::Api, to!(info::tags))
             .doc("ollama", "ollamaTags", "Models that the key sees")
@@ -71,35 +71,35 @@ pub const ROUTES: &[Route] = &of_family(
         post("/api/show", Access::Api, to!(info::show))
             .doc("ollama", "ollamaShow", "A model in detail")
             .json("OllamaModel")
-            .body(BodyRule::Small, "OllamaShowRequest", SHOW, &["model"])
+            .body::<OllamaNameBody>(BodyRule::Small, "OllamaShowRequest")
             .also(MODEL),
         post("/api/pull", Access::Api, to!(info::pull))
             .doc("ollama", "ollamaPull", "Whether a model is here; others are not fetched")
             .json("OllamaStatus")
-            .body(BodyRule::Small, "OllamaPullRequest", PULL, &["model"])
+            .body::<OllamaNameBody>(BodyRule::Small, "OllamaPullRequest")
             .also(OFF),
         post("/api/push", Access::Api, to!(info::refuse))
             .doc("ollama", "ollamaPush", "Not supported")
             .json("OllamaStatus")
-            .body(BodyRule::Small, "OllamaChangeRequest", UNREAD, &[])
+            .body::<()>(BodyRule::Small, "OllamaChangeRequest")
             .optional()
             .also(OFF),
         post("/api/create", Access::Api, to!(info::refuse))
             .doc("ollama", "ollamaCreate", "Not supported")
             .json("OllamaStatus")
-            .body(BodyRule::Small, "OllamaChangeRequest", UNREAD, &[])
+            .body::<()>(BodyRule::Small, "OllamaChangeRequest")
             .optional()
             .also(OFF),
         post("/api/copy", Access::Api, to!(info::refuse))
             .doc("ollama", "ollamaCopy", "Not supported")
             .json("OllamaStatus")
-            .body(BodyRule::Small, "OllamaChangeRequest", UNREAD, &[])
+            .body::<()>(BodyRule::Small, "OllamaChangeRequest")
             .optional()
             .also(OFF),
         delete("/api/delete", Access::Api, to!(info::refuse))
             .doc("ollama", "ollamaDelete", "Not supported")
             .json("OllamaStatus")
-            .body(BodyRule::Small, "OllamaChangeRequest", UNREAD, &[])
+            .body::<()>(BodyRule::Small, "OllamaChangeRequest")
             .optional()
             .also(OFF),
     ],

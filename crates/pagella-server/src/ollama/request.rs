@@ -1,260 +1,374 @@
 //! The fields of a request: those beside `options` and those within.
 
 use pagella_engine::constraint::ConstraintSpec;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::call::{Call, Ignored};
-use crate::fields::{
-    Fields, Param, any, boolean, integer, number, out_of_range, text, unsupported, wrong_type,
-};
+use crate::fields::{Inert, InertList, NoEffect, Part, out_of_range, wrong_type};
+use crate::generate::fields::GenerationFields;
 use crate::generate::logprobs::LogprobRequest;
-use crate::generate::params::{GENERATION, SAMPLING};
+use crate::generate::parameters::Parameters;
 use crate::generate::request::GenerationRequest;
 use crate::llamacpp;
 use crate::wire::error::{ApiError, Code};
 
-/// Longest prompt as text, in bytes; the body is limited before.
-const PROMPT_BYTES_MAX: usize = 32 << 20;
-
 /// What every route has that generates text.
-const SHARED: &[Param] = &[
-    text("model", 512),
-    boolean("stream"),
-    any("format"),
-    any("keep_alive"),
-    any("options"),
-    any("think"),
-    boolean("truncate"),
-    boolean("shift"),
-    boolean("logprobs"),
-    integer("top_logprobs", 0, i64::MAX),
-];
+#[derive(Deserialize, JsonSchema)]
+pub struct OllamaFields {
+    /// Which model; without it the one that is loaded
+    #[schemars(length(max = 512))]
+    pub model: Option<String>,
+    /// The answer comes line by line
+    #[schemars(extend("default" = true))]
+    stream: Option<bool>,
+    /// What the text must look like: "json", or a JSON schema; "" or {}: anything
+    #[serde(default)]
+    #[schemars(schema_with = "format_shape")]
+    format: Option<Value>,
+    /// How long the model stays; the operator decides that. 0 without a prompt unloads it, with the key of
+    /// an administrator
+    #[serde(default)]
+    #[schemars(schema_with = "time_shape")]
+    keep_alive: Option<Value>,
+    /// Sampling, in Ollama's words or in those of all routes; options of loading have no effect
+    #[serde(default)]
+    #[schemars(schema_with = "options_shape")]
+    options: Option<Map<String, Value>>,
+    /// Whether the model thinks first, or how hard
+    #[serde(default)]
+    #[schemars(schema_with = "think_shape")]
+    think: Option<Value>,
+    /// Old messages give way where a conversation does not fit; a prompt that does not is refused
+    #[schemars(extend("default" = true))]
+    pub truncate: Option<bool>,
+    /// Log-probabilities of the tokens
+    #[serde(default)]
+    logprobs: bool,
+    /// Alternatives per token
+    top_logprobs: Option<usize>,
+}
 
-/// Every field of `/api/chat`.
-pub const CHAT: &[&[Param]] = &[&[any("messages"), any("tools")], SHARED];
+/// The fields of `/api/chat` alone.
+#[derive(Deserialize, JsonSchema)]
+pub struct OllamaChatFields {
+    /// The conversation; without one the model is only loaded
+    #[serde(default)]
+    #[schemars(schema_with = "messages_shape")]
+    pub messages: Option<Vec<Value>>,
+    /// Functions that the model may call
+    #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 128))]
+    pub tools: Option<Value>,
+}
 
-/// Every field of `/api/generate`.
-pub const GENERATE: &[&[Param]] = &[
-    &[
-        text("prompt", PROMPT_BYTES_MAX),
-        text("suffix", PROMPT_BYTES_MAX),
-        text("system", PROMPT_BYTES_MAX),
-        text("template", PROMPT_BYTES_MAX),
-        any("context"),
-        boolean("raw"),
-        any("images"),
-    ],
-    SHARED,
-];
+/// The fields of `/api/generate` alone.
+#[derive(Deserialize, JsonSchema)]
+pub struct OllamaGenerateFields {
+    /// A question for the template, or with raw the beginning of a text; without one the model is only
+    /// loaded
+    #[schemars(length(max = 33_554_432))]
+    pub prompt: Option<String>,
+    /// What follows the gap that is to be filled
+    #[schemars(length(max = 33_554_432))]
+    pub suffix: Option<String>,
+    /// Instructions, as a message before the prompt
+    #[schemars(length(max = 33_554_432))]
+    pub system: Option<String>,
+    /// Ids of what was said before, as the last answer told them
+    #[schemars(with = "Option<Vec<u32>>")]
+    pub context: Option<Value>,
+    /// The prompt is continued as it is, without a template
+    #[serde(default)]
+    pub raw: bool,
+}
 
-/// Every field of `/api/embed`.
-pub const EMBED: &[&[Param]] = &[&[
-    text("model", 512),
-    any("input"),
-    boolean("truncate"),
-    integer("dimensions", 0, i64::MAX),
-    any("keep_alive"),
-    any("options"),
-]];
+/// The fields of `/api/embed`.
+#[derive(Deserialize, JsonSchema)]
+pub struct OllamaEmbedFields {
+    /// Which model; without it the one that is loaded
+    #[schemars(length(max = 512))]
+    pub model: Option<String>,
+    /// Texts; none of them: no vectors
+    #[schemars(schema_with = "input_shape")]
+    pub input: Value,
+    /// Texts that are too long are cut
+    #[schemars(extend("default" = true))]
+    pub truncate: Option<bool>,
+    /// Numbers per vector, where the model can cut them; 0: all
+    pub dimensions: Option<usize>,
+}
 
-/// Every field of `/api/embeddings`.
-pub const EMBEDDINGS: &[&[Param]] =
-    &[&[text("model", 512), text("prompt", PROMPT_BYTES_MAX), any("keep_alive"), any("options")]];
+/// The fields of `/api/embeddings`.
+#[derive(Deserialize, JsonSchema)]
+pub struct OllamaEmbeddingsFields {
+    /// Which model; without it the one that is loaded
+    #[schemars(length(max = 512))]
+    pub model: Option<String>,
+    /// The text; without one the vector is empty
+    #[schemars(length(max = 33_554_432))]
+    pub prompt: Option<String>,
+}
 
-/// Every field of `/api/show`.
-pub const SHOW: &[&[Param]] = &[&[text("model", 512).or(&["name"]), boolean("verbose")]];
+/// Which model `/api/show` and `/api/pull` are about.
+#[derive(Deserialize, JsonSchema)]
+pub struct OllamaModelName {
+    /// Which model
+    #[schemars(length(min = 1, max = 512), extend("x-aliases" = ["name"]))]
+    pub model: String,
+}
 
-/// Every field of `/api/pull`.
-pub const PULL: &[&[Param]] =
-    &[&[text("model", 512).or(&["name"]), boolean("insecure"), boolean("stream")]];
+/// What may stand in `options` beside the fields of all routes.
+#[derive(Deserialize, JsonSchema)]
+struct OllamaOptions {
+    #[schemars(extend("x-aliases" = ["num_predict"]))]
+    max_tokens: Option<i64>,
+    #[schemars(range(min = 0))]
+    num_ctx: Option<i64>,
+    #[schemars(range(min = 0.0, max = 1.0), extend("x-aliases" = ["tfs_z"]))]
+    tfs: Option<f64>,
+}
 
+impl Part for OllamaFields {}
+impl Part for OllamaChatFields {}
+impl Part for OllamaGenerateFields {}
+impl Part for OllamaEmbedFields {}
+impl Part for OllamaEmbeddingsFields {}
+impl Part for OllamaModelName {}
+impl Part for OllamaOptions {}
+
+/// What the routes read.
+pub type OllamaChatBody = (OllamaChatFields, OllamaFields, NoEffect<OfAnswers>);
+pub type OllamaGenerateBody =
+    (OllamaGenerateFields, OllamaFields, NoEffect<OfAnswers>, NoEffect<OfPrompts>);
+pub type OllamaEmbedBody = (OllamaEmbedFields, NoEffect<OfEmbedding>);
+pub type OllamaEmbeddingsBody = (OllamaEmbeddingsFields, NoEffect<OfEmbedding>);
+pub type OllamaNameBody = (OllamaModelName, NoEffect<OfModels>);
+type OptionsBody = (OllamaOptions, NoEffect<OfLoading>, GenerationFields, Parameters);
+
+fn format_shape(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "string", "enum": ["", "json"] }, { "type": "object" }] })
+}
+
+fn time_shape(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "number" }, { "type": "string" }] })
+}
+
+fn think_shape(_: &mut SchemaGenerator) -> Schema {
+    let words = json_schema!({ "type": "string", "enum": ["low", "medium", "high"] });
+    json_schema!({ "anyOf": [{ "type": "boolean" }, words] })
+}
+
+fn options_shape(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/components/schemas/OllamaSampling" })
+}
+
+fn messages_shape(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/components/schemas/OllamaMessages" })
+}
+
+fn input_shape(_: &mut SchemaGenerator) -> Schema {
+    let texts = json_schema!({ "type": "array", "maxItems": 2048, "items": { "type": "string", "minLength": 1 } });
+    json_schema!({ "anyOf": [{ "type": "string" }, texts] })
+}
+
+/// Without effect on answers: an answer ends where the context does.
+pub enum OfAnswers {}
+/// What a prompt cannot have.
+pub enum OfPrompts {}
+/// Without effect on vectors.
+pub enum OfEmbedding {}
+/// Without effect on what is told of a model.
+pub enum OfModels {}
 /// Options that say how a model is opened, or what is forgotten when the context is full. The operator
 /// opens models and nothing is ever forgotten, so they change no text.
-const OF_LOADING: &[Param] = &[
-    any("num_keep"),
-    any("num_batch"),
-    any("num_gpu"),
-    any("main_gpu"),
-    any("num_thread"),
-    any("numa"),
-    any("low_vram"),
-    any("f16_kv"),
-    any("logits_all"),
-    any("vocab_only"),
-    any("use_mmap"),
-    any("use_mlock"),
-    any("embedding_only"),
-    any("draft_num_predict"),
-    any("penalize_newline"),
-];
+enum OfLoading {}
 
-/// What may stand in `options`: Ollama's words, and those of all routes. The first that knows a field
-/// counts.
-const OPTIONS: &[&[Param]] = &[
-    &[
-        integer("max_tokens", i64::MIN, i64::MAX).or(&["num_predict"]),
-        integer("num_ctx", 0, i64::MAX),
-        number("tfs", 0.0, 1.0).or(&["tfs_z"]),
-    ],
-    OF_LOADING,
-    SAMPLING,
-    GENERATION,
-];
-
-/// `options`, in the fields of all routes. `capacity` is the longest sequence of the model.
-pub fn options(
-    call: &Call,
-    fields: &Fields,
-    capacity: usize,
-    ignored: &mut Ignored,
-) -> Result<Fields, ApiError> {
-    let options = match fields.value("options") {
-        None => Map::new(),
-        Some(Value::Object(options)) => options.clone(),
-        Some(_) => return Err(wrong_type("options", "an object")),
-    };
-    let mut options = Fields::read(options, OPTIONS)?;
-    call.settle(&options)?;
-    ignored.add(options.unknown().iter().map(|name| format!("options.{name}")).collect());
-    // A longer context than there is cannot be had by asking.
-    let wanted = options.int("num_ctx").and_then(|tokens| usize::try_from(tokens).ok());
-    if wanted.is_some_and(|tokens| tokens > capacity) {
-        ignored.add(vec!["options.num_ctx".to_owned()]);
-    }
-    // Below 1 there is no limit.
-    if options.int("max_tokens").is_some_and(|tokens| tokens < 1) {
-        options.set("max_tokens", (-1).into());
-    }
-    if options.int("n").is_some_and(|n| n != 1) {
-        return Err(out_of_range("options.n", "1, as there is one answer"));
-    }
-    llamacpp::set_defaults(call, &mut options);
-    Ok(options)
+impl InertList for OfAnswers {
+    const NAME: &'static str = "OllamaInert";
+    const FIELDS: &'static [Inert] = &[Inert::accepted("shift")];
 }
 
-/// What stands beside `options` and concerns every answer.
-pub fn shape_answer(
-    call: &Call,
-    fields: &Fields,
-    generation: &mut GenerationRequest,
-) -> Result<(), ApiError> {
-    generation.delivery.stream = call.streams(fields.bool("stream") != Some(false));
-    // Lines that say nothing are no JSON, and no client reads them.
-    generation.delivery.ping = None;
-    match format(fields)? {
-        Some(spec) => generation.constrain("format", spec),
-        None => Ok(()),
-    }
+impl InertList for OfPrompts {
+    const NAME: &'static str = "OllamaPromptInert";
+    const FIELDS: &'static [Inert] = &[
+        Inert::unbuilt("template", &[], "Not supported unless empty"),
+        Inert::unbuilt("images", &[], "Not supported unless empty"),
+    ];
 }
 
-/// What the text must look like: `json`, or a schema.
-fn format(fields: &Fields) -> Result<Option<ConstraintSpec>, ApiError> {
-    match fields.value("format") {
-        None => Ok(None),
-        Some(Value::String(text)) if text.is_empty() => Ok(None),
-        Some(Value::String(text)) if text == "json" => Ok(Some(ConstraintSpec::JsonObject)),
-        Some(Value::Object(schema)) if schema.is_empty() => Ok(None),
-        Some(schema @ Value::Object(_)) => Ok(Some(ConstraintSpec::JsonSchema(schema.clone()))),
-        Some(_) => {
-            let message = "format must be \"json\" or a JSON schema";
-            Err(ApiError::field(Code::UnsupportedValue, "format", message))
+impl InertList for OfEmbedding {
+    const NAME: &'static str = "OllamaEmbedInert";
+    const FIELDS: &'static [Inert] = &[Inert::accepted("keep_alive"), Inert::accepted("options")];
+}
+
+impl InertList for OfModels {
+    const NAME: &'static str = "OllamaModelInert";
+    const FIELDS: &'static [Inert] =
+        &[Inert::accepted("verbose"), Inert::accepted("insecure"), Inert::accepted("stream")];
+}
+
+impl InertList for OfLoading {
+    const NAME: &'static str = "OllamaLoadingInert";
+    const FIELDS: &'static [Inert] = &[
+        Inert::accepted("num_keep"),
+        Inert::accepted("num_batch"),
+        Inert::accepted("num_gpu"),
+        Inert::accepted("main_gpu"),
+        Inert::accepted("num_thread"),
+        Inert::accepted("numa"),
+        Inert::accepted("low_vram"),
+        Inert::accepted("f16_kv"),
+        Inert::accepted("logits_all"),
+        Inert::accepted("vocab_only"),
+        Inert::accepted("use_mmap"),
+        Inert::accepted("use_mlock"),
+        Inert::accepted("embedding_only"),
+        Inert::accepted("draft_num_predict"),
+        Inert::accepted("penalize_newline"),
+    ];
+}
+
+impl OllamaFields {
+    /// `options`, in the fields of all routes. `capacity` is the longest sequence of the model.
+    pub fn options(
+        &self,
+        call: &Call,
+        capacity: usize,
+        ignored: &mut Ignored,
+    ) -> Result<(GenerationFields, Parameters), ApiError> {
+        let options = self.options.clone().unwrap_or_default();
+        let ((own, _, fields, mut parameters), unknown) = call.read_from::<OptionsBody>(options)?;
+        let unknown = unknown.names().unwrap_or_default().iter();
+        ignored.add(unknown.map(|name| format!("options.{name}")).collect());
+        // A longer context than there is cannot be had by asking.
+        let wanted = own.num_ctx.and_then(|tokens| usize::try_from(tokens).ok());
+        if wanted.is_some_and(|tokens| tokens > capacity) {
+            ignored.add(vec!["options.num_ctx".to_owned()]);
+        }
+        // Below 1 there is no limit.
+        parameters.say("max_tokens", own.max_tokens.map(|n| if n < 1 { -1 } else { n }))?;
+        parameters.say("tfs", own.tfs)?;
+        if fields.n.is_some_and(|n| n != 1) {
+            return Err(out_of_range("options.n", "1, as there is one answer"));
+        }
+        llamacpp::set_defaults(call, &mut parameters);
+        Ok((fields, parameters))
+    }
+
+    /// What stands beside `options` and concerns every answer.
+    pub fn shape_answer(
+        &self,
+        call: &Call,
+        generation: &mut GenerationRequest,
+    ) -> Result<(), ApiError> {
+        generation.delivery.stream = call.streams(self.stream != Some(false));
+        // Lines that say nothing are no JSON, and no client reads them.
+        generation.delivery.ping = None;
+        match self.constraint()? {
+            Some(spec) => generation.constrain("format", spec),
+            None => Ok(()),
         }
     }
-}
 
-/// Which log-probabilities are reported, of at most `most` alternatives.
-pub fn logprobs(fields: &Fields, most: usize) -> Result<Option<LogprobRequest>, ApiError> {
-    let top = fields.is("logprobs").then(|| fields.int("top_logprobs").unwrap_or(0));
-    LogprobRequest::within(fields, top, false, most)
-}
-
-/// Whether the model thinks, and how hard, as templates read it.
-pub fn thinking(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
-    let mut variables = Map::new();
-    match fields.value("think") {
-        None => {}
-        Some(Value::Bool(on)) => {
-            variables.insert("enable_thinking".into(), (*on).into());
+    /// What the text must look like: `json`, or a schema.
+    fn constraint(&self) -> Result<Option<ConstraintSpec>, ApiError> {
+        match &self.format {
+            None => Ok(None),
+            Some(Value::String(text)) if text == "json" => Ok(Some(ConstraintSpec::JsonObject)),
+            Some(schema @ Value::Object(_)) => Ok(Some(ConstraintSpec::JsonSchema(schema.clone()))),
+            Some(_) => {
+                let message = "format must be \"json\" or a JSON schema";
+                Err(ApiError::field(Code::UnsupportedValue, "format", message))
+            }
         }
-        Some(Value::String(effort)) if effort.is_empty() => {}
-        Some(Value::String(effort)) => {
-            variables.insert("enable_thinking".into(), true.into());
-            variables.insert("reasoning_effort".into(), effort.as_str().into());
-        }
-        Some(_) => return Err(wrong_type("think", "true, false, \"low\", \"medium\" or \"high\"")),
     }
-    Ok(variables)
-}
 
-/// Refuses a field that nothing here can do, unless it asks for nothing.
-pub fn only_neutral(fields: &Fields, name: &str, instead: &str) -> Result<(), ApiError> {
-    let asks = match fields.value(name) {
-        None => false,
-        Some(Value::String(text)) => !text.is_empty(),
-        Some(Value::Array(list)) => !list.is_empty(),
-        Some(_) => true,
-    };
-    if asks { Err(unsupported(name, instead)) } else { Ok(()) }
-}
+    /// Which log-probabilities are reported, of at most `most` alternatives.
+    pub fn logprobs(&self, most: usize) -> Result<Option<LogprobRequest>, ApiError> {
+        let top = self.logprobs.then(|| self.top_logprobs.unwrap_or(0));
+        LogprobRequest::within("top_logprobs", top, false, most)
+    }
 
-/// Whether a request without a prompt wants the model gone: it is to be kept for no time.
-pub fn ends_the_model(fields: &Fields) -> bool {
-    match fields.value("keep_alive") {
-        Some(Value::Number(seconds)) => seconds.as_f64() == Some(0.0),
-        Some(Value::String(time)) => {
-            let digits = time.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
-            digits.parse::<f64>() == Ok(0.0)
+    /// Whether the model thinks, and how hard, as templates read it.
+    pub fn thinking(&self) -> Result<Map<String, Value>, ApiError> {
+        let mut variables = Map::new();
+        match &self.think {
+            None => {}
+            Some(Value::Bool(on)) => {
+                variables.insert("enable_thinking".into(), (*on).into());
+            }
+            Some(Value::String(effort)) => {
+                variables.insert("enable_thinking".into(), true.into());
+                variables.insert("reasoning_effort".into(), effort.as_str().into());
+            }
+            Some(_) => {
+                return Err(wrong_type("think", "true, false, \"low\", \"medium\" or \"high\""));
+            }
         }
-        _ => false,
+        Ok(variables)
+    }
+
+    /// Whether a request without a prompt wants the model gone: it is to be kept for no time.
+    pub fn ends_the_model(&self) -> bool {
+        match &self.keep_alive {
+            Some(Value::Number(seconds)) => seconds.as_f64() == Some(0.0),
+            Some(Value::String(time)) => {
+                let digits = time.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+                digits.parse::<f64>() == Ok(0.0)
+            }
+            _ => false,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::Body;
     use serde_json::json;
 
-    fn read(body: Value) -> Fields {
+    fn read(body: Value) -> OllamaFields {
         let Value::Object(map) = body else { panic!() };
-        Fields::read(map, GENERATE).unwrap()
+        OllamaGenerateBody::read(map).unwrap().body.1
     }
 
     #[test]
     fn no_time_is_told_in_every_form() {
         for zero in [json!(0), json!(0.0), json!("0"), json!("0s"), json!("0m")] {
-            assert!(ends_the_model(&read(json!({ "keep_alive": zero }))), "{zero}");
+            assert!(read(json!({ "keep_alive": zero })).ends_the_model(), "{zero}");
         }
         for other in
             [json!(-1), json!("5m"), json!("-1"), json!(300), json!("forever"), json!(null)]
         {
-            assert!(!ends_the_model(&read(json!({ "keep_alive": other }))), "{other}");
+            assert!(!read(json!({ "keep_alive": other })).ends_the_model(), "{other}");
         }
     }
 
     #[test]
     fn what_asks_for_nothing_is_not_refused() {
         for nothing in [json!(null), json!([]), json!("")] {
-            assert!(only_neutral(&read(json!({ "images": nothing })), "images", "").is_ok());
+            read(json!({ "images": nothing }));
         }
-        assert!(only_neutral(&read(json!({"images": ["aGk="]})), "images", "").is_err());
+        let body = json!({"images": ["aGk="]}).as_object().unwrap().clone();
+        assert!(OllamaGenerateBody::read(body).is_err());
     }
 
     #[test]
     fn form_and_thinking_are_told_in_several_ways() {
-        assert_eq!(
-            format(&read(json!({"format": "json"}))).unwrap(),
-            Some(ConstraintSpec::JsonObject)
-        );
+        let format = |body: Value| read(body).constraint();
+        assert_eq!(format(json!({"format": "json"})).unwrap(), Some(ConstraintSpec::JsonObject));
         let schema = json!({"type": "object"});
         let expected = Some(ConstraintSpec::JsonSchema(schema.clone()));
-        assert_eq!(format(&read(json!({ "format": schema }))).unwrap(), expected);
+        assert_eq!(format(json!({ "format": schema })).unwrap(), expected);
         let expected = json!({"enable_thinking": true, "reasoning_effort": "high"});
-        assert_eq!(Value::Object(thinking(&read(json!({"think": "high"}))).unwrap()), expected);
+        let thinking = |body: Value| read(body).thinking();
+        assert_eq!(Value::Object(thinking(json!({"think": "high"})).unwrap()), expected);
         for neutral in [json!({"format": ""}), json!({"format": {}}), json!({"think": ""})] {
-            assert_eq!(format(&read(neutral.clone())).unwrap(), None);
-            assert!(thinking(&read(neutral)).unwrap().is_empty());
+            assert_eq!(format(neutral.clone()).unwrap(), None);
+            assert!(thinking(neutral).unwrap().is_empty());
         }
-        assert!(format(&read(json!({"format": "xml"}))).is_err());
-        assert!(thinking(&read(json!({"think": 3}))).is_err());
+        assert!(format(json!({"format": "xml"})).is_err());
+        assert!(thinking(json!({"think": 3})).is_err());
     }
 }

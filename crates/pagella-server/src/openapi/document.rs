@@ -1,29 +1,12 @@
 //! The document, put together.
 
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::errors;
-use super::parameters::{Notes, properties};
-use crate::chat::{CONVERSATION, REASONING, TOOLS};
-use crate::fields::Param;
-use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
-use crate::model::{CONVERSATION as MODEL_CONVERSATION, FOREIGN, OPTIONS};
 use crate::route::{Access, AnswerKind, BodyRule, BodySchema, Route};
 use crate::router::ROUTES;
-
-/// Tables that several routes share: each is one schema, to which theirs refer.
-pub const SHARED: &[(&str, &[Param])] = &[
-    ("Conversation", CONVERSATION),
-    ("Tools", TOOLS),
-    ("Reasoning", REASONING),
-    ("Generation", GENERATION),
-    ("Sampling", SAMPLING),
-    ("Shape", SHAPE),
-    ("Inert", INERT),
-    ("LoadOptions", OPTIONS),
-    ("ForeignOptions", FOREIGN),
-    ("ConversationOptions", MODEL_CONVERSATION),
-];
 
 /// Groups of routes, in reading order, and what they are for.
 pub const TAGS: &[(&str, &str)] = &[
@@ -38,7 +21,7 @@ pub const TAGS: &[(&str, &str)] = &[
     ("page", "The built-in page"),
 ];
 
-/// Shapes of answers, written by hand.
+/// Shapes of answers, and of what is read without a type, written by hand.
 const SCHEMAS: &str = include_str!("schemas.json");
 
 const ABOUT: &str = "An inference engine's HTTP interface. Fields that a route does not know are \
@@ -50,20 +33,24 @@ const ABOUT: &str = "An inference engine's HTTP interface. Fields that a route d
 
 /// The document for a server whose paths begin with `base`.
 pub fn document(base: &str) -> Value {
-    let notes = Notes::read();
     let mut schemas: Map<String, Value> =
         serde_json::from_str(SCHEMAS).expect("schemas.json is a JSON object");
-    for (name, table) in SHARED {
-        let properties = properties(&notes, name, table, &[]);
-        schemas.insert((*name).to_owned(), json!({ "type": "object", "properties": properties }));
-    }
+    let settings = SchemaSettings::draft2020_12();
+    let settings =
+        settings.with(|settings| settings.definitions_path = "/components/schemas".into());
+    let mut generator = settings.into_generator();
     let mut paths = Map::new();
     for route in ROUTES {
         if let Some(body) = &route.body {
-            schemas.insert(body.name.to_owned(), body_schema(&notes, body));
+            schemas.insert(body.name.to_owned(), body_schema(&mut generator, body));
         }
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.to_ascii_lowercase()] = describe(route);
+    }
+    for (name, mut part) in generator.take_definitions(true) {
+        allow_nulls(&mut part);
+        let before = schemas.insert(name, part);
+        debug_assert!(before.is_none(), "two schemas have the same name");
     }
     let tags = TAGS.iter().map(|(name, about)| json!({ "name": name, "description": about }));
     let server = if base.is_empty() { "/" } else { base };
@@ -95,50 +82,48 @@ pub fn text() -> String {
     format!("{:#}\n", document(""))
 }
 
-fn same(a: &[Param], b: &[Param]) -> bool {
-    a.iter().map(|param| param.name).eq(b.iter().map(|param| param.name))
+/// A body: its parts by reference.
+fn body_schema(generator: &mut SchemaGenerator, body: &BodySchema) -> Value {
+    let parts: Vec<Value> = (body.parts)(generator).into_iter().map(Value::from).collect();
+    match parts.is_empty() {
+        true => json!({ "type": "object" }),
+        false => json!({ "type": "object", "allOf": parts }),
+    }
 }
 
-/// The schema that a table is part of: a shared one, or that of the body.
-pub fn schema_of(body: &BodySchema, table: &[Param]) -> &'static str {
-    let shared = SHARED.iter().find(|(_, shared)| same(shared, table));
-    shared.map_or(body.name, |(name, _)| name)
-}
-
-/// A body: shared tables by reference, its own in place.
-fn body_schema(notes: &Notes, body: &BodySchema) -> Value {
-    let mut parts = Vec::new();
-    let mut own = Map::new();
-    for table in body.tables {
-        match SHARED.iter().find(|(name, _)| *name == schema_of(body, table)) {
-            Some((name, shared)) => {
-                parts.push(json!({ "$ref": format!("#/components/schemas/{name}") }));
-                let needed = shared.iter().filter(|param| body.required.contains(&param.name));
-                own.extend(
-                    needed
-                        .filter_map(|param| Some((param.name.to_owned(), narrowed(notes, param)?))),
-                );
+/// `null` is the same as absent, for what may be absent.
+fn allow_nulls(part: &mut Value) {
+    let required = part.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(Value::Object(properties)) = part.get_mut("properties") else { return };
+    for (name, property) in properties.iter_mut() {
+        if required.contains(&json!(name)) {
+            continue;
+        }
+        let Value::Object(property) = property else { continue };
+        property.retain(|key, value| key != "default" || !value.is_null());
+        let is_null =
+            |value: &Value| value.is_null() || *value == "null" || value["type"] == "null";
+        if let Some(reference) = property.shift_remove("$ref") {
+            property.insert("anyOf".into(), json!([{ "$ref": reference }, { "type": "null" }]));
+        } else if let Some(kind) = property.get_mut("type") {
+            match kind {
+                Value::String(one) => *kind = json!([one, "null"]),
+                Value::Array(list) if !list.iter().any(is_null) => list.push("null".into()),
+                _ => {}
             }
-            None => {
-                let properties = properties(notes, body.name, table, body.required);
-                own.extend(properties.as_object().cloned().unwrap_or_default());
+        }
+        for (key, null) in [
+            ("enum", Value::Null),
+            ("anyOf", json!({ "type": "null" })),
+            ("oneOf", json!({ "type": "null" })),
+        ] {
+            if let Some(Value::Array(list)) = property.get_mut(key)
+                && !list.iter().any(is_null)
+            {
+                list.push(null);
             }
         }
     }
-    let mut schema = json!({ "type": "object", "properties": own });
-    if !body.required.is_empty() {
-        schema["required"] = json!(body.required);
-    }
-    if !parts.is_empty() {
-        schema["allOf"] = Value::Array(parts);
-    }
-    schema
-}
-
-/// A shared field that must be there in this body: not null.
-fn narrowed(notes: &Notes, param: &Param) -> Option<Value> {
-    let kind = notes.of("", param.name)?.get("type")?;
-    Some(json!({ "type": kind }))
 }
 
 fn describe(route: &Route) -> Value {

@@ -1,4 +1,4 @@
-//! Presets: values of fields that an operator puts below or above what requests say.
+//! Presets: values of parameters that an operator puts below or above what requests say.
 //!
 //! Whether a value is there decides, not whether it is true: a forced zero is a zero.
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub use file::{list, load};
 pub use preset::Preset;
 
-use crate::fields::Fields;
+use crate::generate::parameters::Parameters;
 
 /// The preset that holds now.
 #[derive(Default)]
@@ -37,12 +37,12 @@ impl Presets {
         *self.selected.write().unwrap_or_else(PoisonError::into_inner) = selected.map(Arc::new);
     }
 
-    /// The fields of a request with the preset below and above them.
-    pub fn apply(&self, fields: &Fields) -> Fields {
-        let mut fields = fields.clone();
+    /// The parameters of a request with the preset below and above them.
+    pub fn apply(&self, parameters: &Parameters) -> Parameters {
+        let mut parameters = parameters.clone();
         if let Some(selected) = self.selected() {
-            selected.preset.apply(&mut fields);
+            selected.preset.apply(&mut parameters);
         }
-        fields
+        parameters
     }
 }

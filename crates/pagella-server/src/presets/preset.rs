@@ -2,26 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::fields::{Fields, Param};
-use crate::generate::params::{GENERATION, SAMPLING};
+use crate::fields::{Body, Field};
+use crate::generate::parameters::Parameters;
 
-/// Fields that say how one answer is sent, not how it is written: they belong to requests alone.
-const OF_REQUESTS: &[&str] = &[
-    "model",
-    "stream",
-    "stream_options",
-    "n",
-    "priority",
-    "cache_salt",
-    "sse_ping_interval",
-    "stream_granularity",
-    "return_token_ids",
-    "return_progress",
-    "timings_per_token",
-    "lora",
-    "draft",
-    "timeout",
-];
 /// Fields that are lists, to which a preset can add.
 const LISTS: &[&str] = &[
     "stop",
@@ -31,7 +14,6 @@ const LISTS: &[&str] = &[
     "allowed_tokens",
     "dry_sequence_breakers",
 ];
-const TABLES: &[&[Param]] = &[GENERATION, SAMPLING];
 
 /// A value of a field.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +28,7 @@ struct Override {
 /// Values by field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preset {
-    fields: Vec<(&'static str, Override)>,
+    fields: Vec<(String, Override)>,
 }
 
 /// Everything that is wrong with a preset, one sentence each.
@@ -61,7 +43,7 @@ impl Preset {
         let mut problems = Vec::new();
         for (name, given) in map {
             match one(name, given) {
-                Ok(Some((field, _))) if preset.has(field) => {
+                Ok(Some((field, _))) if preset.has(&field) => {
                     problems.push(format!("{name} is another spelling of a field that is there"));
                 }
                 Ok(entry) => preset.fields.extend(entry),
@@ -72,30 +54,30 @@ impl Preset {
     }
 
     fn has(&self, name: &str) -> bool {
-        self.fields.iter().any(|(known, _)| *known == name)
+        self.fields.iter().any(|(known, _)| known == name)
     }
 
     /// As clients read it.
     pub fn describe(&self) -> Value {
-        let entry = |(name, entry): &(&str, Override)| {
+        let entry = |(name, entry): &(String, Override)| {
             let Override { value, force, additive } = entry;
             let object = json!({ "override": value, "force": force, "additive": additive });
-            ((*name).to_owned(), object)
+            (name.clone(), object)
         };
         Value::Object(self.fields.iter().map(entry).collect())
     }
 
     /// Puts the values below and above those of a request.
-    pub fn apply(&self, fields: &mut Fields) {
+    pub fn apply(&self, parameters: &mut Parameters) {
         for (name, Override { value, force, additive }) in &self.fields {
-            match fields.value(name) {
-                Some(_) if *force => fields.set(name, value.clone()),
+            match parameters.value(name) {
+                Some(_) if *force => parameters.set(name, value.clone()),
                 Some(own) if *additive => {
                     let list = [as_list(value), as_list(own)].concat();
-                    fields.set(name, Value::Array(list));
+                    parameters.set(name, Value::Array(list));
                 }
                 Some(_) => {}
-                None => fields.set(name, value.clone()),
+                None => parameters.set(name, value.clone()),
             }
         }
     }
@@ -107,11 +89,11 @@ fn as_list(value: &Value) -> Vec<Value> {
 }
 
 /// The field of a name and its value; nothing where the value is null.
-fn one(name: &str, given: &Value) -> Result<Option<(&'static str, Override)>, String> {
-    let known =
-        || TABLES.iter().copied().flatten().filter(|param| !OF_REQUESTS.contains(&param.name));
-    let Some(param) = known().find(|param| param.is_called(name)) else {
-        let near = crate::wire::nearest::nearest(name, known().flat_map(Param::spellings));
+fn one(name: &str, given: &Value) -> Result<Option<(String, Override)>, String> {
+    let table = <(Parameters,)>::table();
+    let Some(field) = table.field(name) else {
+        let known = table.fields().flat_map(Field::spellings);
+        let near = crate::wire::nearest::nearest(name, known);
         let hint = near.map_or("remove it".to_owned(), |near| format!("did you mean {near:?}?"));
         return Err(format!("{name:?} is not a field that presets have: {hint}"));
     };
@@ -129,15 +111,15 @@ fn one(name: &str, given: &Value) -> Result<Option<(&'static str, Override)>, St
     if let Some(key) = unknown {
         return Err(format!("{name}.{key} is none of override, force and additive"));
     }
-    if additive && !LISTS.contains(&param.name) {
+    if additive && !LISTS.contains(&field.name.as_str()) {
         return Err(format!("{name} is not a list: additive means nothing there"));
     }
     let value = parts.get("override").cloned().unwrap_or(Value::Null);
     if value.is_null() {
         return Ok(None);
     }
-    let value = param.check(name, value).map_err(|error| error.message)?;
-    Ok(Some((param.name, Override { value, force, additive })))
+    let value = field.check(name, value).map_err(|error| error.message)?;
+    Ok(Some((field.name.clone(), Override { value, force, additive })))
 }
 
 #[cfg(test)]
@@ -150,9 +132,9 @@ mod tests {
 
     fn applied(preset: Value, request: Value) -> Value {
         let preset = Preset::read(&map(preset)).unwrap();
-        let mut fields = Fields::read(map(request), TABLES).unwrap();
-        preset.apply(&mut fields);
-        fields.to_json()
+        let (mut parameters,) = <(Parameters,)>::read(map(request)).unwrap().body;
+        preset.apply(&mut parameters);
+        serde_json::to_value(parameters).unwrap()
     }
 
     #[test]
@@ -195,15 +177,14 @@ mod tests {
             [json!(0), json!(0.0), json!(1), json!(false), json!([]), json!(""), json!("all")];
         let values = values.into_iter().chain(["mixture", "error", "philox"].map(Value::from));
         let values: Vec<Value> = values.collect();
-        let params = TABLES.iter().copied().flatten();
-        for param in params.filter(|param| !OF_REQUESTS.contains(&param.name)) {
+        for param in <(Parameters,)>::table().fields() {
             let fitting = values.iter().filter_map(|value| param.check("x", value.clone()).ok());
             let fitting: Vec<Value> = fitting.collect();
             assert!(!fitting.is_empty(), "{}", param.name);
             for value in fitting {
-                let forced = json!({param.name: {"override": value, "force": true}});
+                let forced = json!({&param.name: {"override": value, "force": true}});
                 let result = applied(forced, json!({}));
-                assert_eq!(result[param.name], value, "{}", param.name);
+                assert_eq!(result[&param.name], value, "{}", param.name);
             }
         }
     }

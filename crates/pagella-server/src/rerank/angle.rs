@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::ask::RerankRequest;
 use crate::call::Call;
-use crate::embeddings::{EMBEDDINGS, EmbedRequest, run};
-use crate::fields::Fields;
+use crate::embeddings::{EmbedRequest, EmbeddingFields, run};
 use crate::generate::submit::enter;
 use crate::model::ServedModel;
 use crate::wire::error::{ApiError, Code};
@@ -52,13 +51,12 @@ fn embed_ask(
     kinds: &[&str],
 ) -> Result<EmbedRequest, ApiError> {
     let prompts = &model.parts.facts.embedding.prompts;
-    let mut body = Map::new();
-    body.insert("input".into(), Value::Array(texts));
-    if let Some(kind) = kinds.iter().find(|kind| prompts.contains_key(**kind)) {
-        body.insert("input_type".into(), (*kind).into());
-    }
-    let fields = Fields::read(body, &[EMBEDDINGS])?;
-    EmbedRequest::read(&fields, model, call.app.settings.embeddings.pooling)
+    let kind = kinds.iter().find(|kind| prompts.contains_key(**kind));
+    let fields = EmbeddingFields {
+        input_type: kind.map(|kind| (*kind).to_owned()),
+        ..EmbeddingFields::of(Value::Array(texts))
+    };
+    EmbedRequest::read(fields, model, call.app.settings.embeddings.pooling)
 }
 
 /// The cosine of the angle; a vector of zeros has no direction and fits nothing.

@@ -1,27 +1,56 @@
 //! From fields to a query and documents.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::fields::{
-    Fields, Param, any, boolean, integer, missing, out_of_range, text, wrong_type,
-};
+use crate::fields::{Inert, InertList, NoEffect, Part, out_of_range, wrong_type};
 use crate::wire::error::ApiError;
 
 /// Documents of one request, at most.
 const DOCUMENTS_MAX: usize = 2048;
-/// Longest query and instruction, in bytes.
-const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// Every field of the route.
-pub const FIELDS: &[&[Param]] = &[&[
-    text("model", 512),
-    text("query", TEXT_BYTES_MAX),
-    any("documents").or(&["texts"]),
-    integer("top_n", 0, i64::MAX).or(&["top_k"]),
-    boolean("return_documents").or(&["return_text"]),
-    text("instruction", TEXT_BYTES_MAX).or(&["instruct"]),
-    any("user"),
-]];
+/// The fields of the route.
+#[derive(Deserialize, JsonSchema)]
+pub struct RerankFields {
+    /// Which model; without it the one that is loaded
+    #[schemars(length(max = 512))]
+    pub model: Option<String>,
+    /// What is looked for
+    #[schemars(length(min = 1, max = 1_048_576))]
+    query: String,
+    /// Where it is looked for: texts, or objects with a text
+    #[schemars(schema_with = "documents_shape", extend("x-aliases" = ["texts"]))]
+    documents: Value,
+    /// Only so many of the best; 0: all
+    #[serde(default)]
+    #[schemars(extend("x-aliases" = ["top_k"]))]
+    top_n: usize,
+    /// The texts are told again
+    #[serde(default)]
+    #[schemars(extend("x-aliases" = ["return_text"]))]
+    return_documents: bool,
+    /// What counts as a find, for models that are told
+    #[schemars(length(max = 1_048_576), extend("x-aliases" = ["instruct"]))]
+    instruction: Option<String>,
+}
+
+/// Who asks changes no order.
+pub enum OfRanking {}
+
+impl InertList for OfRanking {
+    const NAME: &'static str = "RerankInert";
+    const FIELDS: &'static [Inert] = &[Inert::accepted("user")];
+}
+
+impl Part for RerankFields {}
+
+/// What the routes read.
+pub type RerankBody = (RerankFields, NoEffect<OfRanking>);
+
+fn documents_shape(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/components/schemas/Documents" })
+}
 
 /// What a request asks for.
 pub struct RerankRequest {
@@ -37,18 +66,15 @@ pub struct RerankRequest {
 
 impl RerankRequest {
     /// Reads and checks the fields.
-    pub fn read(fields: &Fields) -> Result<Self, ApiError> {
-        let given = |name: &str| fields.text(name).filter(|text| !text.is_empty());
-        let query = given("query").ok_or_else(|| missing("query"))?.to_owned();
-        let documents = documents(fields.need("documents")?)?;
-        // Nothing and zero are all of them.
-        let most = fields.int("top_n").and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+    pub fn read(fields: RerankFields) -> Result<Self, ApiError> {
+        let documents = documents(&fields.documents)?;
         Ok(RerankRequest {
-            query,
-            most: most.unwrap_or(documents.len()),
+            query: fields.query,
+            // Nothing and zero are all of them.
+            most: if fields.top_n == 0 { documents.len() } else { fields.top_n },
             documents,
-            instruction: given("instruction").map(str::to_owned),
-            with_documents: fields.is("return_documents"),
+            instruction: fields.instruction,
+            with_documents: fields.return_documents,
         })
     }
 
@@ -84,10 +110,11 @@ fn documents(value: &Value) -> Result<Vec<String>, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::Body;
 
     fn read(body: Value) -> Result<RerankRequest, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        RerankRequest::read(&Fields::read(map, FIELDS)?)
+        RerankRequest::read(RerankBody::read(map)?.body.0)
     }
 
     #[test]

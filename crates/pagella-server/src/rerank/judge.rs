@@ -7,8 +7,9 @@ use pagella_text::{AddBos, ChatTemplate, EncodeBudget, Message, RenderOptions, S
 
 use super::ask::RerankRequest;
 use crate::call::Call;
-use crate::fields::Fields;
 use crate::generate::ending::{no_template, text_error};
+use crate::generate::fields::GenerationFields;
+use crate::generate::parameters::Parameters;
 use crate::generate::request::GenerationRequest;
 use crate::generate::sampling::ZeroTopP;
 use crate::generate::submit::{Prompt, enter};
@@ -24,7 +25,8 @@ pub async fn scores(
     let judge = judge(model)?;
     let tokenizer = &model.parts.tokenizer;
     let (yes, no) = (token(tokenizer, &judge.yes)?, token(tokenizer, &judge.no)?);
-    let mut job = GenerationRequest::read(call, &Fields::none(), model, ZeroTopP::Off)?;
+    let nothing = (&GenerationFields::default(), &Parameters::default());
+    let mut job = GenerationRequest::read(call, nothing, model, ZeroTopP::Off)?;
     // The two verdicts alone, as the model finds them: what is reported is their share of both.
     job.job.sampling = SampleOptions { allow: Some(vec![yes, no]), ..SampleOptions::default() };
     job.job.max_new_tokens = Some(1);

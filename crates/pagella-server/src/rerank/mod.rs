@@ -13,7 +13,7 @@ mod route;
 use crate::route::{Access, BodyRule, GENERATE, Route, post, to};
 
 pub use angle::scores as angles;
-pub use ask::{FIELDS, RerankRequest};
+pub use ask::{RerankBody, RerankRequest};
 pub use judge::scores as judgements;
 
 /// Every route of it.
@@ -21,21 +21,21 @@ pub const ROUTES: &[Route] = &[
     post("/v1/rerank", Access::Api, to!(route::create))
         .doc("generation", "rerank", "Documents by how well they fit")
         .json("Ranking")
-        .body(BodyRule::Generation, "RerankRequest", FIELDS, &["query", "documents"])
+        .body::<RerankBody>(BodyRule::Generation, "RerankRequest")
         .also(GENERATE),
     post("/v1/reranking", Access::Api, to!(route::create))
         .doc("generation", "reranking", "The same as /v1/rerank, as llama.cpp has it")
         .json("Ranking")
-        .body(BodyRule::Generation, "RerankRequest", FIELDS, &["query", "documents"])
+        .body::<RerankBody>(BodyRule::Generation, "RerankRequest")
         .also(GENERATE),
     post("/rerank", Access::Api, to!(route::create))
         .doc("generation", "rerankShort", "The same as /v1/rerank, as llama.cpp has it")
         .json("Ranking")
-        .body(BodyRule::Generation, "RerankRequest", FIELDS, &["query", "documents"])
+        .body::<RerankBody>(BodyRule::Generation, "RerankRequest")
         .also(GENERATE),
     post("/reranking", Access::Api, to!(route::create))
         .doc("generation", "rerankingShort", "The same as /v1/rerank, as llama.cpp has it")
         .json("Ranking")
-        .body(BodyRule::Generation, "RerankRequest", FIELDS, &["query", "documents"])
+        .body::<RerankBody>(BodyRule::Generation, "RerankRequest")
         .also(GENERATE),
 ];

@@ -3,18 +3,17 @@
 use serde_json::json;
 
 use crate::call::{Call, Reply};
-use crate::fields::Fields;
-use crate::rerank::{FIELDS, RerankRequest, angles, judgements};
-use crate::routes::model_name::model_for;
+use crate::model::resolve;
+use crate::rerank::{RerankBody, RerankRequest, angles, judgements};
 use crate::settings::RerankMethod;
 use crate::wire::error::ApiError;
 
 /// Answers the request.
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, FIELDS)?;
-    let ignored = call.settle(&fields)?;
-    let ask = RerankRequest::read(&fields)?;
-    let model = model_for(&call, &fields).await?;
+    let ((mut fields, _), ignored) = call.read::<RerankBody>().await?;
+    let name = fields.model.take();
+    let ask = RerankRequest::read(fields)?;
+    let model = resolve(&call, name.as_deref(), false).await?;
     let (scores, tokens) = match call.app.settings.rerank.method {
         RerankMethod::Model => judgements(&call, &model, &ask).await?,
         RerankMethod::Embeddings => angles(&call, &model, &ask).await?,

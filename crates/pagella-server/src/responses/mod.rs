@@ -24,7 +24,7 @@ use crate::wire::error::Dialect;
 pub use background::{follow, run as run_in_background, shown};
 pub use item::with_references;
 pub use object::Object;
-pub use request::{FIELDS, ResponsesRequest};
+pub use request::{ResponsesBody, ResponsesRequest};
 pub use store::{Store, Stored};
 pub use writer::Writer;
 
@@ -71,13 +71,13 @@ pub const ROUTES: &[Route] = &of_family(
         post("/v1/responses", Access::Api, to!(routes::create))
             .doc("generation", "createResponse", "Answer items, as OpenAI's Responses have it")
             .json("Response")
-            .body(BodyRule::Generation, "ResponseRequest", FIELDS, &["input"])
+            .body::<ResponsesBody>(BodyRule::Generation, "ResponseRequest")
             .events("ResponseEvent")
             .also(GENERATE),
         post("/v1/responses/input_tokens", Access::Api, to!(routes::input_tokens))
             .doc("tokens", "countResponseTokens", "Count the tokens of a response's prompt")
             .json("InputTokens")
-            .body(BodyRule::Generation, "ResponseRequest", FIELDS, &["input"])
+            .body::<ResponsesBody>(BodyRule::Generation, "ResponseRequest")
             .also(MODEL),
         get("/v1/responses/{id}", Access::Api, to!(routes::show))
             .doc("generation", "getResponse", "A response that is kept")

@@ -1,17 +1,19 @@
 //! The fields of a request.
 
 use pagella_engine::constraint::ConstraintSpec;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{item, tool};
 use crate::call::Call;
-use crate::chat::{ChatInput, ChatRequest, nested_budget, own_variables, reasoning_variables};
+use crate::chat::{ChatInput, ChatRequest, Reasoning, own_variables, tool_choice};
 use crate::fields::{
-    Fields, Param, any, boolean, integer, missing, one_of, out_of_range, strings, text,
-    unsupported, wrong_type,
+    Inert, InertList, NoEffect, Part, missing, out_of_range, typed_at, wrong_type,
 };
+use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::logprobs::LogprobRequest;
-use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
+use crate::generate::parameters::Parameters;
 use crate::generate::shape::response_format;
 use crate::model::ServedModel;
 use crate::settings::{HostedTools, Limits};
@@ -22,31 +24,92 @@ const METADATA_MAX: (usize, usize, usize) = (16, 64, 512);
 /// Entries of `include`, at most.
 const INCLUDE_MAX: usize = 64;
 
-/// Fields that a chat does not have, or has in another form.
-const RESPONSES: &[Param] = &[
-    any("input"),
-    text("instructions", 32 << 20).optional(),
-    any("tools").optional(),
-    any("tool_choice").optional(),
-    boolean("parallel_tool_calls"),
-    any("text").optional(),
-    any("reasoning").optional(),
-    one_of("truncation", &["auto", "disabled"]),
-    boolean("store"),
-    text("previous_response_id", 256).optional(),
-    boolean("background"),
-    any("include").optional(),
-    any("metadata"),
-    integer("top_logprobs", 0, i64::MAX),
-    any("template_vars").or(&["chat_template_kwargs"]),
-    any("conversation").optional(),
-    any("prompt").optional(),
-    any("max_tool_calls").optional(),
-    any("context_management").optional(),
-];
+/// The fields that a chat does not have, or has in another form.
+#[derive(Deserialize, JsonSchema)]
+pub struct ResponsesFields {
+    /// A text, or items
+    #[serde(default)]
+    #[schemars(schema_with = "input_items", extend("x-empty" = true))]
+    input: Option<Value>,
+    /// What the model is told before the items
+    #[schemars(length(max = 33_554_432))]
+    instructions: Option<String>,
+    /// Functions that the model may call
+    #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 128))]
+    pub(super) tools: Option<Value>,
+    /// Whether it may, must or must not call one
+    #[serde(default)]
+    #[schemars(schema_with = "tool_choice")]
+    pub(super) tool_choice: Option<Value>,
+    /// Several calls in one answer
+    #[schemars(extend("default" = true))]
+    pub(super) parallel_tool_calls: Option<bool>,
+    /// Form and verbosity of the answer
+    text: Option<Map<String, Value>>,
+    /// How much the model thinks before it answers
+    reasoning: Option<Map<String, Value>>,
+    /// auto: the oldest items are left out when they do not fit
+    #[schemars(extend("default" = "disabled"))]
+    truncation: Option<Truncation>,
+    /// The response is kept
+    #[schemars(extend("default" = true))]
+    store: Option<bool>,
+    /// The response that is continued
+    #[schemars(length(max = 256))]
+    previous_response_id: Option<String>,
+    /// Answer at once; the response goes on
+    #[serde(default)]
+    background: bool,
+    /// What else is part of the answer
+    #[schemars(length(max = 64))]
+    include: Option<Vec<String>>,
+    /// Kept with the response
+    #[schemars(length(max = 16))]
+    metadata: Option<Map<String, Value>>,
+    /// Alternatives per token
+    top_logprobs: Option<usize>,
+    /// Variables of the template
+    #[schemars(length(max = 64), extend("x-aliases" = ["chat_template_kwargs"]))]
+    template_vars: Option<Map<String, Value>>,
+}
 
-/// Every field of the route. The first table that knows a field counts.
-pub const FIELDS: &[&[Param]] = &[RESPONSES, GENERATION, SAMPLING, SHAPE, INERT];
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Truncation {
+    Auto,
+    Disabled,
+}
+
+/// What stands in `text`.
+#[derive(Deserialize)]
+struct TextOptions {
+    verbosity: Option<String>,
+    format: Option<Value>,
+}
+
+/// What is not built.
+pub enum OfResponses {}
+
+impl InertList for OfResponses {
+    const NAME: &'static str = "ResponsesInert";
+    const FIELDS: &'static [Inert] = &[
+        Inert::unbuilt("conversation", &[], "Not supported"),
+        Inert::unbuilt("prompt", &[], "Not supported"),
+        Inert::unbuilt("max_tool_calls", &[], "Not supported"),
+        Inert::unbuilt("context_management", &[], "Not supported"),
+    ];
+}
+
+impl Part for ResponsesFields {}
+
+fn input_items(_: &mut SchemaGenerator) -> Schema {
+    let items = json_schema!({ "type": "array", "items": { "type": "object" } });
+    json_schema!({ "anyOf": [{ "type": "string" }, items] })
+}
+
+/// What the routes read.
+pub type ResponsesBody =
+    (ResponsesFields, NoEffect<OfResponses>, GenerationFields, Parameters, InertFields);
 
 /// What a request says beside the fields that all routes share.
 pub struct ResponsesRequest {
@@ -76,53 +139,52 @@ pub struct ResponsesRequest {
 }
 
 impl ResponsesRequest {
-    /// Reads checked fields.
-    pub fn read(fields: &Fields, hosted: HostedTools, limits: &Limits) -> Result<Self, ApiError> {
-        for name in ["conversation", "prompt", "max_tool_calls", "context_management"] {
-            if fields.has(name) {
-                return Err(unsupported(name, "leave it out"));
-            }
-        }
-        if fields.int("n").is_some_and(|n| n != 1) {
+    /// Reads the fields, beside those that all routes share.
+    pub fn read(
+        fields: ResponsesFields,
+        (generation, parameters): (&GenerationFields, &Parameters),
+        hosted: HostedTools,
+        limits: &Limits,
+    ) -> Result<Self, ApiError> {
+        if generation.n.is_some_and(|n| n != 1) {
             return Err(out_of_range("n", "1, as a response has one answer"));
         }
-        let echo = echo(fields)?;
-        let (store, background) = (fields.bool("store") != Some(false), fields.is("background"));
+        let echo = echo(&fields, parameters)?;
+        let (store, background) = (fields.store != Some(false), fields.background);
         if background && !store {
             let message = "a response in the background is fetched later: store must not be false";
             return Err(ApiError::field(Code::ConflictingParameters, "store", message));
         }
-        let previous = fields.text("previous_response_id").map(str::to_owned);
-        let items = match fields.value("input") {
+        let items = match &fields.input {
             Some(input) => item::listed(input, limits.messages)?,
-            None if previous.is_some() => Vec::new(),
+            None if fields.previous_response_id.is_some() => Vec::new(),
             None => return Err(missing("input")),
         };
         let mut dropped = Vec::new();
-        let tools = tool::tools(fields, hosted, limits.tools, &mut dropped)?;
-        let include = fields.value("include");
-        let include = include.map(|list| strings("include", list, INCLUDE_MAX)).transpose()?;
-        let include = include.unwrap_or_default();
-        let top = fields.int("top_logprobs");
-        let top = match include.iter().any(|name| name == "message.output_text.logprobs") {
-            true => Some(top.unwrap_or(0)),
-            false => top,
-        };
-        let (shape, verbosity) = read_text(fields)?;
-        let mut variables = reasoning_variables(fields)?;
-        variables.extend(verbosity.map(|verbosity| ("verbosity".to_owned(), verbosity)));
-        variables.extend(own_variables(fields)?);
+        let tools = tool::tools(&fields, hosted, limits.tools, &mut dropped)?;
+        let include = fields.include.unwrap_or_default();
+        if include.len() > INCLUDE_MAX {
+            return Err(out_of_range("include", &format!("a list of at most {INCLUDE_MAX}")));
+        }
+        let told = include.iter().any(|name| name == "message.output_text.logprobs");
+        let top = fields.top_logprobs.or(told.then_some(0));
+        let (shape, verbosity) = read_text(fields.text)?;
+        let reasoning = fields.reasoning.map(|map| typed_at("reasoning", Value::Object(map)));
+        let reasoning: Reasoning = reasoning.transpose()?.unwrap_or_default();
+        let mut variables = reasoning.variables();
+        variables.extend(verbosity.map(|verbosity| ("verbosity".to_owned(), verbosity.into())));
+        variables.extend(own_variables(fields.template_vars)?);
         Ok(ResponsesRequest {
             input: ChatInput { tools, variables, ..ChatInput::default() },
-            budget: nested_budget(fields)?,
+            budget: reasoning.budget(),
             shape,
-            logprobs: LogprobRequest::within(fields, top, false, limits.top_logprobs)?,
+            logprobs: LogprobRequest::within("top_logprobs", top, false, limits.top_logprobs)?,
             echo,
             items,
-            instructions: fields.text("instructions").map(str::to_owned),
-            previous,
+            instructions: fields.instructions,
+            previous: fields.previous_response_id,
             dropped,
-            truncate: fields.text("truncation") == Some("auto"),
+            truncate: fields.truncation == Some(Truncation::Auto),
             store,
             background,
         })
@@ -141,11 +203,11 @@ impl ResponsesRequest {
     pub fn chat(
         &self,
         call: &Call,
-        fields: &Fields,
+        generation: (&GenerationFields, &Parameters),
         input: ChatInput,
         model: &ServedModel,
     ) -> Result<ChatRequest, ApiError> {
-        let mut chat = ChatRequest::new(call, fields, input, model)?;
+        let mut chat = ChatRequest::new(call, generation, input, model)?;
         chat.prompt_field = "input";
         chat.logprobs = self.logprobs;
         chat.reasoning.budget = self.budget.or(chat.reasoning.budget);
@@ -157,30 +219,27 @@ impl ResponsesRequest {
 }
 
 /// What the response says again of the request.
-fn echo(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
-    let given = |name: &str, unless: Value| fields.value(name).cloned().unwrap_or(unless);
-    let metadata = given("metadata", json!({}));
-    check_metadata(&metadata)?;
-    let limit = fields.int("max_tokens").filter(|tokens| *tokens > 0);
-    let reasoning = given("reasoning", json!({ "effort": null, "summary": null }));
-    let mut text = given("text", json!({}));
-    if let Some(map) = text.as_object_mut() {
-        map.entry("format").or_insert_with(|| json!({ "type": "text" }));
+fn echo(fields: &ResponsesFields, parameters: &Parameters) -> Result<Map<String, Value>, ApiError> {
+    if let Some(metadata) = &fields.metadata {
+        check_metadata(metadata)?;
     }
+    let mut text = fields.text.clone().unwrap_or_default();
+    text.entry("format").or_insert_with(|| json!({ "type": "text" }));
+    let reasoning = fields.reasoning.clone().map(Value::Object);
     let echo = json!({
-        "instructions": given("instructions", Value::Null),
-        "max_output_tokens": limit,
-        "metadata": metadata,
-        "parallel_tool_calls": given("parallel_tool_calls", true.into()),
-        "previous_response_id": given("previous_response_id", Value::Null),
-        "reasoning": reasoning,
-        "store": given("store", true.into()),
+        "instructions": fields.instructions,
+        "max_output_tokens": parameters.int("max_tokens").filter(|tokens| *tokens > 0),
+        "metadata": fields.metadata.clone().unwrap_or_default(),
+        "parallel_tool_calls": fields.parallel_tool_calls.unwrap_or(true),
+        "previous_response_id": fields.previous_response_id,
+        "reasoning": reasoning.unwrap_or_else(|| json!({ "effort": null, "summary": null })),
+        "store": fields.store.unwrap_or(true),
         "text": text,
-        "tool_choice": given("tool_choice", "auto".into()),
-        "tools": given("tools", json!([])),
-        "top_logprobs": given("top_logprobs", 0.into()),
-        "truncation": given("truncation", "disabled".into()),
-        "background": given("background", false.into()),
+        "tool_choice": fields.tool_choice.clone().unwrap_or_else(|| "auto".into()),
+        "tools": fields.tools.clone().unwrap_or_else(|| json!([])),
+        "top_logprobs": fields.top_logprobs.unwrap_or(0),
+        "truncation": fields.truncation.unwrap_or(Truncation::Disabled),
+        "background": fields.background,
     });
     match echo {
         Value::Object(echo) => Ok(echo),
@@ -188,9 +247,8 @@ fn echo(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
     }
 }
 
-fn check_metadata(metadata: &Value) -> Result<(), ApiError> {
+fn check_metadata(pairs: &Map<String, Value>) -> Result<(), ApiError> {
     let (pairs_max, key_max, value_max) = METADATA_MAX;
-    let Value::Object(pairs) = metadata else { return Err(wrong_type("metadata", "an object")) };
     if pairs.len() > pairs_max {
         return Err(out_of_range("metadata", &format!("at most {pairs_max} pairs")));
     }
@@ -207,30 +265,29 @@ fn check_metadata(metadata: &Value) -> Result<(), ApiError> {
 }
 
 /// What the text looks like, where a schema lies beside its type, and how much of it there is.
-fn read_text(fields: &Fields) -> Result<(Option<ConstraintSpec>, Option<Value>), ApiError> {
-    let Some(text) = fields.value("text") else { return Ok((None, None)) };
-    let Value::Object(text) = text else { return Err(wrong_type("text", "an object")) };
-    let given = |name: &str| text.get(name).filter(|value| !value.is_null());
-    let verbosity = given("verbosity").cloned();
-    if verbosity.as_ref().is_some_and(|verbosity| !verbosity.is_string()) {
-        return Err(wrong_type("text.verbosity", "a string"));
-    }
-    let Some(format) = given("format") else { return Ok((None, verbosity)) };
+fn read_text(
+    text: Option<Map<String, Value>>,
+) -> Result<(Option<ConstraintSpec>, Option<String>), ApiError> {
+    let Some(text) = text else { return Ok((None, None)) };
+    let TextOptions { verbosity, format } = typed_at("text", Value::Object(text))?;
+    let Some(format) = format else { return Ok((None, verbosity)) };
     let absent = |name: &str| format.get(name).is_none();
     if format["type"] == "json_schema" && absent("json_schema") && absent("schema") {
         return Err(missing("text.format.schema"));
     }
-    Ok((response_format("text.format", format)?, verbosity))
+    Ok((response_format("text.format", &format)?, verbosity))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::Body;
 
     fn read(body: Value) -> Result<ResponsesRequest, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        let fields = Fields::read(map, FIELDS)?;
-        ResponsesRequest::read(&fields, HostedTools::Drop, &Limits::default())
+        let (fields, _, generation, parameters, _) = ResponsesBody::read(map)?.body;
+        let shared = (&generation, &parameters);
+        ResponsesRequest::read(fields, shared, HostedTools::Drop, &Limits::default())
     }
 
     #[test]

@@ -7,10 +7,12 @@ use serde_json::{Value, json};
 
 use crate::call::{Call, Ignored, Reply};
 use crate::chat::{ChatInput, ChatPrompt, ChatRequest, Halving, Talk};
-use crate::fields::{Fields, out_of_range, wrong_type};
+use crate::fields::{out_of_range, wrong_type};
+use crate::generate::fields::GenerationFields;
+use crate::generate::parameters::Parameters;
 use crate::model::ServedModel;
 use crate::responses::{
-    FIELDS, Object, ResponsesRequest, Stored, Writer, follow, run_in_background, shown,
+    Object, ResponsesBody, ResponsesRequest, Stored, Writer, follow, run_in_background, shown,
     with_references,
 };
 use crate::router::query_value;
@@ -27,7 +29,8 @@ const ITEMS: (usize, usize) = (20, 100);
 /// A request with everything it refers to.
 struct Prepared {
     /// What all routes share.
-    fields: Fields,
+    fields: GenerationFields,
+    parameters: Parameters,
     request: ResponsesRequest,
     model: Arc<ServedModel>,
     /// Items of the conversation before this request.
@@ -38,12 +41,13 @@ struct Prepared {
 }
 
 async fn prepare(call: &mut Call) -> Result<Prepared, ApiError> {
-    let fields = Fields::read(call.object().await?, FIELDS)?;
-    let mut ignored = call.settle(&fields)?;
+    let (body, mut ignored) = call.read::<ResponsesBody>().await?;
+    let (own, _, fields, parameters, _) = body;
     let model = model_for(call, &fields).await?;
     let settings = &call.app.settings;
     let hosted = settings.responses.hosted_tools;
-    let mut request = ResponsesRequest::read(&fields, hosted, &settings.limits)?;
+    let mut request =
+        ResponsesRequest::read(own, (&fields, &parameters), hosted, &settings.limits)?;
     ignored.add(std::mem::take(&mut request.dropped));
     let (store, key) = (&call.app.responses, &call.caller.key.name);
     let before = match &request.previous {
@@ -60,7 +64,7 @@ async fn prepare(call: &mut Call) -> Result<Prepared, ApiError> {
     };
     let items = std::mem::take(&mut request.items);
     let items = with_references(items, |id| store.item(key, id))?;
-    Ok(Prepared { fields, request, model, before, items, ignored })
+    Ok(Prepared { fields, parameters, request, model, before, items, ignored })
 }
 
 impl Prepared {
@@ -94,7 +98,7 @@ impl Prepared {
             return Ok(input);
         }
         let capacity = self.model.capacity();
-        let wanted = self.fields.int("max_tokens").unwrap_or(1);
+        let wanted = self.parameters.int("max_tokens").unwrap_or(1);
         let reply = usize::try_from(wanted).unwrap_or(1).clamp(1, (capacity / 2).max(1));
         let room = capacity.saturating_sub(reply);
         if self.count(call, &input).await? <= room {
@@ -129,8 +133,8 @@ impl Keep {
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let prepared = prepare(&mut call).await?;
     let input = prepared.fitting(&call).await?;
-    let Prepared { fields, request, model, before, items, mut ignored } = prepared;
-    let chat = request.chat(&call, &fields, input, &model)?;
+    let Prepared { fields, parameters, request, model, before, items, mut ignored } = prepared;
+    let chat = request.chat(&call, (&fields, &parameters), input, &model)?;
     let mut object = Object::new(&call.id, &model.parts.id, request.echo);
     let sampling = &chat.generation.job.sampling;
     object.sampled_with(sampling.temperature, sampling.top_p);

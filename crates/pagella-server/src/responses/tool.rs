@@ -3,15 +3,16 @@
 use pagella_conversation::tools::{Tool, ToolSet};
 use serde_json::Value;
 
+use super::request::ResponsesFields;
 use crate::chat::hosted_tool;
-use crate::fields::{Fields, wrong_type};
+use crate::fields::wrong_type;
 use crate::settings::HostedTools;
 use crate::wire::error::{ApiError, Code};
 
 /// Reads tools, of which there may be `most`, and the choice among them. What runs elsewhere is added
 /// to `dropped`, or refused.
 pub fn tools(
-    fields: &Fields,
+    fields: &ResponsesFields,
     hosted: HostedTools,
     most: usize,
     dropped: &mut Vec<String>,
@@ -21,12 +22,12 @@ pub fn tools(
         Some(Some("function" | "custom")) => Ok(Some(Tool::read(path, tool)?)),
         kind => hosted_tool((path, kind.flatten()), hosted, dropped),
     };
-    let tools = match fields.value("tools") {
+    let tools = match &fields.tools {
         None => Vec::new(),
         Some(list) => Tool::read_list("tools", list, most, read)?,
     };
-    let mut set = ToolSet::new(tools, fields.bool("parallel_tool_calls").unwrap_or(true));
-    if let Some(choice) = fields.value("tool_choice")
+    let mut set = ToolSet::new(tools, fields.parallel_tool_calls.unwrap_or(true));
+    if let Some(choice) = &fields.tool_choice
         && !choose(choice, hosted, &mut set)?
     {
         dropped.push("tool_choice".to_owned());
@@ -62,13 +63,14 @@ fn choose(choice: &Value, hosted: HostedTools, set: &mut ToolSet) -> Result<bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::Body;
     use pagella_conversation::tools::Mode;
     use serde_json::json;
 
     fn read(body: Value, hosted: HostedTools) -> Result<(ToolSet, Vec<String>), ApiError> {
         let Value::Object(map) = body else { panic!() };
         let mut dropped = Vec::new();
-        let fields = Fields::read(map, super::super::request::FIELDS)?;
+        let (fields,) = <(ResponsesFields,)>::read(map)?.body;
         Ok((tools(&fields, hosted, 16, &mut dropped)?, dropped))
     }
 

@@ -1,6 +1,6 @@
 //! `/v1/chat/completions`: conversations, answered.
 
-use pagella_conversation::{Ending, Part, ToolCall, Whole};
+use pagella_conversation::{Ending, Part, ToolCall, Whole, messages as read_messages};
 use pagella_engine::{Record, Stage};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,25 +10,27 @@ use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Reply};
 use crate::chat::{
-    CONVERSATION, ChatAnswer, ChatInput, ChatPrompt, ChatRequest, REASONING, Said, TOOLS, Talk,
+    ChatAnswer, ChatInput, ChatPrompt, ChatRequest, ConversationFields, Messages, ReasoningFields,
+    ReasoningRequest, Said, Talk,
 };
-use crate::fields::{Fields, Param, any, integer, one_of};
 use crate::generate::ending::answer_finish_reason;
-use crate::generate::logprobs;
-use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
+use crate::generate::fields::{GenerationFields, InertFields};
+use crate::generate::logprobs::{self, LogprobFields, LogprobRequest};
+use crate::generate::parameters::Parameters;
 use crate::settings::ReasoningField;
 use crate::wire::error::ApiError;
 use crate::wire::sse::{self, Sink};
 
-const CHAT: &[Param] = &[
-    any("logprobs"),
-    integer("top_logprobs", 0, i64::MAX).or(&["n_probs"]),
-    one_of("logprobs_mode", &["raw", "processed"]),
-];
-
-/// Every field of the route.
-pub const FIELDS: &[&[Param]] =
-    &[CHAT, CONVERSATION, TOOLS, REASONING, GENERATION, SAMPLING, SHAPE, INERT];
+/// What the route reads.
+pub type ChatBody = (
+    Messages,
+    LogprobFields,
+    ConversationFields,
+    ReasoningFields,
+    GenerationFields,
+    Parameters,
+    InertFields,
+);
 
 /// What every piece of an answer says.
 struct Chat {
@@ -40,10 +42,16 @@ struct Chat {
 
 /// Answers the request.
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, FIELDS)?;
-    let mut ignored = call.settle(&fields)?;
+    let (body, mut ignored) = call.read::<ChatBody>().await?;
+    let (Messages { messages }, logprobs, conversation, reasoning, fields, parameters, _) = body;
     let model = model_for(&call, &fields).await?;
-    let request = ChatRequest::read(&call, &fields, &model)?;
+    let settings = &call.app.settings;
+    let messages = read_messages(&messages, settings.limits.messages)?;
+    let of_model = model.conversation(&settings.model.conversation);
+    let input = ChatInput::read(messages, conversation, &reasoning, &settings.limits)?;
+    let mut request = ChatRequest::new(&call, (&fields, &parameters), input, &model)?;
+    request.logprobs = LogprobRequest::of_chat(&logprobs, settings.limits.top_logprobs)?;
+    request.reasoning = ReasoningRequest::read(&reasoning, &of_model.reasoning);
     let mut talk = request.start(&call, &model).await?;
     ignored.add(std::mem::take(&mut talk.unenforced));
     let chat = Chat {
@@ -66,10 +74,12 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
 
 /// Counts the tokens of the prompt.
 pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, FIELDS)?;
-    let ignored = call.settle(&fields)?;
+    let (body, ignored) = call.read::<ChatBody>().await?;
+    let (Messages { messages }, _, conversation, reasoning, fields, ..) = body;
     let model = model_for(&call, &fields).await?;
-    let input = ChatInput::read(&fields, &call.app.settings.limits)?;
+    let limits = &call.app.settings.limits;
+    let messages = read_messages(&messages, limits.messages)?;
+    let input = ChatInput::read(messages, conversation, &reasoning, limits)?;
     let tokens = ChatPrompt::new(&call, input, &model)?.count(&call, &model).await?;
     let body = json!({ "object": "response.input_tokens", "input_tokens": tokens });
     let mut reply = Reply::json(&body)?;

@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use pagella_engine::{Record, Stage};
 use pagella_text::{AddBos, EncodeBudget, SpecialTokens};
-use serde::Serialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::body::{CompletionBody, UsageField, progress};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Reply};
-use crate::fields::{
-    Fields, Param, any, boolean, ids, integer, one_of, out_of_range, text, unsupported, wrong_type,
-};
+use crate::fields::{Part, ids, out_of_range, unsupported, wrong_type};
 use crate::generate::ending::{finish_reason, text_error};
+use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::fill;
 use crate::generate::given::GivenPrompt;
-use crate::generate::logprobs::{self, LogprobRequest};
-use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
+use crate::generate::logprobs::{self, LogprobFields, LogprobRequest};
+use crate::generate::parameters::Parameters;
 use crate::generate::prompt::prompt_ids;
 use crate::generate::request::{Delivery, GenerationRequest};
 use crate::generate::sampling::ZeroTopP;
@@ -29,18 +29,32 @@ use crate::model::ServedModel;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::sse::{self, Sink};
 
-const COMPLETION: &[Param] = &[
-    any("prompt"),
-    boolean("echo"),
-    text("suffix", 1 << 20),
-    integer("best_of", 1, i64::MAX),
-    any("logprobs"),
-    integer("top_logprobs", 0, i64::MAX).or(&["n_probs"]),
-    one_of("logprobs_mode", &["raw", "processed"]),
-];
+/// The fields of a completion alone.
+#[derive(Deserialize, JsonSchema)]
+pub struct CompletionFields {
+    /// Text, texts, token ids, or lists of token ids
+    #[schemars(schema_with = "prompts")]
+    prompt: Value,
+    /// The prompt is part of the text
+    #[serde(default)]
+    echo: bool,
+    /// What follows the gap that is to be filled
+    #[schemars(length(max = 1_048_576))]
+    suffix: Option<String>,
+    /// So many are written, the likeliest are shown
+    #[schemars(range(min = 1))]
+    best_of: Option<usize>,
+}
 
-/// Every field of the route.
-pub const FIELDS: &[&[Param]] = &[COMPLETION, GENERATION, SAMPLING, SHAPE, INERT];
+impl Part for CompletionFields {}
+
+fn prompts(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "$ref": "#/components/schemas/Prompts" })
+}
+
+/// What the route reads.
+pub type CompletionsBody =
+    (CompletionFields, LogprobFields, GenerationFields, Parameters, InertFields);
 
 /// A prompt that is part of the answer.
 #[derive(Default)]
@@ -67,16 +81,17 @@ struct Completions {
 
 /// Answers the request.
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, FIELDS)?;
-    let ignored = call.settle(&fields)?;
+    let (body, ignored) = call.read::<CompletionsBody>().await?;
+    let (own, logprobs, fields, parameters, _) = body;
     let model = model_for(&call, &fields).await?;
-    let mut generation = GenerationRequest::read(&call, &fields, &model, ZeroTopP::Off)?;
-    let logprobs = read_logprobs(&fields, call.app.settings.limits.top_logprobs)?;
-    let suffix = fields.text("suffix").filter(|suffix| !suffix.is_empty());
-    if suffix.is_some() {
+    let mut generation =
+        GenerationRequest::read(&call, (&fields, &parameters), &model, ZeroTopP::Off)?;
+    let most = call.app.settings.limits.top_logprobs;
+    let logprobs = LogprobRequest::of_completion(&logprobs, most)?;
+    if own.suffix.is_some() {
         fill::need(&model.parts.tokenizer, "suffix", "", "")?;
     }
-    if let Some(logprobs) = logprobs.filter(|_| fields.is("echo")) {
+    if let Some(logprobs) = logprobs.filter(|_| own.echo) {
         if logprobs.processed || generation.negative.is_some() {
             let instead = "log-probabilities of a prompt are the model's own, of one prompt alone";
             return Err(unsupported("echo", instead));
@@ -84,7 +99,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
         generation.job.return_prompt_logprobs = Some(logprobs.top);
     }
     let n = generation.n;
-    let best_of = read_best_of(&call, &fields, &generation)?;
+    let best_of = read_best_of(&call, own.best_of, &generation)?;
     match logprobs {
         Some(logprobs) => logprobs.apply(&mut generation.job),
         // The best are those whose tokens the model found most likely.
@@ -93,8 +108,10 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     }
     generation.n = best_of;
     let entered = enter(&call)?;
-    let prompts = encode(&call, &fields, &model, generation.negative.clone()).await?;
-    let echo = fields.is("echo").then(|| {
+    let negative = generation.negative.clone();
+    let add_bos = parameters.add_bos();
+    let prompts = encode(&call, (own.prompt, own.suffix), add_bos, &model, negative).await?;
+    let echo = own.echo.then(|| {
         let decode = |ids: &[u32]| model.parts.tokenizer.decode(ids, SpecialTokens::Hide);
         let echo = |prompt: &Prompt| Echo { text: decode(&prompt.ids), ids: prompt.ids.clone() };
         prompts.iter().map(echo).collect()
@@ -128,40 +145,24 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-fn read_logprobs(fields: &Fields, most: usize) -> Result<Option<LogprobRequest>, ApiError> {
-    let top = fields.int("top_logprobs");
-    let top = match fields.value("logprobs") {
-        None | Some(Value::Bool(false)) => top,
-        Some(Value::Bool(true)) => Some(top.unwrap_or(0)),
-        Some(value) => {
-            let checked = integer("logprobs", 0, i64::MAX).check("logprobs", value.clone())?;
-            checked.as_i64().max(top)
-        }
-    };
-    let processed = fields.text("logprobs_mode") == Some("processed");
-    LogprobRequest::within(fields, top, processed, most)
-}
-
 fn read_best_of(
     call: &Call,
-    fields: &Fields,
+    asked: Option<usize>,
     generation: &GenerationRequest,
 ) -> Result<usize, ApiError> {
-    let Some(best_of) = fields.int("best_of") else { return Ok(generation.n) };
     let most = call.app.settings.limits.max_n;
-    match usize::try_from(best_of) {
-        Ok(best_of) if best_of > generation.n && generation.delivery.stream => {
+    match asked.unwrap_or(generation.n) {
+        best_of if best_of > generation.n && generation.delivery.stream => {
             let message = "best_of cannot be streamed: leave stream or best_of out";
             Err(ApiError::field(Code::ConflictingParameters, "best_of", message))
         }
-        Ok(best_of) if (generation.n..=most).contains(&best_of) => Ok(best_of),
+        best_of if asked.is_none() || (generation.n..=most).contains(&best_of) => Ok(best_of),
         _ => Err(out_of_range("best_of", &format!("from n to {most}"))),
     }
 }
 
-fn given(call: &Call, fields: &Fields, vocab: usize) -> Result<Vec<GivenPrompt>, ApiError> {
+fn given(call: &Call, value: &Value, vocab: usize) -> Result<Vec<GivenPrompt>, ApiError> {
     let most = call.app.settings.limits.prompts;
-    let value = fields.need("prompt")?;
     let list = match value {
         Value::String(text) => return Ok(vec![GivenPrompt::Text(text.clone())]),
         Value::Array(list) if list.first().is_some_and(Value::is_number) => {
@@ -182,18 +183,13 @@ fn given(call: &Call, fields: &Fields, vocab: usize) -> Result<Vec<GivenPrompt>,
 
 async fn encode(
     call: &Call,
-    fields: &Fields,
+    (prompt, suffix): (Value, Option<String>),
+    add_bos: AddBos,
     model: &Arc<ServedModel>,
     negative: Option<String>,
 ) -> Result<Vec<Prompt>, ApiError> {
-    let given = given(call, fields, model.parts.vocab)?;
-    let add_bos = match fields.bool("add_bos_token") {
-        Some(false) => AddBos::Never,
-        // A token that the model lacks cannot be added; one is never doubled.
-        _ => AddBos::Auto,
-    };
+    let given = given(call, &prompt, model.parts.vocab)?;
     let model = model.clone();
-    let suffix = fields.text("suffix").filter(|suffix| !suffix.is_empty()).map(str::to_owned);
     let encode = move |budget: EncodeBudget| {
         let tokenizer = &model.parts.tokenizer;
         let budget = budget.within(model.capacity());

@@ -1,24 +1,37 @@
 //! `/v1/chat/completions/control`: steering an answer that is being written.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 
 use super::requests::scope;
 use crate::call::{Call, Reply};
-use crate::fields::{Fields, Param, one_of, text};
+use crate::fields::Part;
 use crate::wire::error::{ApiError, Code};
 
-const CONTROL: &[Param] = &[text("id", 256), one_of("action", &["reasoning_end"])];
+/// Which answer, and what to do with it.
+#[derive(Deserialize, JsonSchema)]
+pub struct ControlFields {
+    /// The id of a request or of its answer
+    #[schemars(length(max = 256))]
+    id: String,
+    /// What to do
+    #[expect(dead_code, reason = "there is one thing to do, and no other is read")]
+    action: ControlAction,
+}
 
-/// Every field of the route.
-pub const FIELDS: &[&[Param]] = &[CONTROL];
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ControlAction {
+    ReasoningEnd,
+}
+
+impl Part for ControlFields {}
 
 /// Closes the reasoning of an answer, which then goes on with what it has to say.
 pub async fn act(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, FIELDS)?;
-    let ignored = call.settle(&fields)?;
-    fields.need("action")?;
-    let id = fields.need("id")?.as_str().unwrap_or_default();
-    let Some(closed) = call.app.requests.end_reasoning(id, scope(&call)) else {
+    let ((ControlFields { id, .. },), ignored) = call.read::<(ControlFields,)>().await?;
+    let Some(closed) = call.app.requests.end_reasoning(&id, scope(&call)) else {
         let message = "no such request is running: see /v1/requests";
         return Err(ApiError::new(Code::RequestNotFound, message));
     };

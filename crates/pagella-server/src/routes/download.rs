@@ -4,34 +4,79 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::call::{Call, Reply};
 use crate::downloads::{Order, Secret, Standing, Transfer};
-use crate::fields::{
-    Fields, Param, any, boolean, missing, number, one_of, out_of_range, strings, text, unsupported,
-};
+use crate::fields::{Inert, InertList, NoEffect, Part, out_of_range, strings, unsupported};
+use crate::generate::fields::texts;
 use crate::name;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::sse;
 
 /// Most patterns of file names.
 const PATTERNS_MAX: usize = 64;
-/// Fields of a download.
-pub const DOWNLOAD: &[&[Param]] = &[&[
-    text("repo_id", 200),
-    one_of("repo_type", &["model", "lora"]),
-    text("folder_name", 255),
-    text("revision", 200),
-    text("token", 512),
-    any("include"),
-    any("exclude"),
-    number("timeout", 1.0, 1e6),
-    number("chunk_limit", 0.0, 1e9),
-    boolean("stream"),
-    boolean("background"),
-    boolean("cleanup"),
-]];
+/// What is fetched, and how it is told.
+#[derive(Deserialize, JsonSchema)]
+pub struct DownloadFields {
+    /// Owner and name on the hub
+    #[schemars(length(max = 200))]
+    repo_id: String,
+    /// What it is
+    #[schemars(extend("default" = "model"))]
+    repo_type: Option<RepoType>,
+    /// The name here; without it that of the hub
+    #[schemars(length(min = 1, max = 255))]
+    folder_name: Option<String>,
+    /// A branch, tag or commit
+    #[schemars(length(max = 200))]
+    revision: Option<String>,
+    /// For repositories that are not public; neither kept nor logged
+    #[schemars(length(max = 512))]
+    token: Option<String>,
+    /// Patterns of file names
+    #[serde(default)]
+    #[schemars(schema_with = "texts")]
+    include: Option<Value>,
+    /// Patterns of file names
+    #[serde(default)]
+    #[schemars(schema_with = "texts")]
+    exclude: Option<Value>,
+    /// Seconds after which it is stopped
+    #[schemars(range(min = 1.0, max = 1e6))]
+    timeout: Option<f64>,
+    /// Progress as events
+    #[serde(default)]
+    stream: bool,
+    /// Answer at once; the download goes on
+    #[serde(default)]
+    background: bool,
+    /// Remove what was fetched when it is stopped
+    #[serde(default)]
+    cleanup: bool,
+}
+
+#[derive(Deserialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum RepoType {
+    Model,
+    Lora,
+}
+
+/// How much is fetched at once is not the client's business.
+pub enum OfDownloads {}
+
+impl InertList for OfDownloads {
+    const NAME: &'static str = "DownloadInert";
+    const FIELDS: &'static [Inert] = &[Inert::accepted("chunk_limit")];
+}
+
+impl Part for DownloadFields {}
+
+/// What the route reads.
+pub type DownloadBody = (DownloadFields, NoEffect<OfDownloads>);
 
 /// Stops its transfer when the client goes away before the end.
 struct Attached(Arc<Transfer>);
@@ -44,22 +89,22 @@ impl Drop for Attached {
 
 /// `POST /v1/download`.
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, DOWNLOAD)?;
-    call.settle(&fields)?;
+    let ((fields, _), _) = call.read::<DownloadBody>().await?;
+    let time = fields.timeout.map(Duration::from_secs_f64);
+    let (stream, background) = (fields.stream, fields.background);
     if !call.app.settings.downloads.enabled {
         let message = "downloads are switched off: see downloads.enabled";
         return Err(ApiError::new(Code::FeatureDisabled, message));
     }
-    let (name, order) = order(&call, &fields)?;
+    let (name, order) = order(&call, fields)?;
     let transfer = call.app.downloads.begin(name, order, call.app.events.clone())?;
     let fields_of = [("model", transfer.name.as_str().into()), ("id", transfer.id.as_str().into())];
     call.app.log.info("download", &fields_of);
-    if fields.is("background") {
+    if background {
         return Reply::json(&json!({ "download_path": transfer.name, "id": transfer.id }));
     }
     let attached = Attached(transfer);
-    let time = fields.number("timeout").map(Duration::from_secs_f64);
-    if fields.is("stream") {
+    if stream {
         return Ok(Reply::events(move |sink| async move {
             let mut follow = attached.0.follow();
             loop {
@@ -97,18 +142,17 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     }
 }
 
-fn order(call: &Call, fields: &Fields) -> Result<(String, Order), ApiError> {
-    if fields.text("repo_type") == Some("lora") {
+fn order(call: &Call, fields: DownloadFields) -> Result<(String, Order), ApiError> {
+    if fields.repo_type == Some(RepoType::Lora) {
         return Err(unsupported("repo_type", "adapters are not supported yet"));
     }
-    let repository = fields.text("repo_id").ok_or_else(|| missing("repo_id"))?;
-    let last = repository.rsplit('/').next().unwrap_or(repository);
-    let name = fields.text("folder_name").unwrap_or(last).to_owned();
+    let repository = fields.repo_id;
+    let last = repository.rsplit('/').next().unwrap_or(&repository);
+    let name = fields.folder_name.unwrap_or_else(|| last.to_owned());
     name::check(&name)
         .map_err(|error| ApiError::field(Code::OutOfRange, "folder_name", error.to_string()))?;
-    let patterns = |field: &str| -> Result<Vec<String>, ApiError> {
-        let list =
-            fields.value(field).map(|value| strings(field, value, PATTERNS_MAX)).transpose()?;
+    let patterns = |field: &str, value: Option<Value>| -> Result<Vec<String>, ApiError> {
+        let list = value.map(|value| strings(field, &value, PATTERNS_MAX)).transpose()?;
         let list = list.unwrap_or_default();
         if list.iter().any(|pattern| pattern.is_empty() || pattern.len() > 255) {
             return Err(out_of_range(field, "patterns of 1 to 255 bytes"));
@@ -125,14 +169,14 @@ fn order(call: &Call, fields: &Fields) -> Result<(String, Order), ApiError> {
         return Err(ApiError::field(Code::AlreadyExists, "folder_name", message));
     }
     let order = Order {
-        repository: repository.to_owned(),
-        revision: fields.text("revision").map(str::to_owned),
-        token: fields.text("token").map(|token| Secret(token.to_owned())),
-        include: patterns("include")?,
-        exclude: patterns("exclude")?,
+        repository,
+        revision: fields.revision,
+        token: fields.token.map(Secret),
+        include: patterns("include", fields.include)?,
+        exclude: patterns("exclude", fields.exclude)?,
         hosts: settings.downloads.hosts.clone(),
         target,
-        cleanup: fields.is("cleanup"),
+        cleanup: fields.cleanup,
     };
     Ok((name, order))
 }

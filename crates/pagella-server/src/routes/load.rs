@@ -1,53 +1,72 @@
 //! `/v1/model/load`: a model is opened, and its progress told.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::call::{Call, Reply};
-use crate::fields::{Fields, Param, boolean, missing, text};
+use crate::fields::{AsWritten, Part};
 use crate::model::{
-    CONVERSATION, FOREIGN, Followed, Follower, LoadAsk, LoadOrigin, OPTIONS, begin_load,
-    effective_options, preview,
+    ConversationOptions, Followed, Follower, ForeignFields, LoadAsk, LoadOrigin, OptionFields,
+    begin_load, effective_options, preview,
 };
 use crate::wire::error::ApiError;
 use crate::wire::sse;
 
 /// Which model, and what to do about it.
-const LOAD: &[Param] = &[
-    text("model_name", 255).or(&["name"]),
-    boolean("skip_queue"),
-    boolean("stream"),
-    boolean("cancel_on_disconnect"),
-    boolean("dry_run"),
-    boolean("keep_previous"),
-    boolean("trust"),
-];
+#[derive(Deserialize, JsonSchema)]
+pub struct LoadFields {
+    /// The name of a model, as the list has it
+    #[schemars(length(min = 1, max = 255), extend("x-aliases" = ["name"]))]
+    model_name: String,
+    /// Running requests are ended instead of waited for
+    #[serde(default)]
+    skip_queue: bool,
+    /// Progress as events; false: one answer at the end
+    #[schemars(extend("default" = true))]
+    stream: Option<bool>,
+    /// A client that leaves ends the load
+    #[serde(default)]
+    cancel_on_disconnect: bool,
+    /// Only say what it would take
+    #[serde(default)]
+    dry_run: bool,
+    /// The model before stays until this one is ready
+    #[serde(default)]
+    keep_previous: bool,
+    /// Honour the options in the model's own folder
+    #[serde(default)]
+    trust: bool,
+}
 
-/// Every field of a load.
-pub const FIELDS: &[&[Param]] = &[LOAD, OPTIONS, FOREIGN, CONVERSATION];
+impl Part for LoadFields {}
+
+/// What the route reads. Options are kept as they were written: more come from elsewhere, and all are
+/// read together.
+pub type LoadBody =
+    (LoadFields, AsWritten<OptionFields>, AsWritten<ForeignFields>, AsWritten<ConversationOptions>);
 
 /// Loads a model. What can be refused is refused before the first event.
 pub async fn load(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, FIELDS)?;
-    let ignored = call.settle(&fields)?;
-    let id = fields.text("model_name").ok_or_else(|| missing("model_name"))?.to_owned();
-    let options = [OPTIONS, FOREIGN, CONVERSATION].into_iter().flatten();
-    let request: Map<String, Value> = options
-        .filter_map(|param| Some((param.name.to_owned(), fields.value(param.name)?.clone())))
-        .collect();
-    let (trust, dry_run) = (fields.is("trust"), fields.is("dry_run"));
-    let (skip_queue, keep_previous) = (fields.is("skip_queue"), fields.is("keep_previous"));
-    let keep = !fields.is("cancel_on_disconnect");
+    let ((own, options, foreign, conversation), ignored) = call.read::<LoadBody>().await?;
+    let written = [options.values, foreign.values, conversation.values];
+    let request: Map<String, Value> = written.into_iter().flatten().collect();
+    let streams = own.stream != Some(false);
     let app = call.app.clone();
     let begin = move || {
-        let options = effective_options(&app, &id, request, trust)?;
-        let origin = LoadOrigin::Request;
-        let ask = LoadAsk { id, options, skip_queue, keep_previous, keep, origin };
-        match dry_run {
+        let ask = LoadAsk {
+            options: effective_options(&app, &own.model_name, request, own.trust)?,
+            id: own.model_name,
+            skip_queue: own.skip_queue,
+            keep_previous: own.keep_previous,
+            keep: !own.cancel_on_disconnect,
+            origin: LoadOrigin::Request,
+        };
+        match own.dry_run {
             true => preview(&app, &ask).map(Begun::Preview),
             false => begin_load(&app, ask).map(Begun::Load),
         }
     };
-    let streams = fields.bool("stream") != Some(false);
     let mut reply = match (call.app.blocking.run(begin).await?, streams) {
         (Begun::Preview(plan), _) => Reply::json(&plan)?,
         (Begun::Load(None), false) => Reply::json(&already_there())?,

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use crate::call::Call;
-use crate::fields::Fields;
+use crate::generate::fields::GenerationFields;
 use crate::model::{ServedModel, resolve};
 use crate::wire::error::ApiError;
 
 /// The model that a request means. A name that is not the model's is answered by the model there is,
 /// which the answer names truly, or refused, or loaded first, as the operator chose.
-pub async fn model_for(call: &Call, fields: &Fields) -> Result<Arc<ServedModel>, ApiError> {
-    resolve(call, fields.text("model"), fields.is("stream")).await
+pub async fn model_for(
+    call: &Call,
+    fields: &GenerationFields,
+) -> Result<Arc<ServedModel>, ApiError> {
+    resolve(call, fields.model.as_deref(), fields.stream).await
 }

@@ -115,8 +115,8 @@ fn of_the_server() -> [Value; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fields::Fields;
-    use crate::routes::chat;
+    use crate::fields::Body;
+    use crate::routes::chat::ChatBody;
     use serde_json::Map;
 
     #[test]
@@ -130,9 +130,10 @@ mod tests {
             let ends = ["neutral", "min", "max"].into_iter().map(|key| row[key].clone());
             let ends = ends.chain(row["choices"].as_array().cloned().unwrap_or_default());
             for value in ends.chain(row["slider"].as_array().cloned().unwrap_or_default()) {
-                let body = Map::from_iter([(name.to_owned(), value.clone())]);
-                let read = Fields::read(body, chat::FIELDS);
-                assert!(read.is_ok_and(|fields| fields.unknown().is_empty()), "{name} {value}");
+                let messages = ("messages".to_owned(), json!([]));
+                let body = Map::from_iter([messages, (name.to_owned(), value.clone())]);
+                let read = ChatBody::read(body);
+                assert!(read.is_ok_and(|given| given.unknown.is_empty()), "{name} {value}");
             }
         }
     }

@@ -1,15 +1,27 @@
 //! Presets of sampling: which there are, and which one holds.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use crate::auth::Role;
 use crate::call::{Call, Reply};
-use crate::fields::{Fields, Param, any, text, wrong_type};
+use crate::fields::Part;
 use crate::presets::{self, Preset, Selected};
 use crate::wire::error::{ApiError, Code};
 
-/// Fields of a switch.
-pub const SWITCH: &[&[Param]] = &[&[text("preset", 255), any("overrides")]];
+/// What is to hold: one of these.
+#[derive(Deserialize, JsonSchema)]
+pub struct OverrideFields {
+    /// The name of a preset
+    #[schemars(length(max = 255))]
+    preset: Option<String>,
+    /// Fields with override, force and additive
+    #[schemars(extend("x-empty" = true))]
+    overrides: Option<Map<String, Value>>,
+}
+
+impl Part for OverrideFields {}
 
 /// `GET /v1/sampling/overrides`: what holds; for administrators also what could.
 pub async fn list(call: Call) -> Result<Reply, ApiError> {
@@ -27,28 +39,25 @@ pub async fn list(call: Call) -> Result<Reply, ApiError> {
 
 /// `POST /v1/sampling/override/switch`: a preset by its name, or values as they are.
 pub async fn switch(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, SWITCH)?;
-    call.settle(&fields)?;
-    let selected =
-        match (fields.text("preset").filter(|name| !name.is_empty()), fields.value("overrides")) {
-            (Some(name), None) => {
-                let preset = presets::load(&call.app.settings.sampling.preset_dir, name)?;
-                Selected { name: Some(name.to_owned()), preset }
-            }
-            (None, Some(Value::Object(map))) => {
-                let preset = Preset::read(map).map_err(|error| {
-                    let details = json!({ "errors": error.0 });
-                    ApiError::field(Code::OutOfRange, "overrides", error.to_string())
-                        .with_details(details)
-                })?;
-                Selected { name: None, preset }
-            }
-            (None, Some(_)) => return Err(wrong_type("overrides", "an object of fields")),
-            _ => {
-                let message = "give either preset, a name, or overrides, an object of fields";
-                return Err(ApiError::field(Code::MissingParameter, "preset", message));
-            }
-        };
+    let ((own,), _) = call.read::<(OverrideFields,)>().await?;
+    let selected = match (own.preset, own.overrides) {
+        (Some(name), None) => {
+            let preset = presets::load(&call.app.settings.sampling.preset_dir, &name)?;
+            Selected { name: Some(name), preset }
+        }
+        (None, Some(map)) => {
+            let preset = Preset::read(&map).map_err(|error| {
+                let details = json!({ "errors": error.0 });
+                ApiError::field(Code::OutOfRange, "overrides", error.to_string())
+                    .with_details(details)
+            })?;
+            Selected { name: None, preset }
+        }
+        _ => {
+            let message = "give either preset, a name, or overrides, an object of fields";
+            return Err(ApiError::field(Code::MissingParameter, "preset", message));
+        }
+    };
     call.app.presets.select(Some(selected));
     list(call).await
 }

@@ -1,15 +1,26 @@
 //! Streams that go on without their connection: reading on, asking how far they are, ending them.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::requests::scope;
 use crate::call::{Call, Reply};
-use crate::fields::{Fields, Param, any, missing, strings, wrong_type};
+use crate::fields::{Part, missing, strings, wrong_type};
+use crate::generate::fields::texts;
 use crate::router::query_value;
 use crate::wire::error::{ApiError, Code};
 
-/// Fields of a look-up.
-pub const LOOKUP: &[&[Param]] = &[&[any("conversation_ids")]];
+/// Which streams are looked up.
+#[derive(Deserialize, JsonSchema)]
+pub struct LookupFields {
+    /// Ids of conversations
+    #[schemars(schema_with = "texts")]
+    conversation_ids: Value,
+}
+
+impl Part for LookupFields {}
+
 /// Most ids that are looked up at once.
 const IDS_MAX: usize = 1000;
 
@@ -46,9 +57,8 @@ pub async fn stop(call: Call) -> Result<Reply, ApiError> {
 
 /// `POST /v1/streams/lookup`: how far the caller's streams are.
 pub async fn lookup(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, LOOKUP)?;
-    call.settle(&fields)?;
-    let ids = strings("conversation_ids", fields.need("conversation_ids")?, IDS_MAX)?;
+    let ((own,), _) = call.read::<(LookupFields,)>().await?;
+    let ids = strings("conversation_ids", &own.conversation_ids, IDS_MAX)?;
     let mut found = Map::new();
     for id in ids {
         let Some(session) = call.app.detached.find(&id, scope(&call)) else { continue };

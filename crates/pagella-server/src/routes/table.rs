@@ -5,9 +5,7 @@ use super::{
     pages, parameters, permission, requests, sampling_override, service_info, slots, stats, stream,
     template, token, ui, ui_store, unload,
 };
-use crate::route::{
-    Access, BodyRule, GENERATE, MODEL, Query, Route, UNREAD, delete, get, post, put, to,
-};
+use crate::route::{Access, BodyRule, GENERATE, MODEL, Query, Route, delete, get, post, put, to};
 use crate::settings::ApiServer;
 
 const STREAM: &[Query] = &[
@@ -58,48 +56,48 @@ pub const ROUTES: &[Route] = &[
         .doc("generation", "createChatCompletion", "Answer a conversation")
         .json("ChatCompletion")
         .of(ApiServer::OpenAi)
-        .body(BodyRule::Generation, "ChatRequest", chat::FIELDS, &["messages"])
+        .body::<chat::ChatBody>(BodyRule::Generation, "ChatRequest")
         .events("ChatCompletionChunk")
         .also(GENERATE),
     post("/v1/chat/completions/input_tokens", Access::Api, to!(chat::input_tokens))
         .doc("tokens", "countChatTokens", "Count the tokens of a conversation's prompt")
         .json("InputTokens")
         .of(ApiServer::OpenAi)
-        .body(BodyRule::Generation, "ChatRequest", chat::FIELDS, &["messages"])
+        .body::<chat::ChatBody>(BodyRule::Generation, "ChatRequest")
         .also(MODEL),
     post("/v1/completions", Access::Api, to!(completions::create))
         .doc("generation", "createCompletion", "Continue prompts")
         .json("Completion")
         .of(ApiServer::OpenAi)
-        .body(BodyRule::Generation, "CompletionRequest", completions::FIELDS, &["prompt"])
+        .body::<completions::CompletionsBody>(BodyRule::Generation, "CompletionRequest")
         .events("Completion")
         .also(GENERATE),
     post("/v1/token/encode", Access::Api, to!(token::encode))
         .doc("tokens", "encodeTokens", "The token ids of a text or a conversation")
         .json("EncodedTokens")
         .tabby()
-        .body(BodyRule::Generation, "EncodeRequest", token::ENCODE, &["text"])
+        .body::<token::EncodeBody>(BodyRule::Generation, "EncodeRequest")
         .also(MODEL),
     post("/v1/token/decode", Access::Api, to!(token::decode))
         .doc("tokens", "decodeTokens", "The text of token ids")
         .json("Text")
         .tabby()
-        .body(BodyRule::Generation, "DecodeRequest", token::DECODE, &["tokens"])
+        .body::<token::DecodeBody>(BodyRule::Generation, "DecodeRequest")
         .also(MODEL),
     post("/tokenize", Access::Api, to!(token::tokenize))
         .doc("tokens", "tokenize", "The token ids of a text, as llama.cpp has it")
         .json("Tokenized")
-        .body(BodyRule::Generation, "TokenizeRequest", token::TOKENIZE, &["content"])
+        .body::<token::TokenizeBody>(BodyRule::Generation, "TokenizeRequest")
         .also(MODEL),
     post("/detokenize", Access::Api, to!(token::detokenize))
         .doc("tokens", "detokenize", "The text of token ids, as llama.cpp has it")
         .json("Content")
-        .body(BodyRule::Generation, "DetokenizeRequest", token::DETOKENIZE, &["tokens"])
+        .body::<token::DecodeBody>(BodyRule::Generation, "DetokenizeRequest")
         .also(MODEL),
     post("/apply-template", Access::Api, to!(token::apply_template))
         .doc("tokens", "applyTemplate", "The prompt of a conversation as text, as llama.cpp has it")
         .json("Prompt")
-        .body(BodyRule::Generation, "TemplateRequest", token::TEMPLATE, &["messages"])
+        .body::<token::TemplateBody>(BodyRule::Generation, "TemplateRequest")
         .also(MODEL),
     get("/v1/models", Access::Api, to!(list::models))
         .doc(
@@ -145,35 +143,35 @@ pub const ROUTES: &[Route] = &[
         )
         .json("LoadStep")
         .tabby()
-        .body(BodyRule::Small, "LoadRequest", load::FIELDS, &["model_name"])
+        .body::<load::LoadBody>(BodyRule::Small, "LoadRequest")
         .events("LoadStep")
         .also(&[404, 409, 501, 503]),
     post("/v1/model/unload", Access::Admin, to!(unload::unload))
         .doc("models", "unloadModel", "Unload a model")
         .json("Status")
         .tabby()
-        .body(BodyRule::Small, "UnloadRequest", unload::FIELDS, &[])
+        .body::<(unload::UnloadFields,)>(BodyRule::Small, "UnloadRequest")
         .optional()
         .also(&[404, 409, 503]),
     post("/v1/model/embedding/load", Access::Admin, to!(model::change_embedding))
         .doc("models", "loadEmbeddingModel", "Load a model for embeddings; not supported")
         .json("Status")
         .tabby()
-        .body(BodyRule::Small, "EmbeddingModelRequest", UNREAD, &[])
+        .body::<()>(BodyRule::Small, "EmbeddingModelRequest")
         .optional()
         .also(&[501]),
     post("/v1/model/embedding/unload", Access::Admin, to!(model::change_embedding))
         .doc("models", "unloadEmbeddingModel", "Unload a model for embeddings; not supported")
         .json("Status")
         .tabby()
-        .body(BodyRule::Small, "EmbeddingModelRequest", UNREAD, &[])
+        .body::<()>(BodyRule::Small, "EmbeddingModelRequest")
         .optional()
         .also(&[501]),
     post("/v1/download", Access::Admin, to!(download::create))
         .doc("models", "downloadModel", "Fetch a model from a hub")
         .json("Download")
         .tabby()
-        .body(BodyRule::Small, "DownloadRequest", download::DOWNLOAD, &["repo_id"])
+        .body::<download::DownloadBody>(BodyRule::Small, "DownloadRequest")
         .events("DownloadProgress")
         .also(&[404, 409, 501, 503, 504]),
     get("/v1/download/{id}", Access::Admin, to!(download::show))
@@ -196,7 +194,7 @@ pub const ROUTES: &[Route] = &[
         .doc("settings", "switchTemplate", "Use another template; it is tried out first")
         .json("TemplateSwitched")
         .tabby()
-        .body(BodyRule::Small, "TemplateSwitchRequest", template::SWITCH, &["prompt_template_name"])
+        .body::<(template::TemplateFields,)>(BodyRule::Small, "TemplateSwitchRequest")
         .also(MODEL),
     post("/v1/template/unload", Access::Admin, to!(template::unload))
         .doc("settings", "unloadTemplate", "Use no template: conversations are refused")
@@ -227,7 +225,7 @@ pub const ROUTES: &[Route] = &[
         .doc("settings", "switchOverride", "Put a preset above or below what requests say")
         .json("Overrides")
         .tabby()
-        .body(BodyRule::Small, "OverrideRequest", sampling_override::SWITCH, &[])
+        .body::<(sampling_override::OverrideFields,)>(BodyRule::Small, "OverrideRequest")
         .also(&[404]),
     post("/v1/sampling/override/unload", Access::Admin, to!(sampling_override::unload))
         .doc("settings", "unloadOverride", "Put nothing above or below what requests say")
@@ -249,21 +247,21 @@ pub const ROUTES: &[Route] = &[
         .doc("settings", "loadAdapters", "Load adapters; not supported yet")
         .json("AdapterChange")
         .tabby()
-        .body(BodyRule::Small, "AdapterRequest", UNREAD, &[])
+        .body::<()>(BodyRule::Small, "AdapterRequest")
         .optional()
         .also(&[501, 503]),
     post("/v1/lora/unload", Access::Admin, to!(lora::unload))
         .doc("settings", "unloadAdapters", "Unload adapters")
         .json("AdapterChange")
         .tabby()
-        .body(BodyRule::Small, "AdapterRequest", UNREAD, &[])
+        .body::<()>(BodyRule::Small, "AdapterRequest")
         .optional()
         .also(&[503]),
     post("/v1/chat/completions/control", Access::Api, to!(control::act))
         .doc("generation", "controlChatCompletion", "Steer an answer that is being written")
         .json("Controlled")
         .of(ApiServer::OpenAi)
-        .body(BodyRule::Small, "ControlRequest", control::FIELDS, &["id", "action"])
+        .body::<(control::ControlFields,)>(BodyRule::Small, "ControlRequest")
         .also(&[404]),
     get("/v1/auth/permission", Access::Api, to!(permission::show))
         .doc("operation", "getPermission", "What the key may do")
@@ -320,7 +318,7 @@ pub const ROUTES: &[Route] = &[
     post("/v1/streams/lookup", Access::Api, to!(stream::lookup))
         .doc("generation", "lookUpStreams", "How far streams are")
         .json("StreamList")
-        .body(BodyRule::Small, "LookupRequest", stream::LOOKUP, &["conversation_ids"]),
+        .body::<(stream::LookupFields,)>(BodyRule::Small, "LookupRequest"),
     get("/health", Access::Public, to!(health::health))
         .doc("operation", "getHealth", "Whether requests can be answered")
         .json("Health")
@@ -377,7 +375,7 @@ pub const ROUTES: &[Route] = &[
             "Keep a document: a new one, or with the header If-Match another text of that version",
         )
         .json("DocumentVersion")
-        .body(BodyRule::Generation, "StoredDocument", UNREAD, &[])
+        .body::<()>(BodyRule::Generation, "StoredDocument")
         .also(&[409, 501]),
     delete("/v1/ui/store/{id}", Access::Api, to!(ui_store::delete))
         .doc(
@@ -394,6 +392,6 @@ pub const ROUTES: &[Route] = &[
             "A key for the code that the server's terminal shows, once, from the same machine",
         )
         .json("ExchangedKey")
-        .body(BodyRule::Small, "ExchangeRequest", ui::EXCHANGE, &["code"])
+        .body::<(ui::ExchangeFields,)>(BodyRule::Small, "ExchangeRequest")
         .also(&[401, 429, 501]),
 ];

@@ -2,17 +2,26 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::auth::Role;
 use crate::call::{Call, Reply};
-use crate::fields::{Fields, Param, missing, text};
+use crate::fields::Part;
 use crate::model::ActiveTemplate;
 use crate::templates;
 use crate::wire::error::ApiError;
 
-/// Fields of a switch.
-pub const SWITCH: &[&[Param]] = &[&[text("prompt_template_name", 255).or(&["name"])]];
+/// Which template is to be used.
+#[derive(Deserialize, JsonSchema)]
+pub struct TemplateFields {
+    /// The name of a template
+    #[schemars(length(max = 255), extend("x-aliases" = ["name"]))]
+    prompt_template_name: String,
+}
+
+impl Part for TemplateFields {}
 
 /// `GET /v1/templates`: the one in use; for administrators all in the folder.
 pub async fn list(call: Call) -> Result<Reply, ApiError> {
@@ -26,11 +35,8 @@ pub async fn list(call: Call) -> Result<Reply, ApiError> {
 
 /// `POST /v1/template/switch`: tried out before it replaces the one in use.
 pub async fn switch(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object().await?, SWITCH)?;
-    call.settle(&fields)?;
-    let name =
-        fields.text("prompt_template_name").ok_or_else(|| missing("prompt_template_name"))?;
-    let name = name.to_owned();
+    let ((TemplateFields { prompt_template_name: name },), _) =
+        call.read::<(TemplateFields,)>().await?;
     let model = call.app.model.need()?;
     let (dir, wanted) = (call.app.settings.model.template_dir.clone(), name.clone());
     let limits = call.app.settings.limits.template();

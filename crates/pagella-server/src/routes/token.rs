@@ -4,64 +4,112 @@ use std::sync::Arc;
 
 use pagella_conversation::messages;
 use pagella_text::{AddBos, Span, SpecialTokens};
-use serde::Serialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::model_name::model_for;
 use crate::call::{Call, Reply};
-use crate::chat::{CONVERSATION, ChatInput, ChatPrompt, REASONING, TOOLS};
-use crate::fields::{Fields, Param, any, boolean, ids, out_of_range, text, wrong_type};
+use crate::chat::{ChatInput, ChatPrompt, ConversationFields, Messages, ReasoningFields};
+use crate::fields::{Body, Inert, InertList, NoEffect, Part, ids, out_of_range, wrong_type};
 use crate::generate::ending::text_error;
-use crate::model::ServedModel;
+use crate::model::{ServedModel, resolve};
 use crate::wire::error::ApiError;
 
 /// Most ids that are decoded at once.
 const IDS_MAX: usize = 1 << 20;
 
-/// Fields of `/v1/token/encode`.
-pub const ENCODE: &[&[Param]] = &[
-    &[
-        text("model", 512),
-        any("text"),
-        boolean("add_bos_token"),
-        boolean("encode_special_tokens"),
-        boolean("decode_special_tokens"),
-        boolean("with_pieces"),
-        boolean("with_offsets"),
-    ],
-    CONVERSATION,
-    TOOLS,
-    REASONING,
-];
-/// Fields of `/v1/token/decode`.
-pub const DECODE: &[&[Param]] = &[&[
-    text("model", 512),
-    any("tokens"),
-    boolean("add_bos_token"),
-    boolean("encode_special_tokens"),
-    boolean("decode_special_tokens"),
-]];
-/// Fields of `/tokenize`.
-pub const TOKENIZE: &[&[Param]] = &[&[
-    text("model", 512),
-    text("content", 32 << 20),
-    boolean("add_special"),
-    boolean("parse_special"),
-    boolean("with_pieces"),
-]];
-/// Fields of `/detokenize`.
-pub const DETOKENIZE: &[&[Param]] = &[&[text("model", 512), any("tokens")]];
-/// Fields of `/apply-template`.
-pub const TEMPLATE: &[&[Param]] = &[&[text("model", 512)], CONVERSATION, TOOLS, REASONING];
+/// Which model counts and names tokens.
+#[derive(Deserialize, JsonSchema)]
+pub struct ModelName {
+    /// Which model; without it the one that is loaded
+    #[schemars(length(max = 512))]
+    model: Option<String>,
+}
 
-async fn read(
+/// The fields of `/v1/token/encode` beside those of a conversation.
+#[derive(Deserialize, JsonSchema)]
+pub struct EncodeFields {
+    /// A text, or the messages of a conversation
+    #[schemars(schema_with = "text_or_messages")]
+    text: Value,
+    /// Whether the ids begin with the model's first token; without it as the model wants it
+    add_bos_token: Option<bool>,
+    /// Names of special tokens in the text mean these tokens
+    #[schemars(extend("default" = true))]
+    encode_special_tokens: Option<bool>,
+    /// The text of each token
+    #[serde(default)]
+    with_pieces: bool,
+    /// Where each token begins, in bytes
+    #[serde(default)]
+    with_offsets: bool,
+}
+
+/// The ids of `/v1/token/decode` and `/detokenize`.
+#[derive(Deserialize, JsonSchema)]
+pub struct DecodeFields {
+    /// Token ids
+    #[schemars(with = "Vec<u32>", length(max = IDS_MAX))]
+    tokens: Value,
+    /// Special tokens are part of the text
+    #[schemars(extend("default" = true))]
+    decode_special_tokens: Option<bool>,
+}
+
+/// The text of `/tokenize`.
+#[derive(Deserialize, JsonSchema)]
+pub struct TokenizeFields {
+    /// A text
+    #[schemars(length(max = 33_554_432))]
+    content: String,
+    /// Begin with the model's first token
+    #[serde(default)]
+    add_special: bool,
+    /// Names of special tokens in the text mean these tokens
+    #[schemars(extend("default" = true))]
+    parse_special: Option<bool>,
+    /// The text of each token
+    #[serde(default)]
+    with_pieces: bool,
+}
+
+impl Part for ModelName {}
+impl Part for EncodeFields {}
+impl Part for DecodeFields {}
+impl Part for TokenizeFields {}
+
+fn text_or_messages(_: &mut SchemaGenerator) -> Schema {
+    let messages = json_schema!({ "type": "array", "items": { "type": "object" } });
+    json_schema!({ "anyOf": [{ "type": "string" }, messages] })
+}
+
+/// What TabbyAPI's clients send to both of its routes, though each uses a part of it.
+pub enum OfTokens {}
+
+impl InertList for OfTokens {
+    const NAME: &'static str = "TokenInert";
+    const FIELDS: &'static [Inert] = &[
+        Inert::accepted("add_bos_token"),
+        Inert::accepted("encode_special_tokens"),
+        Inert::accepted("decode_special_tokens"),
+        Inert::accepted("messages"),
+    ];
+}
+
+/// What the routes read.
+pub type EncodeBody =
+    (ModelName, EncodeFields, ConversationFields, ReasoningFields, NoEffect<OfTokens>);
+pub type DecodeBody = (ModelName, DecodeFields, NoEffect<OfTokens>);
+pub type TokenizeBody = (ModelName, TokenizeFields);
+pub type TemplateBody = (ModelName, Messages, ConversationFields, ReasoningFields);
+
+async fn read<B: Body>(
     call: &mut Call,
-    tables: &'static [&'static [Param]],
-) -> Result<(Fields, Arc<ServedModel>), ApiError> {
-    let fields = Fields::read(call.object().await?, tables)?;
-    call.settle(&fields)?;
-    let model = model_for(call, &fields).await?;
-    Ok((fields, model))
+    name: fn(&B) -> &ModelName,
+) -> Result<(B, Arc<ServedModel>), ApiError> {
+    let (body, _) = call.read::<B>().await?;
+    let model = resolve(call, name(&body).model.as_deref(), false).await?;
+    Ok((body, model))
 }
 
 /// A token as text, or as bytes where it is none alone.
@@ -94,13 +142,11 @@ struct Encoded<'a> {
 /// `/v1/token/encode`: a text or a conversation. A large text has millions of ids, so the answer is
 /// written where they are found, on the threads for large requests.
 pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
-    let (fields, model) = read(&mut call, ENCODE).await?;
-    let bos = match fields.bool("add_bos_token") {
-        Some(false) => AddBos::Never,
-        _ => AddBos::Auto,
-    };
-    let special = fields.bool("encode_special_tokens") != Some(false);
-    let (with_pieces, with_offsets) = (fields.is("with_pieces"), fields.is("with_offsets"));
+    let (body, model) = read::<EncodeBody>(&mut call, |body| &body.0).await?;
+    let (_, own, conversation, reasoning, _) = body;
+    let bos = if own.add_bos_token == Some(false) { AddBos::Never } else { AddBos::Auto };
+    let special = own.encode_special_tokens != Some(false);
+    let EncodeFields { with_pieces, with_offsets, .. } = own;
     let answer = move |model: &ServedModel, ids: &[u32]| {
         let bytes = |id: &u32| model.parts.tokenizer.token_bytes(*id).len();
         let begin = |at: &mut usize, id: &u32| Some(std::mem::replace(at, *at + bytes(id)));
@@ -111,7 +157,7 @@ pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
             offsets: with_offsets.then(|| ids.iter().scan(0, begin).collect()),
         })
     };
-    match fields.need("text")?.clone() {
+    match own.text {
         Value::String(text) => {
             let span = if special { Span::Special(text) } else { Span::Text(text) };
             let work = move |budget| {
@@ -123,7 +169,7 @@ pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
         list @ Value::Array(_) => {
             let limits = &call.app.settings.limits;
             let messages = messages(&list, limits.messages)?;
-            let mut input = ChatInput::with_messages(messages, &fields, limits)?;
+            let mut input = ChatInput::read(messages, conversation, &reasoning, limits)?;
             input.opens = input.opens.or(Some(false));
             let conversation = ChatPrompt::new(&call, input, &model)?;
             let work = move |budget| answer(&model, &conversation.encode(&model, bos, &budget)?);
@@ -133,14 +179,14 @@ pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
     }
 }
 
-async fn decoded(call: &mut Call, tables: &'static [&'static [Param]]) -> Result<String, ApiError> {
-    let (fields, model) = read(call, tables).await?;
-    let value = fields.need("tokens")?;
+async fn decoded(call: &mut Call) -> Result<String, ApiError> {
+    let ((_, own, _), model) = read::<DecodeBody>(call, |body| &body.0).await?;
+    let value = &own.tokens;
     if value.as_array().is_some_and(|list| list.len() > IDS_MAX) {
         return Err(out_of_range("tokens", &format!("at most {IDS_MAX} ids")));
     }
     let ids = ids("tokens", value, model.parts.tokenizer.vocab_size())?;
-    let specials = match fields.bool("decode_special_tokens") {
+    let specials = match own.decode_special_tokens {
         Some(false) => SpecialTokens::Hide,
         _ => SpecialTokens::Show,
     };
@@ -150,13 +196,13 @@ async fn decoded(call: &mut Call, tables: &'static [&'static [Param]]) -> Result
 
 /// `/v1/token/decode`.
 pub async fn decode(mut call: Call) -> Result<Reply, ApiError> {
-    let text = decoded(&mut call, DECODE).await?;
+    let text = decoded(&mut call).await?;
     Reply::json(&json!({ "text": text }))
 }
 
 /// `/detokenize`, as llama.cpp has it.
 pub async fn detokenize(mut call: Call) -> Result<Reply, ApiError> {
-    let text = decoded(&mut call, DETOKENIZE).await?;
+    let text = decoded(&mut call).await?;
     Reply::json(&json!({ "content": text }))
 }
 
@@ -174,14 +220,10 @@ struct Token<'a> {
 
 /// `/tokenize`, as llama.cpp has it.
 pub async fn tokenize(mut call: Call) -> Result<Reply, ApiError> {
-    let (fields, model) = read(&mut call, TOKENIZE).await?;
-    let Some(text) = fields.need("content")?.as_str().map(str::to_owned) else {
-        return Err(wrong_type("content", "a string"));
-    };
-    let special = fields.bool("parse_special") != Some(false);
-    let bos = if fields.is("add_special") { AddBos::Auto } else { AddBos::Never };
-    let span = if special { Span::Special(text) } else { Span::Text(text) };
-    let with_pieces = fields.is("with_pieces");
+    let ((_, own), model) = read::<TokenizeBody>(&mut call, |body| &body.0).await?;
+    let TokenizeFields { content: text, add_special, parse_special, with_pieces } = own;
+    let bos = if add_special { AddBos::Auto } else { AddBos::Never };
+    let span = if parse_special == Some(false) { Span::Text(text) } else { Span::Special(text) };
     let work = move |budget| {
         let ids = model.parts.tokenizer.encode_within(&[span], bos, &budget);
         let ids = ids.map_err(|error| text_error(&error))?;
@@ -196,8 +238,11 @@ pub async fn tokenize(mut call: Call) -> Result<Reply, ApiError> {
 
 /// `/apply-template`, as llama.cpp has it: the prompt of a conversation as text.
 pub async fn apply_template(mut call: Call) -> Result<Reply, ApiError> {
-    let (fields, model) = read(&mut call, TEMPLATE).await?;
-    let input = ChatInput::read(&fields, &call.app.settings.limits)?;
+    let (body, model) = read::<TemplateBody>(&mut call, |body| &body.0).await?;
+    let (_, Messages { messages: list }, conversation, reasoning) = body;
+    let limits = &call.app.settings.limits;
+    let list = messages(&list, limits.messages)?;
+    let input = ChatInput::read(list, conversation, &reasoning, limits)?;
     let conversation = ChatPrompt::new(&call, input, &model)?;
     let prompt = call.app.blocking.prepare(call.body_bytes, move |_| conversation.render()).await?;
     Reply::json(&json!({ "prompt": prompt }))

@@ -2,17 +2,26 @@
 
 use std::time::Instant;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::auth;
 use crate::call::{Call, Reply};
 use crate::exchange::Redeemed;
-use crate::fields::{Fields, Param, text};
+use crate::fields::Part;
 use crate::ui;
 use crate::wire::error::{ApiError, Code};
 
-/// Every field of the exchange.
-pub const EXCHANGE: &[&[Param]] = &[&[text("code", 128)]];
+/// What a key is given for.
+#[derive(Deserialize, JsonSchema)]
+pub struct ExchangeFields {
+    /// The code of the link
+    #[schemars(length(max = 128))]
+    code: String,
+}
+
+impl Part for ExchangeFields {}
 
 /// Refuses where the operator wants no page.
 fn check_enabled(call: &Call) -> Result<(), ApiError> {
@@ -43,13 +52,10 @@ pub async fn asset(call: Call) -> Result<Reply, ApiError> {
 /// `/ui/exchange`: a key for the code that the terminal shows, from this machine only.
 pub async fn exchange(mut call: Call) -> Result<Reply, ApiError> {
     check_enabled(&call)?;
-    let fields = Fields::read(call.object().await?, EXCHANGE)?;
-    call.settle(&fields)?;
-    fields.need("code")?;
-    let code = fields.text("code").unwrap_or_default();
+    let ((ExchangeFields { code },), _) = call.read::<(ExchangeFields,)>().await?;
     let local = call.peer.ip().to_canonical().is_loopback();
     let redeemed = match local {
-        true => call.app.exchange.redeem(code, Instant::now()),
+        true => call.app.exchange.redeem(&code, Instant::now()),
         false => Redeemed::Unknown,
     };
     match redeemed {

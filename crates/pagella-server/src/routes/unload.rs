@@ -2,34 +2,41 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::call::{Call, Reply};
-use crate::fields::{Fields, Param, integer, one_of, text};
+use crate::fields::Part;
 use crate::model::{Unload, UnloadMode, unload as unload_model};
 use crate::wire::error::ApiError;
 
 /// How long requests may go on, in seconds, unless stated.
-const DRAIN_SECONDS: i64 = 30;
+const DRAIN_SECONDS: u64 = 30;
 
-/// Every field of the route.
-pub const FIELDS: &[&[Param]] = &[&[
-    text("model_name", 255),
-    one_of("mode", &["abort", "drain"]),
-    integer("timeout", 0, 86_400),
-]];
+/// Which model ends, and how.
+#[derive(Deserialize, JsonSchema)]
+pub struct UnloadFields {
+    /// Which of several; without it the current one
+    #[schemars(length(max = 255))]
+    model_name: Option<String>,
+    /// Whether requests that run are ended or waited for
+    #[schemars(extend("default" = "abort"))]
+    mode: Option<UnloadMode>,
+    /// Seconds for which they are waited for
+    #[schemars(range(max = 86_400), extend("default" = DRAIN_SECONDS))]
+    timeout: Option<u64>,
+}
+
+impl Part for UnloadFields {}
 
 /// Ends a model and answers when its memory is returned.
 pub async fn unload(mut call: Call) -> Result<Reply, ApiError> {
-    let fields = Fields::read(call.object_or_nothing().await?, FIELDS)?;
-    let ignored = call.settle(&fields)?;
+    let ((own,), ignored) = call.read_or_nothing::<(UnloadFields,)>().await?;
     let ask = Unload {
-        id: fields.text("model_name").map(str::to_owned),
-        mode: match fields.text("mode") {
-            Some("drain") => UnloadMode::Drain,
-            _ => UnloadMode::Abort,
-        },
-        timeout: Duration::from_secs(fields.int("timeout").unwrap_or(DRAIN_SECONDS).unsigned_abs()),
+        id: own.model_name,
+        mode: own.mode.unwrap_or(UnloadMode::Abort),
+        timeout: Duration::from_secs(own.timeout.unwrap_or(DRAIN_SECONDS)),
     };
     let app = call.app.clone();
     // Goes on when the client leaves; may take as long as requests are waited for.

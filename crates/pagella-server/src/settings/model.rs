@@ -1,10 +1,12 @@
 //! Which models there are, how they are opened and which names stand for them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Map;
 use toml::Value;
 
@@ -122,8 +124,7 @@ section! {
 }
 
 /// Yes, no, or as the model's template says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Toggle {
     /// As the template says.
     #[default]
@@ -132,6 +133,31 @@ pub enum Toggle {
     On,
     /// No.
     Off,
+}
+
+impl Serialize for Toggle {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.write().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Toggle {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(from)?;
+        Toggle::read(&value).map_err(|expected| {
+            de::Error::invalid_type(de::Unexpected::Other("value"), &expected.as_str())
+        })
+    }
+}
+
+impl JsonSchema for Toggle {
+    fn schema_name() -> Cow<'static, str> {
+        "Toggle".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "boolean" }, { "type": "string", "enum": ["auto"] }] })
+    }
 }
 
 impl SettingValue for Toggle {

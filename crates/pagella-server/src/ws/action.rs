@@ -3,9 +3,9 @@
 use pagella_text::{AddBos, EncodeBudget, SpecialTokens};
 use serde_json::{Map, Value, json};
 
-use super::request::{ESTIMATE, LEFTTRIM};
+use super::request::{EstimateFields, LefttrimFields};
 use crate::call::Call;
-use crate::fields::{Fields, Param, wrong_type};
+use crate::fields::wrong_type;
 use crate::generate::prompt::text_ids;
 use crate::model::resolve;
 use crate::wire::error::{ApiError, Code};
@@ -50,22 +50,11 @@ impl Action {
     }
 }
 
-async fn read(
-    call: &mut Call,
-    body: Map<String, Value>,
-    tables: &'static [&'static [Param]],
-) -> Result<(Fields, String), ApiError> {
-    call.note_body(&body);
-    let fields = Fields::read(body, tables)?;
-    call.settle(&fields)?;
-    let text = fields.need("text")?.as_str().unwrap_or_default().to_owned();
-    Ok((fields, text))
-}
-
 /// `estimate_token`: how many tokens a text has.
 pub async fn estimate(mut call: Call, body: Map<String, Value>) -> Result<Value, ApiError> {
-    let (fields, text) = read(&mut call, body, ESTIMATE).await?;
-    let model = resolve(&call, fields.text("model"), false).await?;
+    call.note_body(&body);
+    let ((EstimateFields { text, model },), _) = call.read_from::<(EstimateFields,)>(body)?;
+    let model = resolve(&call, model.as_deref(), false).await?;
     let bytes = text.len();
     let count = move |budget: EncodeBudget| {
         Ok(text_ids(&model.parts.tokenizer, text, AddBos::Never, &budget)?.len())
@@ -75,10 +64,10 @@ pub async fn estimate(mut call: Call, body: Map<String, Value>) -> Result<Value,
 
 /// `lefttrim_token`: the last tokens of a text, as text.
 pub async fn lefttrim(mut call: Call, body: Map<String, Value>) -> Result<Value, ApiError> {
-    let (fields, text) = read(&mut call, body, LEFTTRIM).await?;
-    let length = fields.need("trimmed_length")?.as_i64().unwrap_or(0);
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    let model = resolve(&call, fields.text("model"), false).await?;
+    call.note_body(&body);
+    let ((own,), _) = call.read_from::<(LefttrimFields,)>(body)?;
+    let LefttrimFields { text, trimmed_length: length, model } = own;
+    let model = resolve(&call, model.as_deref(), false).await?;
     let bytes = text.len();
     let trim = move |budget: EncodeBudget| {
         let tokenizer = &model.parts.tokenizer;

@@ -5,10 +5,11 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::outbox::Outbox;
-use super::request::{self, InferRequest};
+use super::request::{InferBody, InferFields, InferRequest};
 use crate::call::Call;
-use crate::fields::Fields;
 use crate::generate::ending::finish_reason;
+use crate::generate::fields::GenerationFields;
+use crate::generate::parameters::Parameters;
 use crate::generate::request::Delivery;
 use crate::generate::submit::{Running, enter};
 use crate::model::resolve;
@@ -34,17 +35,17 @@ pub async fn infer(
     outbox: &Outbox,
 ) -> Result<(), ApiError> {
     call.note_body(&body);
-    let fields = request::read(body)?;
-    let ignored = call.settle(&fields)?;
+    let (body, ignored) = call.read_from::<InferBody>(body)?;
+    let (own, _, fields, mut parameters, _) = body;
+    own.settle(&fields, &mut parameters)?;
     let begun = tokio::select! {
         biased;
         () = stopped(&mut stop) => None,
-        begun = begin(&call, &fields) => Some(begun?),
+        begun = begin(&call, &own, (&fields, &parameters)) => Some(begun?),
     };
     let Some((mut answer, live)) = begun else {
         // Nothing was computed for it yet.
-        let used = fields.text("text").unwrap_or_default();
-        outbox.finish(ending(used, "", "interrupted")).await;
+        outbox.finish(ending(&own.text, "", "interrupted")).await;
         return Ok(());
     };
     call.access.note(|facts| facts.stream = answer.delivery.stream);
@@ -72,10 +73,11 @@ pub async fn infer(
 
 async fn begin(
     call: &Call,
-    fields: &Fields,
+    own: &InferFields,
+    (fields, parameters): (&GenerationFields, &Parameters),
 ) -> Result<(Answer, std::sync::Arc<crate::requests::Live>), ApiError> {
-    let model = resolve(call, fields.text("model"), false).await?;
-    let mut asked = InferRequest::new(call, fields, &model)?;
+    let model = resolve(call, fields.model.as_deref(), false).await?;
+    let mut asked = InferRequest::new(call, own, (fields, parameters), &model)?;
     let entered = enter(call)?;
     let live = entered.listed.live.clone();
     let used = asked.encode(call, &model).await?;

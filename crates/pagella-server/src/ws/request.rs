@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use pagella_text::{AddBos, EncodeBudget, SpecialTokens, Tokenizer};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::call::Call;
-use crate::fields::{
-    Fields, Param, any, boolean, integer, missing, out_of_range, text, unsupported,
-};
-use crate::generate::params::{GENERATION, INERT, SAMPLING, SHAPE};
+use crate::fields::{Inert, InertList, NoEffect, Part, out_of_range, unsupported};
+use crate::generate::fields::{GenerationFields, InertFields};
+use crate::generate::parameters::Parameters;
 use crate::generate::prompt::{prompt_ids, text_ids};
 use crate::generate::request::GenerationRequest;
 use crate::generate::sampling::ZeroTopP;
@@ -17,29 +18,67 @@ use crate::generate::submit::Prompt;
 use crate::model::ServedModel;
 use crate::wire::error::{ApiError, Code};
 
-/// Longest text, in bytes; the message is limited before.
-const TEXT_BYTES_MAX: usize = 32 << 20;
-
 /// What only these messages have, or spell in their own way.
-const INFER: &[Param] = &[
-    text("text", TEXT_BYTES_MAX),
-    integer("max_tokens", 1, i64::MAX).or(&["max_new_tokens"]),
-    boolean("stream_full").or(&["full_response"]),
-    any("stop").or(&["stop_conditions"]).optional(),
-    any("banned_tokens").or(&["bann_bann"]).optional(),
-    text("customBos", 1 << 20).optional(),
-    any("tag"),
-];
+#[derive(Deserialize, JsonSchema)]
+pub struct InferFields {
+    #[schemars(length(max = 33_554_432))]
+    pub text: String,
+    #[schemars(range(min = 1), extend("x-aliases" = ["max_tokens"]))]
+    max_new_tokens: u64,
+    /// Every piece repeats all of the answer
+    #[serde(default)]
+    #[schemars(extend("x-aliases" = ["full_response"]))]
+    stream_full: bool,
+    #[schemars(extend("x-aliases" = ["stop_conditions"]))]
+    stop: Option<Value>,
+    #[schemars(extend("x-aliases" = ["bann_bann"]))]
+    banned_tokens: Option<Value>,
+    #[serde(rename = "customBos")]
+    #[schemars(length(max = 1_048_576))]
+    custom_bos: Option<String>,
+}
 
-/// Fields of `infer`. Earlier tables count where a name stands twice.
-const FIELDS: &[&[Param]] = &[INFER, GENERATION, SAMPLING, SHAPE, INERT];
-/// Fields of `estimate_token` and `lefttrim_token`.
-pub const ESTIMATE: &[&[Param]] = &[&[text("text", TEXT_BYTES_MAX), text("model", 512)]];
-pub const LEFTTRIM: &[&[Param]] =
-    &[&[text("text", TEXT_BYTES_MAX), integer("trimmed_length", 0, i64::MAX), text("model", 512)]];
-/// Fields of `echo` and `stop`.
-pub const ECHO: &[&[Param]] = &[];
-pub const STOP: &[&[Param]] = &[&[boolean("all")]];
+/// The text of `estimate_token`.
+#[derive(Deserialize, JsonSchema)]
+pub struct EstimateFields {
+    #[schemars(length(max = 33_554_432))]
+    pub text: String,
+    #[schemars(length(max = 512))]
+    pub model: Option<String>,
+}
+
+/// The text of `lefttrim_token`, and how much of it is wanted.
+#[derive(Deserialize, JsonSchema)]
+pub struct LefttrimFields {
+    #[schemars(length(max = 33_554_432))]
+    pub text: String,
+    pub trimmed_length: usize,
+    #[schemars(length(max = 512))]
+    pub model: Option<String>,
+}
+
+/// What is to end.
+#[derive(Deserialize, JsonSchema)]
+pub struct StopFields {
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// What a client sends to know its own message by.
+pub enum OfMessage {}
+
+impl InertList for OfMessage {
+    const NAME: &'static str = "WsInert";
+    const FIELDS: &'static [Inert] = &[Inert::accepted("tag")];
+}
+
+impl Part for InferFields {}
+impl Part for EstimateFields {}
+impl Part for LefttrimFields {}
+impl Part for StopFields {}
+
+/// What `infer` reads.
+pub type InferBody = (InferFields, NoEffect<OfMessage>, GenerationFields, Parameters, InertFields);
 
 /// How this interface samples unless told otherwise.
 const DEFAULTS: [(&str, f64); 9] = [
@@ -55,38 +94,40 @@ const DEFAULTS: [(&str, f64); 9] = [
 ];
 const TOP_K: i64 = 100;
 
-/// Details of answers that have no place in these.
-const ELSEWHERE: [&str; 5] = [
-    "stream_options",
-    "return_token_ids",
-    "return_progress",
-    "timings_per_token",
-    "sse_ping_interval",
-];
-
-/// Reads the fields of `infer`.
-pub fn read(body: Map<String, Value>) -> Result<Fields, ApiError> {
-    let mut fields = Fields::read(body, FIELDS)?;
-    fields.need("text")?;
-    if !fields.has("max_tokens") {
-        return Err(missing("max_new_tokens"));
-    }
-    if fields.int("n").is_some_and(|n| n > 1) {
-        return Err(unsupported("n", "send several messages, they run at once"));
-    }
-    let wanted = |name: &&&str| fields.value(name).is_some_and(|v| *v != Value::Bool(false));
-    if let Some(name) = ELSEWHERE.iter().find(wanted) {
-        return Err(unsupported(*name, "use /v1/completions"));
-    }
-    for (name, value) in DEFAULTS {
-        if !fields.has(name) {
-            fields.set(name, json!(value));
+impl InferFields {
+    /// Puts what these fields say in their own way where all routes have it.
+    pub fn settle(
+        &self,
+        fields: &GenerationFields,
+        parameters: &mut Parameters,
+    ) -> Result<(), ApiError> {
+        if fields.n.is_some_and(|n| n > 1) {
+            return Err(unsupported("n", "send several messages, they run at once"));
         }
+        // Details of answers that have no place in these.
+        let elsewhere = [
+            ("stream_options", fields.stream_options.is_some()),
+            ("return_token_ids", fields.return_token_ids),
+            ("return_progress", fields.return_progress),
+            ("timings_per_token", fields.timings_per_token),
+            ("sse_ping_interval", fields.sse_ping_interval.is_some()),
+        ];
+        if let Some((name, _)) = elsewhere.into_iter().find(|(_, wanted)| *wanted) {
+            return Err(unsupported(name, "use /v1/completions"));
+        }
+        parameters.say("max_tokens", Some(self.max_new_tokens))?;
+        parameters.say("stop", self.stop.clone())?;
+        parameters.say("banned_tokens", self.banned_tokens.clone())?;
+        for (name, value) in DEFAULTS {
+            if !parameters.has(name) {
+                parameters.set(name, value);
+            }
+        }
+        if !parameters.has("top_k") {
+            parameters.set("top_k", TOP_K);
+        }
+        Ok(())
     }
-    if !fields.has("top_k") {
-        fields.set("top_k", TOP_K.into());
-    }
-    Ok(fields)
 }
 
 /// What a message asks for.
@@ -108,22 +149,24 @@ pub struct Used {
 
 impl InferRequest {
     /// What these fields ask of a model.
-    pub fn new(call: &Call, fields: &Fields, model: &ServedModel) -> Result<Self, ApiError> {
-        let generation = GenerationRequest::read(call, fields, model, ZeroTopP::Off)?;
+    pub fn new(
+        call: &Call,
+        own: &InferFields,
+        (fields, parameters): (&GenerationFields, &Parameters),
+        model: &ServedModel,
+    ) -> Result<Self, ApiError> {
+        let shared = (fields, parameters);
+        let generation = GenerationRequest::read(call, shared, model, ZeroTopP::Off)?;
         if generation.job.max_new_tokens.is_none_or(|tokens| tokens >= model.capacity()) {
             let allowed = format!("less than the context of {} tokens", model.capacity());
             return Err(out_of_range("max_new_tokens", &allowed));
         }
-        let add_bos = match fields.bool("add_bos_token") {
-            Some(false) => AddBos::Never,
-            _ => AddBos::Auto,
-        };
         Ok(InferRequest {
             generation,
-            full: fields.is("stream_full"),
-            text: fields.text("text").unwrap_or_default().to_owned(),
-            beginning: fields.text("customBos").map(str::to_owned),
-            add_bos,
+            full: own.stream_full,
+            text: own.text.clone(),
+            beginning: own.custom_bos.clone(),
+            add_bos: parameters.add_bos(),
         })
     }
 

@@ -21,12 +21,11 @@ use super::guarded::Guarded;
 use super::infer::infer;
 use super::origin::SocketOrigin;
 use super::outbox::{Envelope, Outbox, no_message};
-use super::request::{ECHO, STOP};
+use super::request::StopFields;
 use crate::app::Phase;
 use crate::auth;
 use crate::call::Call;
 use crate::caught;
-use crate::fields::Fields;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::json;
 
@@ -247,15 +246,16 @@ impl Session {
         let call = self.origin.call().map_err(Refusal::Close)?;
         match action {
             Action::Echo | Action::Stop => {
-                let tables = if action == Action::Stop { STOP } else { ECHO };
-                let settled = Fields::read(body, tables)
-                    .and_then(|fields| call.settle(&fields).map(|_| fields));
+                let settled = match action {
+                    Action::Stop => call.read_from::<(StopFields,)>(body).map(|(own, _)| own.0.all),
+                    _ => call.read_from::<()>(body).map(|_| false),
+                };
                 let status = settled.as_ref().map_or_else(|e| e.code.status().as_u16(), |_| 200);
                 call.access.set_status(status);
                 call.access.complete();
-                let fields = settled?;
+                let all = settled?;
                 if action == Action::Stop {
-                    self.stop(&call, envelope.request_id(), fields.is("all"));
+                    self.stop(&call, envelope.request_id(), all);
                 }
                 Ok(Some(envelope.with(json!({}))))
             }

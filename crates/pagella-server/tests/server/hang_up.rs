@@ -51,8 +51,8 @@ fn a_half_closed_client_is_answered() {
     assert_eq!(half_closed("GET", "/health", None).status, 200);
     // Half of a body is no request.
     let mut half = client.clone().with("content-length", "10").open("POST", COMPLETIONS, None);
-    half.write_all(b"{").unwrap();
-    half.shutdown(Shutdown::Write).unwrap();
+    // The server may have answered and closed by now.
+    let _ = half.write_all(b"{").and_then(|()| half.shutdown(Shutdown::Write));
     let mut told = Vec::new();
     let _ = half.read_to_end(&mut told);
     assert!(told.is_empty() || parse(&told).status >= 400);

@@ -1,12 +1,12 @@
 //! Requests that are wrong before they mean anything.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{ADMIN, API, TestServer, keys, parse, settings};
+use crate::support::{ADMIN, API, PATIENCE, TestServer, keys, parse, settings};
 
 #[test]
 fn every_answer_has_the_common_headers() {
@@ -98,12 +98,12 @@ fn giant_and_slow_http() {
     // A header that never ends, a body that never ends, and a chunked body that is too long.
     let timed = |head: &str| {
         let mut socket = TcpStream::connect(server.address).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.write_all(head.as_bytes()).unwrap();
-        let begun = Instant::now();
         let mut bytes = Vec::new();
-        let _ = socket.read_to_end(&mut bytes);
-        assert!(begun.elapsed() < Duration::from_secs(5), "{head}");
+        // Reset or closed; only a server that waits for more is wrong.
+        let ended = socket.read_to_end(&mut bytes);
+        assert!(!ended.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "{head}");
         bytes
     };
     let host = server.address;
@@ -129,7 +129,7 @@ fn giant_and_slow_http() {
 fn one_connection_serves_many_requests() {
     let server = TestServer::start(settings(), keys(), None);
     let mut socket = TcpStream::connect(server.address).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let request = format!("GET /health/live HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
     for _ in 0..3 {
         socket.write_all(request.as_bytes()).unwrap();
@@ -225,7 +225,7 @@ fn clients_of_this_machine_are_not_limited_by_their_address() {
     let open = |_| TcpStream::connect(server.address).unwrap();
     let mut sockets: Vec<TcpStream> = (0..100).map(open).collect();
     for socket in &mut sockets {
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.write_all(request.as_bytes()).unwrap();
         let mut bytes = [0; 4096];
         let n = socket.read(&mut bytes).unwrap();

@@ -28,7 +28,7 @@ pub const OTHER: &str = "other-secret";
 /// Tokens in the cache of a test's model.
 const CACHE_TOKENS: usize = 8192;
 /// Longest wait for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 pub fn demo_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/demo")
