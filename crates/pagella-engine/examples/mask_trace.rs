@@ -14,7 +14,8 @@ use pagella_backend::KvFormat;
 use pagella_cpu::{CpuBackend, CpuOptions};
 use pagella_engine::constraint::{ConstraintFactory, ConstraintLimits, ConstraintSpec};
 use pagella_engine::{
-    BoxedConstraint, Generator, GeneratorOptions, JobSpec, ModelWithCache, SampleOptions, StepTrace,
+    BoxedConstraint, Generator, GeneratorOptions, JobOptions, JobSpec, ModelWithCache,
+    SampleOptions, StepTrace,
 };
 use pagella_model::{LoadOptions, LoadProgress, Model};
 use pagella_text::Tokenizer;
@@ -50,13 +51,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let constraint = factory.compile(&ConstraintSpec::JsonSchema(schema))?;
     for seed in 0..jobs {
-        generator.enqueue(JobSpec {
+        let options = JobOptions {
             constraint: Some(BoxedConstraint(constraint.fork())),
             max_new_tokens: Some(200),
             stop_ids: tokenizer.eos_ids().to_vec(),
             sampling: SampleOptions { seed, ..SampleOptions::default() },
-            ..JobSpec::new(tokenizer.encode_text("An example in JSON: ")?)
-        })?;
+            ..JobOptions::default()
+        };
+        let prompt = tokenizer.encode_text("An example in JSON: ")?;
+        generator.enqueue(JobSpec::new(prompt, options)?)?;
     }
     while generator.has_work() {
         for record in generator.step() {

@@ -136,7 +136,7 @@ impl MappedJob {
             tokens_per_second: rate.map(|seconds| (job.new_tokens - 1) as f64 / seconds),
             age: job.clock.submitted.elapsed(),
             pages: ranges(job.sequences.iter().flat_map(|sequence| sequence.pages.iter().copied())),
-            priority: job.spec.priority,
+            priority: job.options.priority,
             skips: job.skips,
         }
     }
@@ -151,7 +151,7 @@ impl WaitingJob {
             prompt_tokens: job.prompt_tokens,
             pages: job.sequences.iter().map(pages).sum(),
             age: job.clock.submitted.elapsed(),
-            priority: job.spec.priority,
+            priority: job.options.priority,
             skips: job.skips,
         }
     }

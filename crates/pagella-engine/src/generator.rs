@@ -15,7 +15,7 @@ use pagella_text::Tokenizer;
 
 use crate::embed::{EmbedJob, Embeddings};
 use crate::host::HostPool;
-use crate::job::{Ending, EosReason, Facts, Job, JobSpec, JobState, Record, prepare};
+use crate::job::{Ending, EosReason, Facts, Job, JobOptions, JobSpec, JobState, Record, prepare};
 use crate::logit_rows::LogitRows;
 use crate::pages::PageTable;
 use crate::sample::VocabSets;
@@ -186,7 +186,8 @@ impl Generator {
         for row in 0..rows {
             let prompt = vec![(row % self.facts.vocab) as u32; prompt_tokens];
             let max_new_tokens = Some(new_tokens.min(room).max(1));
-            self.enqueue(JobSpec { max_new_tokens, ..JobSpec::new(prompt) })?;
+            let options = JobOptions { max_new_tokens, ..JobOptions::default() };
+            self.enqueue(JobSpec::new(prompt, options)?)?;
         }
         while self.n_jobs() > 0 {
             for record in self.step() {
@@ -385,7 +386,8 @@ pub(crate) fn prepare_n(
 ) -> Result<Vec<Job>, EngineError> {
     let jobs = (0..n).map(|idx| {
         let mut spec = spec.clone();
-        spec.sampling.seed = spec.sampling.seed.wrapping_add(idx as u64);
+        let seed = &mut spec.options.sampling.seed;
+        *seed = seed.wrapping_add(idx as u64);
         let serial = serials.fetch_add(1, Ordering::Relaxed);
         prepare(spec, serial, facts)
     });

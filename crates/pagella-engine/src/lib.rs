@@ -59,9 +59,9 @@ pub use error::EngineError;
 pub use forward::{Forward, ModelWithCache};
 pub use generator::Generator;
 pub use job::{
-    Backpressure, BanExhausted, BoxedConstraint, Completion, EosReason, Healing, Held, JobSpec,
-    JobState, JobView, LengthPolicy, LogitsHook, Record, SampleHook, Stage, StreamGranularity,
-    TokenLogprobs, WeightedPrompt,
+    Backpressure, BanExhausted, BoxedConstraint, Completion, EosReason, Healing, Held, JobOptions,
+    JobSpec, JobState, JobView, LengthPolicy, LogitsHook, Record, SampleHook, Stage,
+    StreamGranularity, TokenLogprobs, WeightedPrompt,
 };
 pub use logit_rows::{LogitRows, RowAnswer, RowAsk};
 pub use sample::{OptionsError, SampleError, SampleOptions, Sampler};

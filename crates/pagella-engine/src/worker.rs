@@ -140,7 +140,7 @@ impl Worker {
         let mut streams = Vec::with_capacity(jobs.len());
         let mut submitted = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let mailbox = Mailbox::new(job.spec.backpressure, job.spec.granularity);
+            let mailbox = Mailbox::new(job.options.backpressure, job.options.granularity);
             streams.push(JobStream::new(job.serial, mailbox.clone(), self.commands.clone()));
             submitted.push((job, Reader { mailbox, started: false }));
         }

@@ -12,7 +12,7 @@ use pagella_conversation::AnswerStyle;
 use pagella_conversation::tools::ToolPlan;
 use pagella_engine::constraint::{Block, ConstraintSpec};
 use pagella_engine::{
-    Completion, EngineError, JobSpec, JobStream, LengthPolicy, OptionsError, Record,
+    Completion, EngineError, JobOptions, JobSpec, JobStream, LengthPolicy, OptionsError, Record,
     StreamGranularity,
 };
 use pagella_text::{AddBos, Message};
@@ -28,8 +28,8 @@ pub struct Complete {
     prompt: Prompt,
     /// What to steer away from, and how far.
     negative: Option<(Prompt, f32)>,
-    /// Everything but prompts, seed, stop tokens and constraint.
-    spec: JobSpec,
+    /// Everything but seed, the model's stop tokens and constraint.
+    options: JobOptions,
     seed: Option<u64>,
     default_stops: bool,
     /// Whether prompts that are text begin with the model's begin token.
@@ -74,14 +74,16 @@ impl Complete {
     }
 
     fn new(engine: Engine, prompt: Prompt) -> Self {
-        let mut spec = JobSpec::new(Vec::new());
-        spec.sampling = engine.default_sampling().clone();
-        spec.length_policy = LengthPolicy::Clamp;
+        let options = JobOptions {
+            sampling: engine.default_sampling().clone(),
+            length_policy: LengthPolicy::Clamp,
+            ..JobOptions::default()
+        };
         Complete {
             engine,
             prompt,
             negative: None,
-            spec,
+            options,
             seed: None,
             default_stops: true,
             add_bos: AddBos::Auto,
@@ -119,7 +121,7 @@ impl Complete {
     /// The whole answer as one record: as [`run`](Self::run), with what was asked for per token,
     /// such as [`logprobs`](Self::logprobs).
     pub fn record(mut self) -> Result<Record, Error> {
-        self.spec.granularity = StreamGranularity::Done;
+        self.options.granularity = StreamGranularity::Done;
         Ok(self.stream()?.next().ok_or(EngineError::WorkerGone)??)
     }
 
@@ -156,27 +158,25 @@ impl Complete {
 
     /// The job for the engine's thread.
     fn job(self, prompt: Vec<u32>) -> Result<JobSpec, Error> {
-        let mut spec = self.spec;
+        let mut options = self.options;
         let vocab = self.engine.vocab();
-        if let Some(id) = spec.sampling.logit_bias.keys().find(|id| **id as usize >= vocab) {
+        if let Some(id) = options.sampling.logit_bias.keys().find(|id| **id as usize >= vocab) {
             let value = format!("id {id} of a vocabulary of {vocab}");
             let allowed = "ids that the model has".into();
             return Err(
                 EngineError::from(OptionsError { name: "logit_bias", value, allowed }).into()
             );
         }
-        spec.sampling.seed = self.seed.unwrap_or_else(random_seed);
-        if let Some(first) = spec.prompts.first_mut() {
-            first.ids = prompt;
-        }
+        options.sampling.seed = self.seed.unwrap_or_else(random_seed);
+        let mut spec = JobSpec::new(prompt, options)?;
         if let Some((negative, scale)) = &self.negative {
-            spec.sampling.cfg_scale = Some(*scale);
-            spec = spec.guided_by(negative.ids(&self.engine, self.add_bos)?, *scale);
+            spec.options.sampling.cfg_scale = Some(*scale);
+            spec = spec.guided_by(negative.ids(&self.engine, self.add_bos)?, *scale)?;
         }
         if self.default_stops {
-            spec.stop_ids.extend(self.engine.tokenizer().eos_ids());
+            spec.options.stop_ids.extend(self.engine.tokenizer().eos_ids());
         }
-        spec.constraint =
+        spec.options.constraint =
             self.engine.compile(all(self.constraints).as_ref(), self.block.as_ref())?;
         Ok(spec)
     }
@@ -190,10 +190,10 @@ impl Complete {
     ) -> Result<Self, Error> {
         let engine = self.engine.clone();
         let tokenizer = engine.tokenizer();
-        self.spec.shown_ids.extend(style.shown_ids(tokenizer));
+        self.options.shown_ids.extend(style.shown_ids(tokenizer));
         if let Some(tools) = tools {
-            tools.deny(&mut self.spec, tokenizer);
-            self.spec.shown_ids.extend(tools.specials(tokenizer));
+            tools.deny(&mut self.options, tokenizer);
+            self.options.shown_ids.extend(tools.specials(tokenizer));
             let asked = all(std::mem::take(&mut self.constraints));
             self.constraints.extend(tools.constraint(asked, tokenizer));
         }

@@ -60,9 +60,9 @@ pub use pagella_conversation::{ConversationError, Part, TextModel, ToolCall};
 pub use pagella_engine::constraint::ConstraintSpec;
 pub use pagella_engine::pages::PageInfo;
 pub use pagella_engine::{
-    Backpressure, Canceller, Completion, EngineError, EosReason, Generator, JobSpec, JobStream,
-    LengthPolicy, Record, Reserve, SampleOptions, Session, Stage, Stats, Stored, StreamGranularity,
-    TokenLogprobs, Worker,
+    Backpressure, Canceller, Completion, EngineError, EosReason, Generator, JobOptions, JobSpec,
+    JobStream, LengthPolicy, Record, Reserve, SampleOptions, Session, Stage, Stats, Stored,
+    StreamGranularity, TokenLogprobs, Worker,
 };
 pub use pagella_model::{LoadProgress, MemoryReport};
 pub use pagella_text::{AddBos, BanPattern, BanRule, ChatTemplate, Message, Tokenizer};

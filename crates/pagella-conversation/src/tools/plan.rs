@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagella_engine::JobSpec;
+use pagella_engine::JobOptions;
 use pagella_engine::constraint::ConstraintSpec;
 use pagella_text::{BanRule, ChatTemplate, Tokenizer};
 
@@ -195,7 +195,7 @@ impl ToolPlan {
     }
 
     /// Keeps the model from beginning a call where nothing may be called.
-    pub fn deny(&self, job: &mut JobSpec, tokenizer: &Tokenizer) {
+    pub fn deny(&self, job: &mut JobOptions, tokenizer: &Tokenizer) {
         let (Mode::None, Some(mark)) = (self.set.mode, self.mark()) else { return };
         match tokenizer.id_of(mark) {
             Some(id) => job.sampling.deny.push(id),

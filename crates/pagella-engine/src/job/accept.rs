@@ -14,7 +14,7 @@ use crate::job::finish::Ending;
 use crate::job::record::Record;
 use crate::job::state::Job;
 use crate::job::text::{Accepted, Found, Released, StopAt};
-use crate::job::{EosReason, Facts, JobSpec};
+use crate::job::{EosReason, Facts, JobOptions};
 use crate::sample::{AskBuffer, Scratch};
 
 /// What one turn led to.
@@ -87,11 +87,11 @@ impl Job {
             };
             match judged {
                 Judged::Stays(released) => {
-                    record.add(released, &self.spec);
+                    record.add(released, &self.options);
                     break None;
                 }
                 Judged::Ends(released, ending) => {
-                    record.add(released, &self.spec);
+                    record.add(released, &self.options);
                     break Some(ending);
                 }
                 Judged::Banned { accepted } => match self.go_back(accepted, &mut record) {
@@ -115,7 +115,7 @@ impl Job {
         self.healing_bytes = self.healing_bytes.saturating_sub(tokenizer.token_bytes(id).len());
         self.new_tokens += usize::from(!healing);
         let ends_constraint = self.constraint.is_some() && tokenizer.eos_ids().contains(&id);
-        if self.spec.stop_ids.contains(&id) || ends_constraint {
+        if self.options.stop_ids.contains(&id) || ends_constraint {
             return self.judge_stop_token(id, tokenizer);
         }
         if let Some(slot) = &mut self.constraint {
@@ -141,7 +141,7 @@ impl Job {
     }
 
     fn judge_stop_token(&mut self, id: u32, tokenizer: &Tokenizer) -> Judged {
-        let reason = match self.spec.stop_ids.contains(&id) {
+        let reason = match self.options.stop_ids.contains(&id) {
             true => EosReason::StopToken,
             false => EosReason::EndFilter,
         };
@@ -151,7 +151,7 @@ impl Job {
 
     fn stop_string(&mut self, stop: StopAt) -> Judged {
         let (released, overlap, text, ids) = self.text.cut(stop.cut);
-        let string = self.spec.stop_strings.get(stop.index).cloned();
+        let string = self.options.stop_strings.get(stop.index).cloned();
         let mut ending = Ending::of(EosReason::StopString);
         (ending.stop_string, ending.stop_overlap) = (string, overlap);
         (ending.held.text, ending.held.token_ids) = (text, ids);
@@ -173,7 +173,7 @@ impl Job {
 
     /// Whether the output ends in as many repetitions of one part as the job tolerates.
     fn repeats_itself(&self) -> bool {
-        let repeats = self.spec.loop_repeats;
+        let repeats = self.options.loop_repeats;
         let output = &self.sequences[0].ids[self.prompt_len..];
         let loops = |part: usize| {
             let n = part.saturating_mul(repeats);
@@ -181,13 +181,13 @@ impl Job {
             n <= output.len()
                 && output[output.len() - n..].windows(part + 1).all(|w| w[0] == w[part])
         };
-        (repeats > 1 && (1..=JobSpec::LOOP_IDS_MAX).any(loops)) || self.fills_window(output)
+        (repeats > 1 && (1..=JobOptions::LOOP_IDS_MAX).any(loops)) || self.fills_window(output)
     }
 
     /// Whether the end of the output is one part over and over, as long as the job's window. The
     /// shortest such part follows from the longest proper beginning that is also an end.
     fn fills_window(&self, output: &[u32]) -> bool {
-        let window = self.spec.loop_window;
+        let window = self.options.loop_window;
         let Some(start) = output.len().checked_sub(window).filter(|_| window > 1) else {
             return false;
         };

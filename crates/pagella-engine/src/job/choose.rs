@@ -34,7 +34,7 @@ impl Job {
             let raw = self.keeps_raw().then(|| logits.clone());
             let before = self.sampler_state.clone();
             let banned = !self.points.denied(self.len()).is_empty();
-            let early = self.new_tokens < self.spec.min_new_tokens;
+            let early = self.new_tokens < self.options.min_new_tokens;
             let choice = match self.pick(logits, scratch) {
                 // All that is likely here is banned: better to choose differently before.
                 // While stop tokens are denied too, the share says nothing.
@@ -58,7 +58,7 @@ impl Job {
                 let (id, vocab) = (choice.id, logits.len());
                 return Err(Ending::failed(EngineError::IdOutOfRange { id, vocab }).into());
             }
-            let processed = self.spec.return_processed_logits.then(|| logits.clone());
+            let processed = self.options.return_processed_logits.then(|| logits.clone());
             return Ok(Accepted {
                 processed_logits: processed,
                 ..self.take_choice(choice, raw, before)
@@ -75,8 +75,8 @@ impl Job {
         scratch: &mut Scratch,
         buffer: &'a mut AskBuffer,
     ) -> RowAsk<'a> {
-        let hooked = self.spec.logits_hook.is_some() || self.spec.sample_hook.is_some();
-        if hooked || self.keeps_raw() || self.spec.return_processed_logits {
+        let hooked = self.options.logits_hook.is_some() || self.options.sample_hook.is_some();
+        if hooked || self.keeps_raw() || self.options.return_processed_logits {
             return RowAsk::Whole;
         }
         let asked = Asked {
@@ -85,7 +85,7 @@ impl Job {
             prompt_len: self.prompt_len,
             mask: self.constraint.as_ref().and_then(ConstraintSlot::mask),
             denied: self.denied_stops(),
-            top: self.spec.return_top_tokens,
+            top: self.options.return_top_tokens,
         };
         match self.sampler.ask(&asked, scratch, buffer) {
             Some(ask) => RowAsk::Narrowed(NarrowAsk { row, ..ask }),
@@ -116,7 +116,7 @@ impl Job {
             prompt_len: self.prompt_len,
             denied: self.denied_stops(),
             attempt: 0,
-            top: self.spec.return_top_tokens,
+            top: self.options.return_top_tokens,
         };
         let picked = self.sampler.pick_narrowed(&mut state, scratch, row);
         self.sampler_state = state;
@@ -128,8 +128,8 @@ impl Job {
 
     /// Stop tokens, as long as they come too early.
     fn denied_stops(&self) -> &[u32] {
-        let early = self.new_tokens < self.spec.min_new_tokens;
-        if early { &self.spec.stop_ids } else { &[] }
+        let early = self.new_tokens < self.options.min_new_tokens;
+        if early { &self.options.stop_ids } else { &[] }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -138,7 +138,7 @@ impl Job {
 
     /// Whether the row is needed after the sampler has changed it.
     fn keeps_raw(&self) -> bool {
-        self.spec.return_logits || self.spec.return_logprobs.is_some() || self.text.has_bans()
+        self.options.return_logits || self.options.return_logprobs.is_some() || self.text.has_bans()
     }
 
     /// Whether the constraint may end and the job prefers that.
@@ -148,14 +148,16 @@ impl Job {
             slot.verdict = Some(slot.constraint.mask(&mut slot.mask));
         }
         match &slot.verdict {
-            Some(Ok(verdict)) => Ok(self.spec.prefer_end && verdict.can_end && self.new_tokens > 0),
+            Some(Ok(verdict)) => {
+                Ok(self.options.prefer_end && verdict.can_end && self.new_tokens > 0)
+            }
             Some(Err(error)) => Err(Ending::failed(EngineError::Constraint(error.clone())).into()),
             None => Ok(false),
         }
     }
 
     fn pick(&mut self, logits: &mut [f32], scratch: &mut Scratch) -> Result<Choice, SampleError> {
-        if let Some(hook) = self.spec.logits_hook.clone() {
+        if let Some(hook) = self.options.logits_hook.clone() {
             (hook.0)(logits, self.view());
         }
         let banned = self.points.denied(self.len());
@@ -167,10 +169,10 @@ impl Job {
             mask: self.constraint.as_ref().and_then(ConstraintSlot::mask),
             denied: &denied,
             attempt: banned.len() as u32,
-            top: self.spec.return_top_tokens,
+            top: self.options.return_top_tokens,
         };
         let mut choice = self.sampler.pick(&mut self.sampler_state, scratch, row)?;
-        if let Some(hook) = self.spec.sample_hook.clone() {
+        if let Some(hook) = self.options.sample_hook.clone() {
             (hook.0)(&mut choice, self.view());
         }
         Ok(choice)
@@ -194,11 +196,11 @@ impl Job {
         raw: Option<Vec<f32>>,
         before: SamplerState,
     ) -> Accepted {
-        let logprobs = self.spec.return_logprobs.zip(raw.as_ref()).map(|(top, raw)| {
+        let logprobs = self.options.return_logprobs.zip(raw.as_ref()).map(|(top, raw)| {
             let (logprob, top) = raw_logprobs(raw, choice.id, top);
             TokenLogprobs { logprob, top }
         });
-        let logits = raw.as_ref().filter(|_| self.spec.return_logits).cloned();
+        let logits = raw.as_ref().filter(|_| self.options.return_logits).cloned();
         if let Some(raw) = raw.filter(|_| self.text.has_bans()) {
             let heals = |_: &&ConstraintSlot| self.healing_bytes > 0;
             let healing = self.constraint.as_ref().filter(heals).map(ConstraintSlot::fork);

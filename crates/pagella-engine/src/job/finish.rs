@@ -8,7 +8,7 @@ use crate::EngineError;
 use crate::job::record::{Completion, Held, Record, Stage};
 use crate::job::state::Job;
 use crate::job::text::Released;
-use crate::job::{EosReason, JobSpec};
+use crate::job::{EosReason, JobOptions};
 
 /// Why a job ends, with what belongs to that reason.
 pub(crate) struct Ending {
@@ -44,7 +44,7 @@ impl Ending {
 
 impl Record {
     /// Adds what became certain.
-    pub(crate) fn add(&mut self, released: Released, spec: &JobSpec) {
+    pub(crate) fn add(&mut self, released: Released, options: &JobOptions) {
         if self.text.is_empty() {
             self.byte_offset = released.byte_offset;
         }
@@ -52,10 +52,10 @@ impl Record {
         self.token_ends.extend(released.ends);
         for accepted in released.ids {
             self.token_ids.push(accepted.id);
-            if spec.return_probs {
+            if options.return_probs {
                 self.token_probs.push(accepted.p);
             }
-            if spec.return_top_tokens > 0 {
+            if options.return_top_tokens > 0 {
                 self.top_k.push(accepted.top);
             }
             self.logprobs.extend(accepted.logprobs);
@@ -70,7 +70,7 @@ impl Job {
     pub fn record(&self) -> Record {
         Record {
             serial: self.serial,
-            identifier: self.spec.identifier.clone(),
+            identifier: self.options.identifier.clone(),
             ..Record::default()
         }
     }
@@ -112,7 +112,7 @@ impl Job {
             time_prefill,
             time_generate,
             time_to_first_token,
-            seed: self.spec.sampling.seed,
+            seed: self.options.sampling.seed,
             warnings: self.warnings,
             error: ending.error,
         }));

@@ -13,7 +13,7 @@ impl Job {
     /// Banned strings are let through where there is no way around them, if the job wants that.
     pub(super) fn tolerate(&mut self, mut found: Found) -> Found {
         while let Found::Ban { accepted, end, stop } = found {
-            let wants = self.spec.ban_exhausted == BanExhausted::Accept;
+            let wants = self.options.ban_exhausted == BanExhausted::Accept;
             if wants && !self.can_go_back(accepted) {
                 self.tolerated.push(accepted);
             }
@@ -31,7 +31,7 @@ impl Job {
     }
 
     fn can_go_back(&self, accepted: usize) -> bool {
-        self.points.rewinds < self.spec.rewinds_max && self.points.has(self.position(accepted))
+        self.points.rewinds < self.options.rewinds_max && self.points.has(self.position(accepted))
     }
 
     /// Takes back the accepted ids from `accepted` on, so that another id is chosen there. Returns
@@ -86,7 +86,7 @@ impl Job {
         if let Some(logits) = self.choose_before(record) {
             return Ok(logits);
         }
-        match self.spec.ban_exhausted {
+        match self.options.ban_exhausted {
             BanExhausted::End => Err(Ending::of(EosReason::BanExhausted).into()),
             BanExhausted::Accept => {
                 self.tolerated.push(self.text.accepted().len());
@@ -100,7 +100,7 @@ impl Job {
     pub(super) fn end_before(&mut self, accepted: usize, record: &mut Record) -> Ending {
         let start = self.text.accepted().get(accepted).map_or(0, |a| a.decoded_before);
         let (released, _, text, ids) = self.text.cut(start);
-        record.add(released, &self.spec);
+        record.add(released, &self.options);
         let mut ending = Ending::of(EosReason::BanExhausted);
         (ending.held.text, ending.held.token_ids) = (text, ids);
         ending

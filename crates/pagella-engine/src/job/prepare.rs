@@ -15,7 +15,8 @@ use crate::job::rewind::RestorePoints;
 use crate::job::state::{ConstraintSlot, JobClock};
 use crate::job::text::TextState;
 use crate::job::{
-    EosReason, Healing, Job, JobSpec, JobState, LengthPolicy, Sequence, WeightedPrompt,
+    BoxedConstraint, EosReason, Healing, Job, JobOptions, JobSpec, JobState, LengthPolicy,
+    Sequence, WeightedPrompt,
 };
 use crate::pages::Namespace;
 use crate::sample::{Sampler, SamplerState, VocabSets};
@@ -44,39 +45,41 @@ pub(crate) struct Facts {
 }
 
 /// Checks a request and makes it a job.
-pub(crate) fn prepare(mut spec: JobSpec, serial: u64, facts: &Facts) -> Result<Job, EngineError> {
+pub(crate) fn prepare(spec: JobSpec, serial: u64, facts: &Facts) -> Result<Job, EngineError> {
     let submitted = Instant::now();
-    check_prompts(&mut spec, facts)?;
-    let prompt_tokens = spec.prompts[0].ids.len();
+    let JobSpec { mut prompts, mut options } = spec;
+    check_prompts(&mut prompts, &options, facts)?;
+    let prompt_tokens = prompts[0].ids.len();
     let mut warnings = Vec::new();
     // Nobody would write the end of the prompt again.
-    let healed = match spec.max_new_tokens {
+    let healed = match options.max_new_tokens {
         Some(0) => Vec::new(),
-        _ => heal(&mut spec, facts, &mut warnings)?,
+        _ => heal(&mut prompts, options.healing, facts, &mut warnings)?,
     };
-    let (new_tokens_max, limit_reason) = fit(&mut spec, healed.len(), facts)?;
-    let sampler = Sampler::new(&spec.sampling, facts.sets.clone())?;
-    let sampler_state = SamplerState::new(&spec.sampling);
-    let stop = StopMatcher::new(&spec.stop_strings)?;
-    let ban = match spec.banned.as_slice() {
+    let (new_tokens_max, limit_reason) = fit(&mut prompts, &options, healed.len(), facts)?;
+    let sampler = Sampler::new(&options.sampling, facts.sets.clone())?;
+    let sampler_state = SamplerState::new(&options.sampling);
+    let stop = StopMatcher::new(&options.stop_strings)?;
+    let ban = match options.banned.as_slice() {
         [] => None,
         rules => Some(BanWatch::new(BanMatcher::new(rules)?)),
     };
     let row_bytes = facts.vocab * size_of::<f32>();
     let unsettled_max = (RESTORE_BYTES_MAX / row_bytes.max(1)).max(UNSETTLED_MIN);
-    let mut decoder = facts.tokenizer.stream_decoder(spec.specials, StreamStart::Continuation);
-    decoder.show(&spec.shown_ids);
+    let mut decoder = facts.tokenizer.stream_decoder(options.specials, StreamStart::Continuation);
+    decoder.show(&options.shown_ids);
     decoder.skip_bytes(healed.len());
-    let namespace = match (&spec.cache_salt, spec.return_prompt_logprobs) {
+    let namespace = match (&options.cache_salt, options.return_prompt_logprobs) {
         // Logits are not kept, so pages that others filled are of no use.
         (_, Some(_)) => Namespace::of(&[("scored", &serial.to_le_bytes())]),
         (Some(salt), None) => Namespace::of(&[("salt", salt.as_bytes())]),
         (None, None) => Namespace::EMPTY,
     };
-    let prompts = std::mem::take(&mut spec.prompts).into_iter();
-    let sequences: Vec<Sequence> =
-        prompts.map(|prompt| Sequence::new(prompt.ids, prompt.weight, namespace)).collect();
-    let constraint = constraint_slot(&mut spec, &healed, facts)?;
+    let sequences: Vec<Sequence> = prompts
+        .into_iter()
+        .map(|prompt| Sequence::new(prompt.ids, prompt.weight, namespace))
+        .collect();
+    let constraint = constraint_slot(options.constraint.take(), &healed, facts)?;
     Ok(Job {
         serial,
         state: JobState::Queued,
@@ -96,41 +99,42 @@ pub(crate) fn prepare(mut spec: JobSpec, serial: u64, facts: &Facts) -> Result<J
         prompt_scored: 0,
         new_tokens: 0,
         skips: 0,
-        deadline: spec.timeout.and_then(|timeout| submitted.checked_add(timeout)),
+        deadline: options.timeout.and_then(|timeout| submitted.checked_add(timeout)),
         queue_position: 0,
         resting: false,
         cached_tokens: 0,
         preemptions: 0,
         warnings,
         clock: JobClock::new(submitted),
-        spec,
+        options,
     })
 }
 
-fn check_prompts(spec: &mut JobSpec, facts: &Facts) -> Result<(), EngineError> {
-    if spec.prompts.is_empty() || spec.prompts.iter().any(|prompt| prompt.ids.is_empty()) {
-        return Err(EngineError::EmptyPrompt);
-    }
-    for prompt in &spec.prompts {
+fn check_prompts(
+    prompts: &mut [WeightedPrompt],
+    options: &JobOptions,
+    facts: &Facts,
+) -> Result<(), EngineError> {
+    for prompt in &*prompts {
         if let Some(&id) = prompt.ids.iter().find(|&&id| id as usize >= facts.vocab) {
             return Err(EngineError::IdOutOfRange { id, vocab: facts.vocab });
         }
     }
-    if spec.return_prompt_logprobs.is_some() && spec.prompts.len() > 1 {
-        return Err(EngineError::ScoredPrompts { prompts: spec.prompts.len() });
+    let n_prompts = prompts.len();
+    if options.return_prompt_logprobs.is_some() && n_prompts > 1 {
+        return Err(EngineError::ScoredPrompts { prompts: n_prompts });
     }
-    let prompts = spec.prompts.len();
-    if prompts > facts.batch_max {
-        return Err(EngineError::TooManyPrompts { prompts, batch_max: facts.batch_max });
+    if n_prompts > facts.batch_max {
+        return Err(EngineError::TooManyPrompts { prompts: n_prompts, batch_max: facts.batch_max });
     }
-    match (spec.sampling.cfg_scale, spec.prompts.as_mut_slice()) {
+    match (options.sampling.cfg_scale, &mut *prompts) {
         (Some(scale), [positive, negative]) => {
             (positive.weight, negative.weight) = (scale, 1.0 - scale);
         }
-        (Some(_), _) => return Err(EngineError::GuidanceWithoutPair { prompts }),
+        (Some(_), _) => return Err(EngineError::GuidanceWithoutPair { prompts: n_prompts }),
         (None, _) => {}
     }
-    let sum: f32 = spec.prompts.iter().map(|prompt| prompt.weight).sum();
+    let sum: f32 = prompts.iter().map(|prompt| prompt.weight).sum();
     if sum.is_nan() || (sum - 1.0).abs() > WEIGHT_SUM_SLACK {
         return Err(EngineError::PromptWeights { sum });
     }
@@ -139,11 +143,12 @@ fn check_prompts(spec: &mut JobSpec, facts: &Facts) -> Result<(), EngineError> {
 
 /// Takes back the end of the prompts and returns its bytes.
 fn heal(
-    spec: &mut JobSpec,
+    prompts: &mut [WeightedPrompt],
+    healing: Healing,
     facts: &Facts,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<u8>, EngineError> {
-    let cut = |prompt: &WeightedPrompt| match spec.healing {
+    let cut = |prompt: &WeightedPrompt| match healing {
         Healing::Off => (prompt.ids.len(), Vec::new()),
         Healing::Auto => {
             let point = facts.tokenizer.healing_point(&prompt.ids);
@@ -158,7 +163,7 @@ fn heal(
             )
         }
     };
-    let cuts: Vec<(usize, Vec<u8>)> = spec.prompts.iter().map(cut).collect();
+    let cuts: Vec<(usize, Vec<u8>)> = prompts.iter().map(cut).collect();
     let (_, bytes) = &cuts[0];
     if cuts.iter().any(|(_, other)| other != bytes) {
         warnings.push("token healing is off: the prompts end in different text".to_owned());
@@ -168,7 +173,7 @@ fn heal(
     if bytes.is_empty() {
         return Ok(bytes);
     }
-    for (prompt, (keep, _)) in spec.prompts.iter_mut().zip(cuts) {
+    for (prompt, (keep, _)) in prompts.iter_mut().zip(cuts) {
         prompt.ids.truncate(keep);
     }
     Ok(bytes)
@@ -176,21 +181,22 @@ fn heal(
 
 /// How many tokens may be sampled, and why no more. Shortens prompts where the policy says so.
 fn fit(
-    spec: &mut JobSpec,
+    prompts: &mut [WeightedPrompt],
+    options: &JobOptions,
     healed_bytes: usize,
     facts: &Facts,
 ) -> Result<(usize, EosReason), EngineError> {
     // Each healed id has at least one byte.
-    let longest = spec.prompts.iter().map(|prompt| prompt.ids.len()).max().unwrap_or(0);
+    let longest = prompts.iter().map(|prompt| prompt.ids.len()).max().unwrap_or(0);
     let room = facts.capacity.saturating_sub(longest + healed_bytes);
-    let asked = spec.max_new_tokens.unwrap_or(room.max(1)).min(facts.capacity + 1);
+    let asked = options.max_new_tokens.unwrap_or(room.max(1)).min(facts.capacity + 1);
     let fits = |prompts: &[WeightedPrompt], new: usize| {
         let lens = prompts.iter().map(|prompt| prompt.ids.len() + healed_bytes + new);
         let pages: usize = lens.clone().map(|len| len.div_ceil(PAGE_TOKENS)).sum();
         lens.max().unwrap_or(0) <= facts.capacity && pages <= facts.n_pages
     };
-    if fits(&spec.prompts, asked) {
-        let reason = match spec.max_new_tokens {
+    if fits(prompts, asked) {
+        let reason = match options.max_new_tokens {
             Some(_) => EosReason::MaxNewTokens,
             None => EosReason::LengthLimit,
         };
@@ -202,21 +208,21 @@ fn fit(
         capacity: facts.capacity,
         cache_tokens: facts.n_pages * PAGE_TOKENS,
     };
-    match spec.length_policy {
-        LengthPolicy::Error if spec.max_new_tokens.is_some() || room == 0 => Err(too_long),
+    match options.length_policy {
+        LengthPolicy::Error if options.max_new_tokens.is_some() || room == 0 => Err(too_long),
         LengthPolicy::Error | LengthPolicy::Clamp => {
-            let most = (1..=asked.min(room)).rev().find(|&new| fits(&spec.prompts, new));
+            let most = (1..=asked.min(room)).rev().find(|&new| fits(prompts, new));
             most.map(|new| (new, EosReason::LengthLimit)).ok_or(too_long)
         }
         LengthPolicy::TruncatePrompt => {
-            let share = facts.capacity.min(facts.n_pages / spec.prompts.len() * PAGE_TOKENS);
-            let new = spec.max_new_tokens.unwrap_or(share / 4).max(1);
+            let share = facts.capacity.min(facts.n_pages / prompts.len() * PAGE_TOKENS);
+            let new = options.max_new_tokens.unwrap_or(share / 4).max(1);
             let Some(keep) =
                 share.checked_sub(new.saturating_add(healed_bytes)).filter(|&keep| keep > 0)
             else {
                 return Err(too_long);
             };
-            for prompt in &mut spec.prompts {
+            for prompt in prompts {
                 let cut = prompt.ids.len().saturating_sub(keep);
                 prompt.ids.drain(..cut);
             }
@@ -226,13 +232,12 @@ fn fit(
 }
 
 fn constraint_slot(
-    spec: &mut JobSpec,
+    inner: Option<BoxedConstraint>,
     healed: &[u8],
     facts: &Facts,
 ) -> Result<Option<ConstraintSlot>, EngineError> {
-    let inner = spec.constraint.take().map(|boxed| boxed.0);
     let only_heals = inner.is_none();
-    let constraint: Box<dyn Constraint> = match (healed, inner) {
+    let constraint: Box<dyn Constraint> = match (healed, inner.map(|boxed| boxed.0)) {
         ([], None) => return Ok(None),
         ([], Some(inner)) => inner,
         (healed, inner) => {

@@ -9,7 +9,7 @@ use crate::constraint::{Bitmask, Constraint, ConstraintError, Verdict};
 use crate::job::rewind::RestorePoints;
 use crate::job::sequence::Sequence;
 use crate::job::text::TextState;
-use crate::job::{EosReason, JobSpec, JobView, TokenLogprobs};
+use crate::job::{EosReason, JobOptions, JobView, TokenLogprobs};
 use crate::sample::{Sampler, SamplerState};
 
 /// Where a job is in its life.
@@ -53,7 +53,7 @@ impl ConstraintSlot {
 /// One request.
 pub(crate) struct Job {
     pub serial: u64,
-    pub spec: JobSpec,
+    pub options: JobOptions,
     pub state: JobState,
     /// Prompts and their continuation; what is sampled goes to all of them.
     pub sequences: Vec<Sequence>,

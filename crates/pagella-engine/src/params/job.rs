@@ -4,12 +4,12 @@
 use super::ParamGroup::{Constraints, Length, Seed, Stops};
 use super::ParamKind::{Code, Flag, Ids, Integer, Json, Texts};
 use super::{Param, Place};
-use crate::{Healing, JobSpec};
+use crate::{Healing, JobOptions};
 
 /// Longest window in which a loop is looked for, in tokens.
 const LOOP_WINDOW_MAX: i64 = 16_384;
 
-/// Rows of a [`JobSpec`], but for its constraint.
+/// Rows of [`JobOptions`], but for the constraint.
 pub const JOB: &[Param] = &[
     Param::of(Integer(-1, i64::MAX), Length)
         .named("max_tokens", "Most tokens of an answer; -1 is as many as fit")
@@ -69,7 +69,7 @@ pub const CONSTRAINTS: &[Param] = &[
 ];
 
 impl Param {
-    const fn of_job(self, set: fn(&mut JobSpec, f64)) -> Self {
+    const fn of_job(self, set: fn(&mut JobOptions, f64)) -> Self {
         self.at(Place::Job { set })
     }
 }

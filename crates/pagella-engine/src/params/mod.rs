@@ -16,7 +16,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::JobSpec;
+use crate::JobOptions;
 use crate::sample::Step;
 
 pub use job::{CONSTRAINTS, JOB};
@@ -64,10 +64,10 @@ pub enum Place {
         /// Writes it.
         set: fn(&mut SampleOptions, f64),
     },
-    /// A scalar of a [`JobSpec`].
+    /// A scalar of [`JobOptions`].
     Job {
         /// Writes it.
-        set: fn(&mut JobSpec, f64),
+        set: fn(&mut JobOptions, f64),
     },
     /// Something that is no scalar, or that needs a vocabulary, limits or another parameter: whoever
     /// makes the job reads it. In a file it is JSON.

@@ -100,7 +100,7 @@ impl<'a> Runnable<'a> {
     pub fn of(active: &'a [Job]) -> Vec<Self> {
         let awake = active.iter().enumerate().filter(|(_, job)| !job.resting);
         let runnable = |(idx, job): (usize, &'a Job)| {
-            let scores = job.spec.return_prompt_logprobs.is_some() && job.new_tokens == 0;
+            let scores = job.options.return_prompt_logprobs.is_some() && job.new_tokens == 0;
             Self::new(idx, &job.sequences, scores)
         };
         awake.map(runnable).collect()

@@ -31,7 +31,7 @@ pub(crate) fn make_room(active: &mut Vec<Job>, queue: &mut Queue, table: &mut Pa
 
 /// Lower goes first; jobs at rest go last.
 fn rank(job: &Job) -> (bool, Reverse<i32>, u64) {
-    (job.resting, Reverse(job.spec.priority), job.serial)
+    (job.resting, Reverse(job.options.priority), job.serial)
 }
 
 /// The job that ranks below all others.

@@ -56,7 +56,7 @@ impl Queue {
     /// Numbers of the jobs in the order in which they may start.
     pub fn order(&self) -> Vec<u64> {
         let mut jobs: Vec<&Job> = self.jobs.iter().collect();
-        jobs.sort_by_key(|job| (!blocks(job), -i64::from(job.spec.priority), job.serial));
+        jobs.sort_by_key(|job| (!blocks(job), -i64::from(job.options.priority), job.serial));
         // Preempted jobs come before all others.
         jobs.sort_by_key(|job| job.state != JobState::Preempted);
         jobs.iter().map(|job| job.serial).collect()
@@ -78,6 +78,6 @@ impl Queue {
 
 /// Whether nobody may start before this job does.
 pub(crate) fn blocks(job: &Job) -> bool {
-    let overtaken = job.spec.max_skips.is_some_and(|max| job.skips >= max);
+    let overtaken = job.options.max_skips.is_some_and(|max| job.skips >= max);
     !job.resting && (job.state == JobState::Preempted || overtaken)
 }

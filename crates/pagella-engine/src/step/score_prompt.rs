@@ -39,7 +39,7 @@ impl Generator {
         let Generator { active, rows, .. } = self;
         for scored in scoring {
             let job = &mut active[scored.job];
-            let Some(top) = job.spec.return_prompt_logprobs else { continue };
+            let Some(top) = job.options.return_prompt_logprobs else { continue };
             let id = job.sequences[0].ids.get(scored.position).copied();
             let next = job.prompt_scored + 1 == scored.position;
             if let (Some(id), RowAnswer::Whole(logits), true) = (id, rows.get(scored.row), next) {

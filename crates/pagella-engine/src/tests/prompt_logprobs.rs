@@ -1,11 +1,13 @@
 //! What the model thinks of prompts, whatever the batch, the chunks and the cache.
 
 use crate::tests::stand_in::StandIn;
-use crate::tests::support::{generator, ids, job, records, roomy};
-use crate::{EngineError, EosReason, GeneratorOptions, JobSpec, Record, Session, score};
+use crate::tests::support::{generator, ids, job, job_with, records, roomy, up_to};
+use crate::{
+    EngineError, EosReason, GeneratorOptions, JobOptions, JobSpec, Record, Session, score,
+};
 
 fn scored(prompt: &[u32], n: usize) -> JobSpec {
-    JobSpec { return_prompt_logprobs: Some(2), ..job(prompt, n) }
+    job_with(prompt, JobOptions { return_prompt_logprobs: Some(2), ..up_to(n) })
 }
 
 fn values(records: &[Record], serial: u64) -> Vec<f32> {
@@ -49,7 +51,8 @@ fn a_job_that_writes_nothing_computes_and_scores_its_prompt() {
     let (mut generator, _) = roomy();
     for length in [1, 2, 33, 600] {
         let prompt = ids(length, 7);
-        let healed = JobSpec { healing: crate::Healing::Auto, ..scored(&prompt, 0) };
+        let mut healed = scored(&prompt, 0);
+        healed.options.healing = crate::Healing::Auto;
         let serials = [scored(&prompt, 0), healed, job(&prompt, 0)];
         let serials = serials.map(|job| generator.enqueue(job).unwrap());
         let records = records(&mut generator);
@@ -90,7 +93,7 @@ fn a_job_that_starts_over_scores_every_id_once() {
 #[test]
 fn several_prompts_are_not_scored() {
     let (mut generator, _) = roomy();
-    let guided = scored(&ids(10, 1), 2).guided_by(ids(8, 2), 1.5);
+    let guided = scored(&ids(10, 1), 2).guided_by(ids(8, 2), 1.5).unwrap();
     let refused = generator.enqueue(guided).unwrap_err();
     assert!(matches!(refused, EngineError::ScoredPrompts { prompts: 2 }));
 }

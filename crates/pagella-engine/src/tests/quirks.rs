@@ -4,10 +4,12 @@ use pagella_text::BanRule;
 
 use crate::constraint::{ConstraintFactory, ConstraintLimits, ConstraintSpec};
 use crate::tests::stand_in::{END, StandIn, TOKENS, VOCAB, greedy_ids, tokenizer};
-use crate::tests::support::{chars, check_stream, generator, ids, job, records, roomy, run, solo};
+use crate::tests::support::{
+    chars, check_stream, generator, ids, job, job_with, records, roomy, run, solo, up_to,
+};
 use crate::{
-    BanExhausted, BoxedConstraint, EngineError, EosReason, GeneratorOptions, Healing, JobSpec,
-    LengthPolicy, Stage,
+    BanExhausted, BoxedConstraint, EngineError, EosReason, GeneratorOptions, Healing, JobOptions,
+    JobSpec, LengthPolicy, Stage, WeightedPrompt,
 };
 
 fn constraint(spec: &ConstraintSpec) -> Option<BoxedConstraint> {
@@ -21,10 +23,11 @@ fn g1_a_job_longer_than_the_context_is_refused_or_clamped_as_it_wants() {
     let mut generator = generator(&model, GeneratorOptions::default());
     let error = generator.enqueue(job(&ids(290, 1), 11)).unwrap_err();
     assert!(matches!(error, EngineError::TooLong { prompt: 290, new: 11, capacity: 300, .. }));
-    let clamp = JobSpec { length_policy: LengthPolicy::Clamp, ..job(&ids(290, 1), 500) };
+    let policy = |length_policy, n| JobOptions { length_policy, ..up_to(n) };
+    let clamp = job_with(&ids(290, 1), policy(LengthPolicy::Clamp, 500));
     let clamped = generator.enqueue(clamp).unwrap();
-    let cut = LengthPolicy::TruncatePrompt;
-    let cut = generator.enqueue(JobSpec { length_policy: cut, ..job(&ids(400, 1), 100) }).unwrap();
+    let cut = job_with(&ids(400, 1), policy(LengthPolicy::TruncatePrompt, 100));
+    let cut = generator.enqueue(cut).unwrap();
     assert!(generator.enqueue(job(&ids(300, 1), 1)).is_err());
     let done = run(&mut generator);
     assert_eq!(
@@ -38,8 +41,8 @@ fn g1_a_job_longer_than_the_context_is_refused_or_clamped_as_it_wants() {
 fn g5_jobs_with_different_salts_never_share_pages() {
     let (mut generator, model) = roomy();
     for salt in [None, Some("a"), Some("b"), Some("a")] {
-        let spec = JobSpec { cache_salt: salt.map(str::to_owned), ..job(&ids(513, 1), 2) };
-        generator.enqueue(spec).unwrap();
+        let options = JobOptions { cache_salt: salt.map(str::to_owned), ..up_to(2) };
+        generator.enqueue(job_with(&ids(513, 1), options)).unwrap();
         run(&mut generator);
     }
     // Three prompts in full, one from the cache, and one more token each.
@@ -82,9 +85,9 @@ fn g9_nothing_ends_a_low_level_job_but_what_it_asks_for() {
 #[test]
 fn g10_returned_logits_are_the_models_own() {
     let spec = |penalty| {
-        let mut spec = JobSpec { return_logits: true, ..job(&[1, 2, 3, 2, 1], 3) };
-        spec.sampling.repetition_penalty = penalty;
-        spec.sampling.deny = vec![7];
+        let mut spec = job_with(&[1, 2, 3, 2, 1], JobOptions { return_logits: true, ..up_to(3) });
+        spec.options.sampling.repetition_penalty = penalty;
+        spec.options.sampling.deny = vec![7];
         spec
     };
     let logits_of = |penalty| {
@@ -102,7 +105,7 @@ fn g10_returned_logits_are_the_models_own() {
 fn g11_a_guided_pair_that_cannot_fit_is_refused_at_once() {
     let model = StandIn::with_cache(4096, 5, 512);
     let mut generator = generator(&model, GeneratorOptions::default());
-    let pair = |new| job(&ids(400, 1), new).guided_by(ids(300, 2), 1.5);
+    let pair = |new| job(&ids(400, 1), new).guided_by(ids(300, 2), 1.5).unwrap();
     assert!(matches!(generator.enqueue(pair(400)), Err(EngineError::TooLong { .. })));
     let serial = generator.enqueue(pair(100)).unwrap();
     assert_eq!(run(&mut generator)[&serial].new_tokens, 100);
@@ -111,15 +114,15 @@ fn g11_a_guided_pair_that_cannot_fit_is_refused_at_once() {
 #[test]
 fn g12_token_zero_is_healed_like_any_other_also_in_a_pair() {
     let prompt = [9, 4, 0];
-    let healed = |spec: JobSpec| solo(JobSpec { healing: Healing::Ids(1), ..spec });
-    let alone = healed(job(&prompt, 5));
+    let one = job_with(&prompt, JobOptions { healing: Healing::Ids(1), ..up_to(5) });
+    let alone = solo(one.clone());
     assert_eq!(alone.prompt_tokens, 3);
     assert_eq!(alone.token_ids[0], 0, "the removed piece is written again");
     assert_eq!(alone.new_tokens, 5, "and does not count");
     assert_eq!(alone.text.chars().count(), 5, "nor does it appear");
-    let pair = healed(job(&prompt, 5).guided_by(vec![3, 3, 0], 1.0));
+    let pair = solo(one.clone().guided_by(vec![3, 3, 0], 1.0).unwrap());
     assert_eq!(pair.token_ids, alone.token_ids);
-    let apart = healed(job(&prompt, 5).guided_by(vec![3, 3, 1], 1.0));
+    let apart = solo(one.guided_by(vec![3, 3, 1], 1.0).unwrap());
     assert!(apart.warnings[0].contains("healing is off"));
 }
 
@@ -128,11 +131,12 @@ fn g13_a_job_may_be_overtaken_without_limit() {
     let model = StandIn::with_cache(4096, 6, 512);
     let mut generator = generator(&model, GeneratorOptions::default());
     let small = |generator: &mut crate::Generator, seed| {
-        generator.enqueue(JobSpec { max_skips: None, ..job(&ids(200, seed), 40) }).unwrap()
+        let options = JobOptions { max_skips: None, ..up_to(40) };
+        generator.enqueue(job_with(&ids(200, seed), options)).unwrap()
     };
     small(&mut generator, 1);
     generator.step();
-    let big = JobSpec { max_skips: None, ..job(&ids(1400, 9), 20) };
+    let big = job_with(&ids(1400, 9), JobOptions { max_skips: None, ..up_to(20) });
     let big = generator.enqueue(big).unwrap();
     for seed in 2..20 {
         small(&mut generator, seed);
@@ -149,11 +153,12 @@ fn a_job_is_overtaken_at_most_as_often_as_it_allows() {
         let mut generator = generator(&model, GeneratorOptions::default());
         generator.enqueue(job(&ids(200, 1), 300)).unwrap();
         generator.step();
-        let spec = JobSpec { max_skips: Some(max_skips), ..job(&ids(1400, 9), 20) };
+        let spec = job_with(&ids(1400, 9), JobOptions { max_skips: Some(max_skips), ..up_to(20) });
         let big = generator.enqueue(spec).unwrap();
         for seed in 2..12 {
             let priority = i32::from(seed % 2 == 0);
-            generator.enqueue(JobSpec { priority, ..job(&ids(200, seed), 5) }).unwrap();
+            let options = JobOptions { priority, ..up_to(5) };
+            generator.enqueue(job_with(&ids(200, seed), options)).unwrap();
         }
         let all = records(&mut generator);
         let starts: Vec<u64> =
@@ -185,10 +190,22 @@ fn g16_a_guided_pair_of_long_prompts_ends() {
     let model = StandIn::with_cache(4096, 16, 512);
     let options = GeneratorOptions { chunk_tokens: Some(512), ..GeneratorOptions::default() };
     let mut generator = generator(&model, options);
-    let pair = job(&ids(1500, 1), 10).guided_by(ids(1000, 2), 1.0);
+    let pair = job(&ids(1500, 1), 10).guided_by(ids(1000, 2), 1.0).unwrap();
     let serial = generator.enqueue(pair).unwrap();
     let done = run(&mut generator).remove(&serial).unwrap();
     assert_eq!(done.token_ids, greedy_ids(&ids(1500, 1), 10), "scale 1 is the first prompt alone");
+}
+
+#[test]
+fn prompts_are_mixed_by_weights_that_sum_to_one() {
+    let mixed = |weights: [f32; 3]| {
+        let prompt = |(seed, weight)| WeightedPrompt { ids: ids(20, seed), weight };
+        JobSpec::mixed((1..).zip(weights).map(prompt).collect(), up_to(10)).unwrap()
+    };
+    assert_eq!(solo(mixed([0.0, 1.0, 0.0])).token_ids, greedy_ids(&ids(20, 2), 10));
+    let (mut generator, _) = roomy();
+    let refused = generator.enqueue(mixed([0.5, 0.5, 0.5])).unwrap_err();
+    assert!(matches!(refused, EngineError::PromptWeights { sum: 1.5 }));
 }
 
 #[test]
@@ -196,7 +213,7 @@ fn g18_a_stop_string_completed_by_the_last_permitted_token_is_recognised() {
     let model = StandIn::new(1024, 64);
     model.script(0, &[0, 1, 2, 3]);
     let mut generator = generator(&model, GeneratorOptions::default());
-    let spec = JobSpec { stop_strings: vec!["cd".into()], ..job(&[9], 4) };
+    let spec = job_with(&[9], JobOptions { stop_strings: vec!["cd".into()], ..up_to(4) });
     let serial = generator.enqueue(spec).unwrap();
     let done = run(&mut generator).remove(&serial).unwrap();
     assert_eq!((done.text.as_str(), done.eos_reason), ("ab", EosReason::StopString));
@@ -207,7 +224,7 @@ fn g18_a_stop_string_completed_by_the_last_permitted_token_is_recognised() {
 fn g18_a_banned_string_completed_by_the_last_permitted_token_is_recognised() {
     let plain = solo(job(&[9], 4));
     let last = chars(&plain.text, 2..9);
-    let spec = JobSpec { banned: vec![BanRule::text(last.clone())], ..job(&[9], 4) };
+    let spec = job_with(&[9], JobOptions { banned: vec![BanRule::text(last.clone())], ..up_to(4) });
     let done = solo(spec);
     assert!(!done.text.to_lowercase().contains(&last.to_lowercase()), "{done:?}");
     assert_eq!((done.new_tokens, done.eos_reason), (4, EosReason::MaxNewTokens));
@@ -221,7 +238,7 @@ fn g19_going_back_never_changes_a_page_that_another_job_uses() {
     let banned = chars(&plain.text, 10..24);
     let (mut generator, _) = roomy();
     let free = generator.enqueue(job(&prompt, 60)).unwrap();
-    let spec = JobSpec { banned: vec![BanRule::text(banned)], ..job(&prompt, 60) };
+    let spec = job_with(&prompt, JobOptions { banned: vec![BanRule::text(banned)], ..up_to(60) });
     let alone = solo(spec.clone());
     let careful = generator.enqueue(spec).unwrap();
     let done = run(&mut generator);
@@ -236,7 +253,7 @@ fn g20e_a_stop_token_releases_the_text_that_was_held() {
     model.script(0, &[1, 24, 4, 52, END]);
     let mut generator = generator(&model, GeneratorOptions::default());
     let stop_strings = vec![" User".to_owned()];
-    let spec = JobSpec { stop_ids: vec![END], stop_strings, ..job(&[9], 40) };
+    let spec = job_with(&[9], JobOptions { stop_ids: vec![END], stop_strings, ..up_to(40) });
     let serial = generator.enqueue(spec).unwrap();
     let done = run(&mut generator).remove(&serial).unwrap();
     assert_eq!((done.text.as_str(), done.eos_reason), ("bye ", EosReason::StopToken));
@@ -257,7 +274,8 @@ fn g22_a_byte_that_is_no_character_does_not_hold_up_the_stream() {
     let model = StandIn::new(1024, 64);
     model.script(0, &[0, 53, 1, 2, 3, 53, 54, 55, 53, END]);
     let mut generator = generator(&model, GeneratorOptions::default());
-    let serial = generator.enqueue(JobSpec { stop_ids: vec![END], ..job(&[9], 40) }).unwrap();
+    let spec = job_with(&[9], JobOptions { stop_ids: vec![END], ..up_to(40) });
+    let serial = generator.enqueue(spec).unwrap();
     let all = records(&mut generator);
     let streamed: Vec<&str> = all
         .iter()
@@ -273,7 +291,7 @@ fn g23_a_constraint_governs_what_a_healed_token_adds() {
     let (e, n, d) = (26 + 4, 26 + 13, 26 + 3);
     let spec = |pattern: &str| {
         let constraint = constraint(&ConstraintSpec::Regex(pattern.to_owned()));
-        JobSpec { healing: Healing::Ids(1), constraint, ..job(&[9, e], 10) }
+        job_with(&[9, e], JobOptions { healing: Healing::Ids(1), constraint, ..up_to(10) })
     };
     let done = solo(spec("ND"));
     assert_eq!((done.text.as_str(), done.eos_reason), ("ND", EosReason::EndFilter));
@@ -288,13 +306,13 @@ fn g24_a_rewind_reports_what_it_took_back_apart_from_what_stays() {
     let plain = solo(job(&[4, 5, 6], 30));
     let banned = chars(&plain.text, 6..9);
     let (mut generator, _) = roomy();
-    let spec = JobSpec {
+    let options = JobOptions {
         banned: vec![BanRule::text(banned.clone())],
         return_probs: true,
         return_logprobs: Some(1),
-        ..job(&[4, 5, 6], 30)
+        ..up_to(30)
     };
-    generator.enqueue(spec).unwrap();
+    generator.enqueue(job_with(&[4, 5, 6], options)).unwrap();
     let all = records(&mut generator);
     let done = check_stream(&all);
     assert!(done.text.starts_with(&plain.text[..6]), "only what is banned is taken back");
@@ -316,7 +334,7 @@ fn g24d_a_page_border_inside_held_text_does_not_end_prefix_reuse() {
     // Pending over the border of the first page, and never completed.
     let almost = format!("{}!", chars(&plain.text, 2..14));
     let (mut generator, model) = roomy();
-    let spec = JobSpec { banned: vec![BanRule::text(almost)], ..job(&prompt, 300) };
+    let spec = job_with(&prompt, JobOptions { banned: vec![BanRule::text(almost)], ..up_to(300) });
     let serial = generator.enqueue(spec).unwrap();
     let done = run(&mut generator).remove(&serial).unwrap();
     assert_eq!(done.token_ids, plain.token_ids);
@@ -334,14 +352,14 @@ fn g24f_when_every_way_is_banned_the_job_says_so() {
     let all: Vec<BanRule> = all.map(|c| BanRule::text(c.to_string())).collect();
     let model = StandIn::new(1024, 64);
     model.script(0, &[0, 1, 2]);
-    let mut spec = JobSpec { banned: all, ..job(&[9], 3) };
-    spec.sampling.deny = vec![END];
+    let mut spec = job_with(&[9], JobOptions { banned: all, ..up_to(3) });
+    spec.options.sampling.deny = vec![END];
     let mut engine = generator(&model, GeneratorOptions::default());
     let serial = engine.enqueue(spec.clone()).unwrap();
     let done = run(&mut engine).remove(&serial).unwrap();
     assert_eq!((done.text.as_str(), done.eos_reason), ("", EosReason::BanExhausted));
-    let accept = JobSpec { ban_exhausted: BanExhausted::Accept, rewinds_max: 3, ..spec };
-    let serial = engine.enqueue(accept).unwrap();
+    (spec.options.ban_exhausted, spec.options.rewinds_max) = (BanExhausted::Accept, 3);
+    let serial = engine.enqueue(spec).unwrap();
     let done = run(&mut engine).remove(&serial).unwrap();
     assert_eq!((done.new_tokens, done.eos_reason), (3, EosReason::MaxNewTokens));
 }
@@ -349,9 +367,9 @@ fn g24f_when_every_way_is_banned_the_job_says_so() {
 #[test]
 fn g24g_going_back_restores_the_state_of_the_sampler() {
     let mut spec = job(&[4, 5, 6], 60);
-    spec.sampling = crate::SampleOptions { mirostat: true, seed: 3, ..Default::default() };
+    spec.options.sampling = crate::SampleOptions { mirostat: true, seed: 3, ..Default::default() };
     let plain = solo(spec.clone());
-    spec.banned = (4..8).map(|at| BanRule::text(chars(&plain.text, at..at + 1))).collect();
+    spec.options.banned = (4..8).map(|at| BanRule::text(chars(&plain.text, at..at + 1))).collect();
     let (mut generator, _) = roomy();
     generator.enqueue(spec).unwrap();
     let mut rewinds = 0;
@@ -403,7 +421,8 @@ fn g25_a_constraint_that_fails_ends_its_own_job_only() {
     }
     let (mut generator, _) = roomy();
     let constraint = Some(BoxedConstraint(Box::new(Failing)));
-    let broken = generator.enqueue(JobSpec { constraint, ..job(&[1, 2], 5) }).unwrap();
+    let broken = job_with(&[1, 2], JobOptions { constraint, ..up_to(5) });
+    let broken = generator.enqueue(broken).unwrap();
     let fine = generator.enqueue(job(&[1, 2], 5)).unwrap();
     let done = run(&mut generator);
     assert_eq!(done[&broken].eos_reason, EosReason::Error);
@@ -452,7 +471,7 @@ fn a_step_that_fails_when_it_is_read_ends_its_jobs_only() {
     let mut generator = generator(&model, GeneratorOptions::default());
     let prompt = ids(100, 4);
     let sampled = crate::SampleOptions { seed: 7, ..Default::default() };
-    let spec = JobSpec { sampling: sampled, ..job(&prompt, 40) };
+    let spec = job_with(&prompt, JobOptions { sampling: sampled, ..up_to(40) });
     let expected = solo(spec.clone()).token_ids;
     for step in 0..30 {
         model.fail_read_at_step(model.steps().len() + step);
@@ -479,17 +498,19 @@ fn rows_that_somebody_looks_at_are_read_whole() {
         (now.0 - whole, now.1 - narrowed)
     };
     assert_eq!(rows_of(job(&[1, 2], 5)), (0, 5));
-    assert_eq!(
-        rows_of(JobSpec { return_top_tokens: 3, return_probs: true, ..job(&[1], 5) }),
-        (0, 5)
-    );
-    assert_eq!(rows_of(JobSpec { return_logprobs: Some(2), ..job(&[1], 5) }), (5, 0));
-    assert_eq!(rows_of(JobSpec { return_logits: true, ..job(&[1], 5) }), (5, 0));
-    assert_eq!(rows_of(JobSpec { return_processed_logits: true, ..job(&[1], 5) }), (5, 0));
-    assert_eq!(rows_of(JobSpec { banned: vec![BanRule::text("xyz!")], ..job(&[1], 5) }), (5, 0));
-    assert_eq!(rows_of(job(&[1], 5).guided_by(vec![2], 1.5)), (10, 0));
+    let final_only = JobOptions { return_top_tokens: 3, return_probs: true, ..up_to(5) };
+    assert_eq!(rows_of(job_with(&[1], final_only)), (0, 5));
     let hook = crate::SampleHook(std::sync::Arc::new(|_, _| {}));
-    assert_eq!(rows_of(JobSpec { sample_hook: Some(hook), ..job(&[1], 5) }), (5, 0));
+    for (what, options) in [
+        ("log-probabilities", JobOptions { return_logprobs: Some(2), ..up_to(5) }),
+        ("logits", JobOptions { return_logits: true, ..up_to(5) }),
+        ("processed logits", JobOptions { return_processed_logits: true, ..up_to(5) }),
+        ("a ban", JobOptions { banned: vec![BanRule::text("xyz!")], ..up_to(5) }),
+        ("a hook", JobOptions { sample_hook: Some(hook), ..up_to(5) }),
+    ] {
+        assert_eq!(rows_of(job_with(&[1], options)), (5, 0), "{what}");
+    }
+    assert_eq!(rows_of(job(&[1], 5).guided_by(vec![2], 1.5).unwrap()), (10, 0));
 }
 
 #[test]
@@ -507,5 +528,4 @@ fn a_prompt_with_an_id_the_model_lacks_is_refused() {
     let (mut generator, _) = roomy();
     let error = generator.enqueue(job(&[1, VOCAB as u32], 3)).unwrap_err();
     assert!(matches!(error, EngineError::IdOutOfRange { id: 64, vocab: 64 }));
-    assert!(matches!(generator.enqueue(job(&[], 3)), Err(EngineError::EmptyPrompt)));
 }

@@ -1,8 +1,8 @@
 //! Sequences saved to disk and brought back.
 
 use crate::tests::stand_in::{StandIn, greedy_ids};
-use crate::tests::support::{generator, ids, job, roomy, run};
-use crate::{EngineError, GeneratorOptions, JobSpec};
+use crate::tests::support::{generator, ids, job, job_with, roomy, run, up_to};
+use crate::{EngineError, GeneratorOptions, JobOptions};
 
 #[test]
 fn a_saved_sequence_is_found_by_jobs_of_another_engine() {
@@ -34,7 +34,7 @@ fn a_file_of_another_model_salt_or_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("chat.pages");
     let (mut generator, _) = roomy();
-    let spec = JobSpec { cache_salt: Some("s".into()), ..job(&ids(300, 1), 1) };
+    let spec = job_with(&ids(300, 1), JobOptions { cache_salt: Some("s".into()), ..up_to(1) });
     generator.enqueue(spec).unwrap();
     run(&mut generator);
     let stored = generator.save(&path, "model", Some("s"), &ids(300, 1)).unwrap();

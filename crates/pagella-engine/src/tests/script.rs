@@ -6,7 +6,7 @@ use pagella_text::BanRule;
 
 use crate::sample::SampleOptions;
 use crate::tests::stand_in::{END, StandIn};
-use crate::tests::support::{check_stream, generator, ids};
+use crate::tests::support::{check_stream, generator, ids, up_to};
 use crate::{
     BanExhausted, Completion, EosReason, Generator, GeneratorOptions, Healing, JobSpec, Record,
     Reserve, StreamGranularity,
@@ -55,52 +55,53 @@ fn prompt(dice: &mut Dice, family: u32) -> Vec<u32> {
 }
 
 pub fn random_spec(dice: &mut Dice, family: u32) -> JobSpec {
-    let mut spec = JobSpec::new(prompt(dice, family));
-    spec.max_new_tokens = Some(1 + dice.below(60));
+    let first = prompt(dice, family);
+    let mut options = up_to(1 + dice.below(60));
     if dice.one_in(6) {
-        spec.max_new_tokens = Some(200 + dice.below(120));
+        options.max_new_tokens = Some(200 + dice.below(120));
     }
     if dice.one_in(2) {
         let seed = dice.below(1000) as u64;
-        spec.sampling = SampleOptions { temperature: 1.0, seed, ..SampleOptions::default() };
+        options.sampling = SampleOptions { temperature: 1.0, seed, ..SampleOptions::default() };
         if dice.one_in(4) {
-            spec.sampling.repetition_penalty = 1.3;
-            spec.sampling.top_k = 8;
+            options.sampling.repetition_penalty = 1.3;
+            options.sampling.top_k = 8;
         }
         if dice.one_in(6) {
-            spec.sampling.mirostat = true;
+            options.sampling.mirostat = true;
         }
     }
     if dice.one_in(3) {
-        spec.stop_ids = vec![END];
-        spec.min_new_tokens = dice.below(30);
+        options.stop_ids = vec![END];
+        options.min_new_tokens = dice.below(30);
     }
     if dice.one_in(4) {
-        spec.stop_strings = vec!["ab".into(), letters(dice, 2), letters(dice, 3)];
+        options.stop_strings = vec!["ab".into(), letters(dice, 2), letters(dice, 3)];
     }
     if dice.one_in(3) {
-        spec.banned = (0..1 + dice.below(4)).map(|_| ban(dice)).collect();
-        spec.ban_exhausted = dice.pick(&[BanExhausted::End, BanExhausted::Accept]);
-        spec.rewinds_max = dice.pick(&[2, 50, 256]);
+        options.banned = (0..1 + dice.below(4)).map(|_| ban(dice)).collect();
+        options.ban_exhausted = dice.pick(&[BanExhausted::End, BanExhausted::Accept]);
+        options.rewinds_max = dice.pick(&[2, 50, 256]);
     }
-    if dice.one_in(5) {
-        let negative = prompt(dice, family);
-        spec = spec.guided_by(negative, dice.pick(&[1.5, 0.5, 1.0]));
-    }
+    let negative = dice.one_in(5).then(|| (prompt(dice, family), dice.pick(&[1.5, 0.5, 1.0])));
     if dice.one_in(6) {
-        spec.healing = dice.pick(&[Healing::Auto, Healing::Ids(1), Healing::Ids(2)]);
+        options.healing = dice.pick(&[Healing::Auto, Healing::Ids(1), Healing::Ids(2)]);
     }
     if dice.one_in(8) {
-        spec.cache_salt = Some("salt".to_owned());
+        options.cache_salt = Some("salt".to_owned());
     }
     if dice.one_in(4) {
-        spec.priority = dice.below(3) as i32 - 1;
+        options.priority = dice.below(3) as i32 - 1;
     }
-    spec.max_skips = dice.pick(&[Some(0), Some(1), Some(4), None]);
-    spec.return_probs = dice.one_in(4);
-    spec.return_logprobs = dice.one_in(5).then_some(2);
-    spec.granularity = dice.pick(&[StreamGranularity::Token, StreamGranularity::Done]);
-    spec
+    options.max_skips = dice.pick(&[Some(0), Some(1), Some(4), None]);
+    options.return_probs = dice.one_in(4);
+    options.return_logprobs = dice.one_in(5).then_some(2);
+    options.granularity = dice.pick(&[StreamGranularity::Token, StreamGranularity::Done]);
+    let spec = JobSpec::new(first, options).unwrap();
+    match negative {
+        Some((negative, scale)) => spec.guided_by(negative, scale).unwrap(),
+        None => spec,
+    }
 }
 
 fn letters(dice: &mut Dice, n: usize) -> String {
@@ -197,8 +198,9 @@ impl Happened {
         }
         self.preemptions += done.preemptions;
         self.rewinds += done.rewinds;
-        self.guided += usize::from(spec.prompts.len() > 1);
-        self.healed += usize::from(spec.healing != Healing::Off && done.warnings.is_empty());
+        self.guided += usize::from(spec.prompts().len() > 1);
+        self.healed +=
+            usize::from(spec.options.healing != Healing::Off && done.warnings.is_empty());
     }
 }
 
@@ -214,7 +216,7 @@ fn submit(
         Ok(serials) => {
             for (idx, serial) in serials.into_iter().enumerate() {
                 let mut spec = spec.clone();
-                spec.sampling.seed += idx as u64;
+                spec.options.sampling.seed += idx as u64;
                 specs.insert(serial, spec);
             }
         }

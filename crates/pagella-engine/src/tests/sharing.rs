@@ -1,8 +1,8 @@
 //! What is computed once although several jobs need it.
 
 use crate::tests::stand_in::{StandIn, greedy_ids};
-use crate::tests::support::{generator, ids, job, records, roomy, run};
-use crate::{EosReason, GeneratorOptions, JobSpec, Reserve, Stage};
+use crate::tests::support::{generator, ids, job, job_with, records, roomy, run, up_to};
+use crate::{EosReason, GeneratorOptions, JobOptions, Reserve, Stage};
 
 #[test]
 fn two_equal_prompts_queued_together_compute_each_token_once() {
@@ -81,13 +81,13 @@ fn completions_of_one_prompt_share_it_and_differ_by_seed() {
     let (mut generator, model) = roomy();
     let prompt = ids(400, 3);
     let mut spec = job(&prompt, 10);
-    spec.sampling = crate::SampleOptions { seed: 5, ..Default::default() };
+    spec.options.sampling = crate::SampleOptions { seed: 5, ..Default::default() };
     let serials = generator.enqueue_n(&spec, 4).unwrap();
     let done = run(&mut generator);
     assert!(model.forwarded() <= 400 + 3 + 4 * 10, "{}", model.forwarded());
     for (idx, serial) in serials.iter().enumerate() {
         let mut alone = spec.clone();
-        alone.sampling.seed += idx as u64;
+        alone.options.sampling.seed += idx as u64;
         assert_eq!(done[serial], super::support::solo(alone));
     }
     assert_ne!(done[&serials[0]].token_ids, done[&serials[1]].token_ids);
@@ -115,8 +115,9 @@ fn a_full_reservation_never_preempts_and_growth_does_so_invisibly() {
 fn the_job_of_highest_priority_keeps_its_pages() {
     let model = StandIn::with_cache(4096, 4, 512);
     let mut generator = generator(&model, GeneratorOptions::default());
-    let low = generator.enqueue(JobSpec { priority: -1, ..job(&ids(200, 1), 600) }).unwrap();
-    let high = generator.enqueue(JobSpec { priority: 1, ..job(&ids(200, 2), 600) }).unwrap();
+    let ranked = |priority| JobOptions { priority, ..up_to(600) };
+    let low = generator.enqueue(job_with(&ids(200, 1), ranked(-1))).unwrap();
+    let high = generator.enqueue(job_with(&ids(200, 2), ranked(1))).unwrap();
     let done = run(&mut generator);
     assert_eq!(done[&high].preemptions, 0);
     assert!(done[&low].preemptions > 0);
@@ -125,7 +126,7 @@ fn the_job_of_highest_priority_keeps_its_pages() {
 #[test]
 fn a_job_whose_time_runs_out_ends_wherever_it_is() {
     let (mut generator, _) = roomy();
-    let spec = JobSpec { timeout: Some(std::time::Duration::ZERO), ..job(&[1], 5) };
+    let spec = job_with(&[1], JobOptions { timeout: Some(std::time::Duration::ZERO), ..up_to(5) });
     let serial = generator.enqueue(spec).unwrap();
     assert_eq!(run(&mut generator)[&serial].eos_reason, EosReason::Deadline);
 }
@@ -136,7 +137,8 @@ fn priorities_start_first_and_equal_ones_in_order() {
     let options = GeneratorOptions { batch_max: 1, ..GeneratorOptions::default() };
     let mut generator = generator(&model, options);
     let serials: Vec<u64> = [0, 0, 2, 1, 2]
-        .map(|priority| generator.enqueue(JobSpec { priority, ..job(&[1], 2) }).unwrap())
+        .map(|priority| job_with(&[1], JobOptions { priority, ..up_to(2) }))
+        .map(|spec| generator.enqueue(spec).unwrap())
         .to_vec();
     let all = records(&mut generator);
     let starts: Vec<u64> =

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pagella_text::SpecialTokens;
 
 use crate::tests::stand_in::{StandIn, tokenizer};
-use crate::{Completion, Generator, GeneratorOptions, JobSpec, Record, Stage};
+use crate::{Completion, Generator, GeneratorOptions, JobOptions, JobSpec, Record, Stage};
 
 /// Steps after which a set of jobs must have ended; far more than any test needs.
 const STEPS_MAX: usize = 200_000;
@@ -23,7 +23,17 @@ pub fn roomy() -> (Generator, StandIn) {
 
 /// A job that writes `n` tokens after `prompt`.
 pub fn job(prompt: &[u32], n: usize) -> JobSpec {
-    JobSpec { max_new_tokens: Some(n), ..JobSpec::new(prompt.to_vec()) }
+    job_with(prompt, up_to(n))
+}
+
+/// A job that goes on from `prompt` as `options` say.
+pub fn job_with(prompt: &[u32], options: JobOptions) -> JobSpec {
+    JobSpec::new(prompt.to_vec(), options).unwrap()
+}
+
+/// Options that let a job write `n` tokens.
+pub fn up_to(n: usize) -> JobOptions {
+    JobOptions { max_new_tokens: Some(n), ..JobOptions::default() }
 }
 
 /// `n` ids that depend on `seed`.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures_core::Stream;
 
 use crate::tests::stand_in::{StandIn, greedy_ids};
-use crate::tests::support::{generator, ids, job};
+use crate::tests::support::{generator, ids, job, job_with, up_to};
 use crate::{
-    Backpressure, EngineError, EosReason, Fault, GeneratorOptions, JobSpec, StreamGranularity,
-    Worker,
+    Backpressure, EngineError, EosReason, Fault, GeneratorOptions, JobOptions, JobSpec,
+    StreamGranularity, Worker,
 };
 
 fn worker_with(options: GeneratorOptions) -> (Worker, StandIn) {
@@ -27,6 +27,11 @@ fn worker() -> (Worker, StandIn) {
 fn assert_idle(worker: &Worker) {
     let stats = worker.stats().unwrap();
     assert_eq!((stats.pages.referenced, stats.queue.active, stats.queue.pending), (0, 0, 0));
+}
+
+/// A job that writes until the context is full.
+fn endless(id: u32) -> JobSpec {
+    job_with(&[id], JobOptions::default())
 }
 
 #[test]
@@ -53,9 +58,9 @@ fn a_dropped_stream_ends_its_job_in_every_phase() {
     let options = GeneratorOptions { batch_max: 1, ..GeneratorOptions::default() };
     let (worker, model) = worker_with(options);
     model.delay(Duration::from_millis(1));
-    let mut writing = worker.submit(JobSpec::new(vec![1])).unwrap();
+    let mut writing = worker.submit(endless(1)).unwrap();
     writing.next().unwrap().unwrap();
-    let waiting = worker.submit(JobSpec::new(vec![2])).unwrap();
+    let waiting = worker.submit(endless(2)).unwrap();
     drop(waiting);
     drop(writing);
     let prefilling = worker.submit(job(&ids(4000, 1), 5)).unwrap();
@@ -69,7 +74,7 @@ fn a_dropped_stream_ends_its_job_in_every_phase() {
 fn cancelling_from_elsewhere_wakes_the_reader_with_a_last_record() {
     let (worker, model) = worker();
     model.delay(Duration::from_millis(1));
-    let stream = worker.submit(JobSpec::new(vec![1])).unwrap();
+    let stream = worker.submit(endless(1)).unwrap();
     let canceller = stream.canceller();
     let reader = std::thread::spawn(move || stream.finish().unwrap());
     std::thread::sleep(Duration::from_millis(20));
@@ -83,7 +88,8 @@ fn cancelling_from_elsewhere_wakes_the_reader_with_a_last_record() {
 fn a_job_rests_while_nobody_reads_and_goes_on_when_someone_does() {
     let (worker, _) = worker();
     let backpressure = Backpressure::Pause(3);
-    let mut slow = worker.submit(JobSpec { backpressure, ..job(&[1], 100) }).unwrap();
+    let slow = job_with(&[1], JobOptions { backpressure, ..up_to(100) });
+    let mut slow = worker.submit(slow).unwrap();
     // Another job is not held up.
     let other = worker.submit(job(&[2], 200)).unwrap().finish().unwrap();
     assert_eq!(other.new_tokens, 200);
@@ -100,8 +106,8 @@ fn a_job_rests_while_nobody_reads_and_goes_on_when_someone_does() {
 fn records_can_be_joined_for_slow_readers_or_sent_once() {
     let (worker, _) = worker();
     for granularity in [StreamGranularity::Token, StreamGranularity::Done] {
-        let spec = JobSpec { granularity, backpressure: Backpressure::Merge, ..job(&[1], 50) };
-        let stream = worker.submit(spec).unwrap();
+        let options = JobOptions { granularity, backpressure: Backpressure::Merge, ..up_to(50) };
+        let stream = worker.submit(job_with(&[1], options)).unwrap();
         let records: Vec<_> = stream.map(|record| record.unwrap()).collect();
         let ids: Vec<u32> = records.iter().flat_map(|r| r.token_ids.clone()).collect();
         assert_eq!(ids, greedy_ids(&[1], 50));
@@ -114,7 +120,7 @@ fn a_full_queue_is_said_at_once() {
     let options = GeneratorOptions { queue_max: 2, batch_max: 1, ..GeneratorOptions::default() };
     let (worker, model) = worker_with(options);
     model.delay(Duration::from_millis(1));
-    let mut running = worker.submit(JobSpec::new(vec![1])).unwrap();
+    let mut running = worker.submit(endless(1)).unwrap();
     running.next().unwrap().unwrap();
     let waiting: Vec<_> = (0..2).map(|_| worker.submit(job(&[2], 1)).unwrap()).collect();
     assert!(matches!(worker.submit(job(&[2], 1)), Err(EngineError::Busy { queued: 2, .. })));
@@ -139,7 +145,6 @@ fn g35_after_a_failed_step_and_after_a_panic_new_jobs_run() {
 #[test]
 fn a_refused_job_is_refused_where_it_is_submitted() {
     let (worker, _) = worker();
-    assert!(matches!(worker.submit(job(&[], 1)), Err(EngineError::EmptyPrompt)));
     assert!(matches!(worker.submit(job(&ids(9000, 1), 1)), Err(EngineError::TooLong { .. })));
     assert_idle(&worker);
 }
@@ -148,8 +153,9 @@ fn a_refused_job_is_refused_where_it_is_submitted() {
 fn a_time_limit_of_a_read_and_of_a_job() {
     let (worker, model) = worker();
     model.delay(Duration::from_millis(2));
-    let timeout = Some(Duration::from_millis(60));
-    let mut stream = worker.submit(JobSpec { timeout, ..JobSpec::new(vec![1]) }).unwrap();
+    let mut spec = endless(1);
+    spec.options.timeout = Some(Duration::from_millis(60));
+    let mut stream = worker.submit(spec).unwrap();
     assert!(stream.next_within(Duration::ZERO).is_none_or(|item| item.is_some()));
     let done = stream.finish().unwrap();
     assert_eq!(done.eos_reason, EosReason::Deadline);
@@ -159,11 +165,9 @@ fn a_time_limit_of_a_read_and_of_a_job() {
 #[test]
 fn a_resting_job_still_meets_its_deadline() {
     let (worker, _) = worker();
-    let spec = JobSpec {
-        timeout: Some(Duration::from_millis(50)),
-        backpressure: Backpressure::Pause(1),
-        ..JobSpec::new(vec![1])
-    };
+    let mut spec = endless(1);
+    spec.options.timeout = Some(Duration::from_millis(50));
+    spec.options.backpressure = Backpressure::Pause(1);
     let stream = worker.submit(spec).unwrap();
     std::thread::sleep(Duration::from_millis(120));
     assert_idle(&worker);
@@ -222,7 +226,8 @@ fn a_reader_that_waits_for_the_end_does_not_stop_the_job() {
     let (worker, _) = worker();
     let backpressure = Backpressure::Pause(1);
     let granularity = StreamGranularity::Done;
-    let stream = worker.submit(JobSpec { backpressure, granularity, ..job(&[1], 20) }).unwrap();
+    let spec = job_with(&[1], JobOptions { backpressure, granularity, ..up_to(20) });
+    let stream = worker.submit(spec).unwrap();
     assert_eq!(stream.finish().unwrap().new_tokens, 20);
 }
 
@@ -233,7 +238,7 @@ fn jobs_at_rest_give_their_pages_to_those_that_go_on() {
     let backpressure = Backpressure::Pause(1);
     let mut unread: Vec<_> = (0..3)
         .map(|seed| {
-            let spec = JobSpec { backpressure, ..job(&ids(300, seed), 40) };
+            let spec = job_with(&ids(300, seed), JobOptions { backpressure, ..up_to(40) });
             worker.submit(spec).unwrap()
         })
         .collect();
@@ -250,8 +255,8 @@ fn jobs_at_rest_give_their_pages_to_those_that_go_on() {
 #[test]
 fn completions_do_not_wait_for_a_leader_that_rests() {
     let (worker, _) = worker();
-    let spec = JobSpec { backpressure: Backpressure::Pause(1), ..job(&ids(300, 1), 10) };
-    let streams = worker.submit_n(&spec, 3).unwrap();
+    let options = JobOptions { backpressure: Backpressure::Pause(1), ..up_to(10) };
+    let streams = worker.submit_n(&job_with(&ids(300, 1), options), 3).unwrap();
     for stream in streams.into_iter().rev() {
         assert_eq!(stream.finish().unwrap().new_tokens, 10);
     }
@@ -262,7 +267,7 @@ fn completions_do_not_wait_for_a_leader_that_rests() {
 fn streams_of_jobs_that_were_ended_by_hand_or_lost_are_closed() {
     let (worker, model) = worker();
     model.delay(Duration::from_millis(1));
-    let stream = worker.submit(JobSpec::new(vec![1])).unwrap();
+    let stream = worker.submit(endless(1)).unwrap();
     worker.call(|generator| generator.clear_queue()).unwrap();
     assert!(matches!(stream.last(), Some(Err(EngineError::WorkerGone))));
     let queued = worker.submit(job(&[1], 3)).unwrap();
@@ -275,7 +280,8 @@ fn text_before_a_failure_is_not_lost_with_it() {
     let (worker, model) = worker();
     model.fail_at_step(model.steps().len() + 6);
     let granularity = StreamGranularity::Done;
-    let mut stream = worker.submit(JobSpec { granularity, ..job(&[1], 20) }).unwrap();
+    let spec = job_with(&[1], JobOptions { granularity, ..up_to(20) });
+    let mut stream = worker.submit(spec).unwrap();
     let first = stream.next().unwrap().unwrap();
     assert_eq!(first.token_ids, greedy_ids(&[1], first.token_ids.len()));
     assert!(!first.token_ids.is_empty() && !first.is_last());
@@ -311,7 +317,7 @@ fn warming_up_runs_the_longest_step_and_all_recorded_sizes_largest_first() {
 fn a_thread_that_is_told_to_stop_ends_whoever_holds_it() {
     let (worker, model) = worker();
     model.delay(Duration::from_millis(1));
-    let mut writing = worker.submit(JobSpec::new(vec![1])).unwrap();
+    let mut writing = worker.submit(endless(1)).unwrap();
     writing.next().unwrap().unwrap();
     let vitals = worker.vitals().clone();
     assert!(!vitals.is_over() && !vitals.wait_over(Duration::ZERO));
@@ -367,7 +373,7 @@ fn tokens_and_numbers_that_are_none_are_counted() {
         assert_eq!(stats.step_seconds.count(), stats.steps);
     }
     let mut broken = job(&[3], 5);
-    broken.logits_hook = Some(crate::LogitsHook(std::sync::Arc::new(|logits, _| {
+    broken.options.logits_hook = Some(crate::LogitsHook(std::sync::Arc::new(|logits, _| {
         logits.fill(f32::NAN);
     })));
     assert!(worker.submit(broken).unwrap().finish().is_err());

@@ -13,7 +13,8 @@ use pagella_backend::{Backend, BackendError, KvFormat};
 use pagella_cpu::{CpuBackend, CpuOptions};
 use pagella_cuda::{CudaBackend, CudaOptions};
 use pagella_engine::{
-    Forward, Generator, GeneratorOptions, JobSpec, LengthPolicy, ModelWithCache, SampleOptions,
+    Forward, Generator, GeneratorOptions, JobOptions, JobSpec, LengthPolicy, ModelWithCache,
+    SampleOptions,
 };
 use pagella_formats::Dtype;
 use pagella_formats::safetensors::write::{TensorData, write_file};
@@ -143,15 +144,16 @@ impl Case {
                 let length = [1, 17, 255, 256, 257, STEM_TOKENS][rng.below(6)];
                 let mut prompt = stem[..length].to_vec();
                 prompt.extend((0..rng.below(30)).map(|_| rng.below(vocab) as u32));
-                let new = Some(1 + rng.below(12));
-                let mut job = JobSpec { max_new_tokens: new, ..JobSpec::new(prompt) };
+                let mut options = JobOptions {
+                    max_new_tokens: Some(1 + rng.below(12)),
+                    length_policy: LengthPolicy::Clamp,
+                    ..JobOptions::default()
+                };
                 if rng.below(2) == 0 {
                     let seed = rng.below(1000) as u64;
-                    job.sampling = SampleOptions { temperature: 0.9, seed, ..job.sampling };
+                    options.sampling = SampleOptions { temperature: 0.9, seed, ..options.sampling };
                 }
-                job.stop_ids = Vec::new();
-                job.length_policy = LengthPolicy::Clamp;
-                job
+                JobSpec::new(prompt, options).unwrap()
             })
             .collect()
     }

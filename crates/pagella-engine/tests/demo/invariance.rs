@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pagella_backend::KvFormat;
 use pagella_engine::{
-    Generator, GeneratorOptions, Healing, JobSpec, LengthPolicy, Reserve, SampleOptions,
+    Generator, GeneratorOptions, Healing, JobOptions, JobSpec, LengthPolicy, Reserve, SampleOptions,
 };
 use pagella_text::BanRule;
 
@@ -26,30 +26,34 @@ fn random_spec(rng: &mut Rng, stem: &[u32]) -> JobSpec {
         prompt.truncate(at);
         prompt.extend((0..1 + rng.below(40)).map(|_| 10 + rng.below(4000) as u32));
     }
-    let mut spec = JobSpec { max_new_tokens: Some(1 + rng.below(40)), ..JobSpec::new(prompt) };
+    let max_new_tokens = Some(1 + rng.below(40));
+    let mut options = JobOptions { max_new_tokens, ..JobOptions::default() };
     if rng.below(2) == 0 {
         let seed = rng.below(1000) as u64;
-        spec.sampling = SampleOptions { temperature: 0.9, top_p: 0.95, seed, ..spec.sampling };
+        options.sampling =
+            SampleOptions { temperature: 0.9, top_p: 0.95, seed, ..options.sampling };
         if rng.below(3) == 0 {
-            spec.sampling.dry_multiplier = 0.8;
-            spec.sampling.repetition_penalty = 1.1;
+            options.sampling.dry_multiplier = 0.8;
+            options.sampling.repetition_penalty = 1.1;
         }
     }
     if rng.below(3) == 0 {
-        spec.banned = vec![BanRule::text(" the"), BanRule::text("array")];
+        options.banned = vec![BanRule::text(" the"), BanRule::text("array")];
     }
     if rng.below(4) == 0 {
-        spec.stop_strings = vec![". ".into(), "\n\n".into()];
+        options.stop_strings = vec![". ".into(), "\n\n".into()];
     }
-    if rng.below(4) == 0 {
-        spec = spec.guided_by(stem[5..30].to_vec(), 1.5);
-    }
+    let guided = rng.below(4) == 0;
     if rng.below(5) == 0 {
-        spec.healing = Healing::Auto;
+        options.healing = Healing::Auto;
     }
-    spec.stop_ids = vec![0, 4];
-    spec.length_policy = LengthPolicy::Clamp;
-    spec
+    options.stop_ids = vec![0, 4];
+    options.length_policy = LengthPolicy::Clamp;
+    let spec = JobSpec::new(prompt, options).unwrap();
+    match guided {
+        true => spec.guided_by(stem[5..30].to_vec(), 1.5).unwrap(),
+        false => spec,
+    }
 }
 
 fn random_options(rng: &mut Rng) -> GeneratorOptions {
@@ -118,8 +122,8 @@ fn text_is_the_same_in_batches_of_any_size() {
             .iter()
             .map(|text| tokenizer().encode_text(text).unwrap())
             .collect();
-    let job =
-        |prompt: &Vec<u32>| JobSpec { max_new_tokens: Some(24), ..JobSpec::new(prompt.clone()) };
+    let options = JobOptions { max_new_tokens: Some(24), ..JobOptions::default() };
+    let job = |prompt: &Vec<u32>| JobSpec::new(prompt.clone(), options.clone()).unwrap();
     let mut alone = generator(KvFormat::F16, 8192, 256, GeneratorOptions::default());
     let solo: Vec<Vec<u32>> = prompts
         .iter()

@@ -8,7 +8,8 @@ use pagella_engine::constraint::{
     ConstraintError, ConstraintFactory, ConstraintLimits, ConstraintSpec,
 };
 use pagella_engine::{
-    BoxedConstraint, Completion, EosReason, Generator, GeneratorOptions, JobSpec, SampleOptions,
+    BoxedConstraint, Completion, EosReason, Generator, GeneratorOptions, JobOptions, JobSpec,
+    SampleOptions,
 };
 use pagella_text::BanRule;
 use serde_json::{Value, json};
@@ -32,13 +33,14 @@ fn engine() -> (Generator, ConstraintFactory) {
 fn spec(factory: &ConstraintFactory, schema: &Value, seed: u64) -> JobSpec {
     let constraint = factory.compile(&ConstraintSpec::JsonSchema(schema.clone())).unwrap();
     let prompt = tokenizer().encode_text("An example in JSON: ").unwrap();
-    JobSpec {
+    let options = JobOptions {
         max_new_tokens: Some(MAX_NEW_TOKENS),
         sampling: SampleOptions { seed, ..SampleOptions::default() },
         stop_ids: vec![0, 4],
         constraint: Some(BoxedConstraint(constraint)),
-        ..JobSpec::new(prompt)
-    }
+        ..JobOptions::default()
+    };
+    JobSpec::new(prompt, options).unwrap()
 }
 
 fn assert_valid(schema: &Value, done: &Completion) {
@@ -61,10 +63,10 @@ fn what_is_written_under_a_schema_parses_and_validates() {
                 let mut spec = spec(&factory, schema, seed);
                 // Some also have bans and stop strings, which must not break the structure.
                 if seed == 3 {
-                    spec.banned = vec![BanRule::text("ee"), BanRule::text("xyz")];
+                    spec.options.banned = vec![BanRule::text("ee"), BanRule::text("xyz")];
                 }
                 if seed == 4 {
-                    spec.stop_strings = vec!["never written".into()];
+                    spec.options.stop_strings = vec!["never written".into()];
                 }
                 jobs.push((engine.enqueue(spec).unwrap(), schema));
             }
@@ -96,7 +98,8 @@ fn a_limit_on_tokens_cuts_valid_json_and_says_so() {
         let whole = run(&mut engine).remove(&whole).unwrap();
         assert_valid(&schema, &whole);
         for n in 1..whole.new_tokens.min(20) {
-            let cut = JobSpec { max_new_tokens: Some(n), ..spec(&factory, &schema, seed) };
+            let mut cut = spec(&factory, &schema, seed);
+            cut.options.max_new_tokens = Some(n);
             let serial = engine.enqueue(cut).unwrap();
             let cut = run(&mut engine).remove(&serial).unwrap();
             assert_eq!((cut.eos_reason, cut.new_tokens), (EosReason::MaxNewTokens, n));

@@ -33,6 +33,9 @@ const TENSORS: [&str; 6] = [
 /// Most fields of a body: several times as many as there are.
 const FIELDS_MAX: usize = 1024;
 
+/// The values of a part, by the first spelling of their fields.
+type Values = Map<String, Value>;
+
 /// Fields that belong together.
 pub trait Part: DeserializeOwned + JsonSchema {
     /// Its fields, by their description.
@@ -53,7 +56,7 @@ pub trait Body: Sized + 'static {
     fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema>;
 
     /// Every part from its own values, which were checked.
-    fn from_values(values: Vec<Map<String, Value>>) -> Result<Self, ApiError>;
+    fn from_values(values: Vec<Values>) -> Result<Self, ApiError>;
 
     /// How it is read.
     fn table() -> &'static Table {
@@ -131,10 +134,7 @@ impl Table {
     }
 
     /// The values of every part under their first spelling, checked, and the names that are left.
-    fn sort(
-        &self,
-        body: Map<String, Value>,
-    ) -> Result<(Vec<Map<String, Value>>, Vec<String>), ApiError> {
+    fn sort(&self, body: Map<String, Value>) -> Result<(Vec<Values>, Vec<String>), ApiError> {
         if body.len() > FIELDS_MAX {
             let message = format!("the body has {} fields: send at most {FIELDS_MAX}", body.len());
             return Err(ApiError::new(Code::OutOfRange, message));
@@ -180,7 +180,7 @@ impl Table {
 
 /// Adds a value, unless another spelling has said something else.
 fn put(
-    values: &mut Map<String, Value>,
+    values: &mut Values,
     field: &Field,
     name: &str,
     value: Value,
@@ -253,7 +253,7 @@ fn refused(path: &str, said: &str) -> ApiError {
 
 /// The values of a part as they were written, checked, for whoever reads them later.
 pub struct AsWritten<P> {
-    pub values: Map<String, Value>,
+    pub values: Values,
     part: PhantomData<P>,
 }
 
@@ -293,7 +293,7 @@ impl Body for () {
         Vec::new()
     }
 
-    fn from_values(_: Vec<Map<String, Value>>) -> Result<Self, ApiError> {
+    fn from_values(_: Vec<Values>) -> Result<Self, ApiError> {
         Ok(())
     }
 }
@@ -309,7 +309,7 @@ macro_rules! bodies {
                 vec![$(generator.subschema_for::<$part>()),+]
             }
 
-            fn from_values(values: Vec<Map<String, Value>>) -> Result<Self, ApiError> {
+            fn from_values(values: Vec<Values>) -> Result<Self, ApiError> {
                 let mut values = values.into_iter().map(Value::Object);
                 let mut next = || values.next().unwrap_or_default();
                 Ok(($(typed::<$part>(next())?,)+))

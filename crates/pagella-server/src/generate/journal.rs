@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pagella_engine::JobSpec;
+use pagella_engine::JobOptions;
 use pagella_text::SpecialTokens;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ impl Journal {
     }
 
     /// Writes it down. Takes a while for long prompts: not for threads that move bytes.
-    pub fn write(&self, model: &ServedModel, job: &JobSpec, n: usize, prompts: &[Prompt]) {
+    pub fn write(&self, model: &ServedModel, job: &JobOptions, n: usize, prompts: &[Prompt]) {
         let id = || Value::from(self.id.as_str());
         if self.params {
             self.app.log.show("params", &[("id", id()), ("params", params(job, n))]);
@@ -62,7 +62,7 @@ impl Journal {
 }
 
 /// How answers are sampled, after presets, keys and limits had their say.
-fn params(job: &JobSpec, n: usize) -> Value {
+fn params(job: &JobOptions, n: usize) -> Value {
     let banned: Vec<String> = job.banned.iter().map(|rule| format!("{rule:?}")).collect();
     json!({
         "n": n,

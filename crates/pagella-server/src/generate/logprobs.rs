@@ -1,6 +1,6 @@
 //! Log-probabilities, in the shape of each route.
 
-use pagella_engine::{JobSpec, Record, TokenLogprobs};
+use pagella_engine::{JobOptions, Record, TokenLogprobs};
 use pagella_text::Tokenizer;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -100,7 +100,7 @@ impl LogprobRequest {
     }
 
     /// Asks the engine for them.
-    pub fn apply(self, job: &mut JobSpec) {
+    pub fn apply(self, job: &mut JobOptions) {
         if self.processed {
             job.return_probs = true;
             job.return_top_tokens = self.top;

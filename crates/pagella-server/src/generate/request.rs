@@ -1,10 +1,10 @@
-//! What a request asks for, besides its prompt: a job without a prompt, and how to answer.
+//! What a request asks for, besides its prompt: options of the job, and how to answer.
 
 use std::time::Duration;
 
 use pagella_engine::constraint::{Block, ConstraintSpec};
 use pagella_engine::params::{self, Place};
-use pagella_engine::{Backpressure, JobSpec, LengthPolicy, SampleOptions};
+use pagella_engine::{Backpressure, JobOptions, LengthPolicy, SampleOptions};
 use pagella_text::BanRule;
 use serde_json::Value;
 
@@ -54,8 +54,8 @@ pub struct Delivery {
 /// What a request asks for, besides its prompt.
 #[derive(Clone)]
 pub struct GenerationRequest {
-    /// The job, without prompt and constraint.
-    pub job: JobSpec,
+    /// How the job goes on from its prompt, but for the constraint.
+    pub job: JobOptions,
     /// What the text must look like, after reasoning.
     pub constraint: Option<ConstraintSpec>,
     /// The field that says so, for errors.
@@ -85,7 +85,7 @@ impl GenerationRequest {
         let limits = &call.app.settings.limits;
         let parts = &model.parts;
         let neutral = SampleOptions::default();
-        let mut job = JobSpec::new(Vec::new());
+        let mut job = JobOptions::default();
         let recommended = match call.app.settings.sampling.use_generation_config {
             true => &parts.sampling,
             false => &neutral,
@@ -145,7 +145,7 @@ impl GenerationRequest {
 }
 
 /// What the engine's table sets on a job.
-fn scalars(parameters: &Parameters, job: &mut JobSpec) -> Result<(), ApiError> {
+fn scalars(parameters: &Parameters, job: &mut JobOptions) -> Result<(), ApiError> {
     for param in params::JOB {
         let (Place::Job { set }, Some(value)) = (param.place, parameters.value(param.wire()))
         else {
@@ -200,7 +200,7 @@ fn stops(
     parameters: &Parameters,
     model: &ServedModel,
     limits: &Limits,
-    job: &mut JobSpec,
+    job: &mut JobOptions,
 ) -> Result<(), ApiError> {
     let (vocab, most) = (model.parts.vocab, limits.stop);
     if let Some(value) = parameters.value("stop") {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pagella_conversation::{Ending, Splitter};
 use pagella_engine::constraint::{Block, ConstraintSpec};
-use pagella_engine::{BoxedConstraint, Completion, JobSpec, JobStream, Record, Stage};
+use pagella_engine::{BoxedConstraint, Completion, JobOptions, JobSpec, JobStream, Record, Stage};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::choices::Choices;
@@ -203,7 +203,7 @@ async fn turn(
 
 fn submit_all(
     model: &ServedModel,
-    job: &JobSpec,
+    options: &JobOptions,
     constraint: Option<&BoxedConstraint>,
     n: usize,
     prompts: Vec<Prompt>,
@@ -211,16 +211,13 @@ fn submit_all(
 ) -> Result<Vec<JobStream>, ApiError> {
     let mut streams = Vec::with_capacity(n * prompts.len());
     for prompt in prompts {
-        let mut job = job.clone();
-        job.constraint = constraint.cloned();
-        if let Some(first) = job.prompts.first_mut() {
-            first.ids = prompt.ids;
-        }
+        let options = JobOptions { constraint: constraint.cloned(), ..options.clone() };
+        let scale = options.sampling.cfg_scale.unwrap_or(1.0);
+        let mut job = JobSpec::new(prompt.ids, options);
         if let Some(negative) = prompt.negative {
-            let scale = job.sampling.cfg_scale.unwrap_or(1.0);
-            job = job.guided_by(negative, scale);
+            job = job.and_then(|job| job.guided_by(negative, scale));
         }
-        let submitted = model.parts.worker.submit_n(&job, n);
+        let submitted = job.and_then(|job| model.parts.worker.submit_n(&job, n));
         streams.extend(submitted.map_err(|error| model.explain(&error, prompt_field))?);
     }
     Ok(streams)

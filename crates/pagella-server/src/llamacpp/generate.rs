@@ -153,8 +153,9 @@ async fn encode(
 
 /// What `/props` says of sampling where a request does not say.
 pub fn default_settings(model: &ServedModel) -> Value {
-    let mut job = pagella_engine::JobSpec::new(Vec::new());
-    job.sampling = model.parts.sampling.clone();
-    job.stop_ids = model.parts.tokenizer.eos_ids().to_vec();
-    generation_settings(&job)
+    generation_settings(&pagella_engine::JobOptions {
+        sampling: model.parts.sampling.clone(),
+        stop_ids: model.parts.tokenizer.eos_ids().to_vec(),
+        ..Default::default()
+    })
 }

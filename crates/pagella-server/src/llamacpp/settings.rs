@@ -1,10 +1,10 @@
 //! How an answer is sampled, in llama.cpp's words.
 
-use pagella_engine::{JobSpec, SampleOptions};
+use pagella_engine::{JobOptions, SampleOptions};
 use serde_json::{Value, json};
 
 /// What an answer is sampled with. −1 stands for no limit.
-pub fn generation_settings(job: &JobSpec) -> Value {
+pub fn generation_settings(job: &JobOptions) -> Value {
     let sampling: &SampleOptions = &job.sampling;
     let limit = job.max_new_tokens.map_or(-1, |tokens| i64::try_from(tokens).unwrap_or(i64::MAX));
     let all_or = |range: Option<usize>| range.and_then(|n| i64::try_from(n).ok()).unwrap_or(-1);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_core::Stream;
 use http::StatusCode;
-use pagella_engine::{EngineError, JobSpec, SampleOptions, StreamGranularity};
+use pagella_engine::{EngineError, JobOptions, JobSpec, SampleOptions, StreamGranularity};
 use serde_json::{Value, json};
 
 use crate::app::{App, Phase};
@@ -190,15 +190,17 @@ async fn look_deeper(call: &Call) -> Result<Reply, ApiError> {
 
 async fn write_one(call: &Call, model: &Arc<ServedModel>) -> Result<(), ApiError> {
     let time = call.app.settings.health.timeout;
-    let job = JobSpec {
+    let options = JobOptions {
         max_new_tokens: Some(1),
         timeout: Some(time),
         sampling: SampleOptions::greedy(),
         granularity: StreamGranularity::Done,
-        ..JobSpec::new(vec![model.parts.tokenizer.bos_id().unwrap_or(0)])
+        ..JobOptions::default()
     };
+    let prompt = vec![model.parts.tokenizer.bos_id().unwrap_or(0)];
     let explain = |error: &EngineError| model.explain(error, "prompt");
-    let mut stream = model.parts.worker.submit(job).map_err(|error| explain(&error))?;
+    let submitted = JobSpec::new(prompt, options).and_then(|job| model.parts.worker.submit(job));
+    let mut stream = submitted.map_err(|error| explain(&error))?;
     let late = || ApiError::new(Code::DeadlineExceeded, "it takes too long");
     // A thread that hangs does not keep the deadlines of its jobs.
     let next = poll_fn(|context| Pin::new(&mut stream).poll_next(context));

@@ -104,6 +104,7 @@ fn the_best_of_several_are_returned() {
     assert_eq!(refused(json!({})), "missing_parameter");
     assert_eq!(refused(json!({"prompt": [4096]})), "out_of_range");
     assert_eq!(refused(json!({"prompt": []})), "out_of_range");
+    assert_eq!(refused(json!({"prompt": [[]]})), "missing_parameter");
 }
 
 #[test]

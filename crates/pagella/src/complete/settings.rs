@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pagella_engine::{
-    Backpressure, Healing, JobSpec, LengthPolicy, SampleOptions, StreamGranularity,
+    Backpressure, Healing, JobOptions, LengthPolicy, SampleOptions, StreamGranularity,
 };
 use pagella_text::{AddBos, Message, SpecialTokens};
 
@@ -14,13 +14,13 @@ use super::{Complete, Prompt};
 impl Complete {
     /// Most tokens to write; until the context is full unless stated.
     pub fn max_tokens(mut self, tokens: usize) -> Self {
-        self.spec.max_new_tokens = Some(tokens);
+        self.options.max_new_tokens = Some(tokens);
         self
     }
 
     /// The model may not end its text before this many tokens.
     pub fn min_tokens(mut self, tokens: usize) -> Self {
-        self.spec.min_new_tokens = tokens;
+        self.options.min_new_tokens = tokens;
         self
     }
 
@@ -35,7 +35,7 @@ impl Complete {
     /// What happens when prompt and answer do not fit into the context;
     /// [`LengthPolicy::Clamp`] unless stated.
     pub fn length_policy(mut self, policy: LengthPolicy) -> Self {
-        self.spec.length_policy = policy;
+        self.options.length_policy = policy;
         self
     }
 
@@ -49,7 +49,7 @@ impl Complete {
     /// Writes the end of the prompt again where a longer token could begin there, so that a prompt
     /// that ends within a word is continued naturally.
     pub fn heal(mut self) -> Self {
-        self.spec.healing = Healing::Auto;
+        self.options.healing = Healing::Auto;
         self
     }
 }
@@ -58,19 +58,19 @@ impl Complete {
 impl Complete {
     /// Always the most likely token.
     pub fn greedy(mut self) -> Self {
-        self.spec.sampling.temperature = 0.0;
+        self.options.sampling.temperature = 0.0;
         self
     }
 
     /// Replaces every sampling setting; the seed is set by [`seed`](Self::seed).
     pub fn sampling(mut self, sampling: SampleOptions) -> Self {
-        self.spec.sampling = sampling;
+        self.options.sampling = sampling;
         self
     }
 
     /// Changes any sampling setting, e.g. `.adjust(|s| s.dry_multiplier = 0.8)`.
     pub fn adjust(mut self, change: impl FnOnce(&mut SampleOptions)) -> Self {
-        change(&mut self.spec.sampling);
+        change(&mut self.options.sampling);
         self
     }
 
@@ -123,38 +123,38 @@ impl Complete {
 impl Complete {
     /// Shows control tokens in the text instead of leaving them out.
     pub fn show_special_tokens(mut self) -> Self {
-        self.spec.specials = SpecialTokens::Show;
+        self.options.specials = SpecialTokens::Show;
         self
     }
 
     /// Reports the model's own log-probability of every token and of this many alternatives,
     /// before any sampling setting.
     pub fn logprobs(mut self, alternatives: usize) -> Self {
-        self.spec.return_logprobs = Some(alternatives);
+        self.options.return_logprobs = Some(alternatives);
         self
     }
 
     /// Reports the probability with which every token was chosen, after all settings.
     pub fn probabilities(mut self) -> Self {
-        self.spec.return_probs = true;
+        self.options.return_probs = true;
         self
     }
 
     /// Reports so many of the most likely candidates for every token, after all settings.
     pub fn top_tokens(mut self, candidates: usize) -> Self {
-        self.spec.return_top_tokens = candidates;
+        self.options.return_top_tokens = candidates;
         self
     }
 
     /// A name that every record carries.
     pub fn identifier(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.spec.identifier = Some(name.into());
+        self.options.identifier = Some(name.into());
         self
     }
 
     /// How often records come; with every token unless stated.
     pub fn granularity(mut self, granularity: StreamGranularity) -> Self {
-        self.spec.granularity = granularity;
+        self.options.granularity = granularity;
         self
     }
 }
@@ -163,34 +163,34 @@ impl Complete {
 impl Complete {
     /// Higher starts earlier; 0 unless stated.
     pub fn priority(mut self, priority: i32) -> Self {
-        self.spec.priority = priority;
+        self.options.priority = priority;
         self
     }
 
     /// Ends the answer after this time with what is there.
     pub fn timeout(mut self, time: Duration) -> Self {
-        self.spec.timeout = Some(time);
+        self.options.timeout = Some(time);
         self
     }
 
     /// Shares cached pages only with prompts of the same salt, so that nobody can tell from the
     /// speed of an answer what others asked.
     pub fn cache_salt(mut self, salt: impl Into<String>) -> Self {
-        self.spec.cache_salt = Some(salt.into());
+        self.options.cache_salt = Some(salt.into());
         self
     }
 
     /// What happens when the stream is not read as fast as it is written; records wait in memory
     /// unless stated.
     pub fn backpressure(mut self, backpressure: Backpressure) -> Self {
-        self.spec.backpressure = backpressure;
+        self.options.backpressure = backpressure;
         self
     }
 
-    /// Changes anything else of the job. Prompts, seed, stop tokens of the model and constraints are
-    /// added afterwards.
-    pub fn with_job(mut self, change: impl FnOnce(&mut JobSpec)) -> Self {
-        change(&mut self.spec);
+    /// Changes any other option of the job. Seed, stop tokens of the model and constraints are added
+    /// afterwards.
+    pub fn with_job(mut self, change: impl FnOnce(&mut JobOptions)) -> Self {
+        change(&mut self.options);
         self
     }
 }

@@ -10,13 +10,13 @@ use super::Complete;
 impl Complete {
     /// Ends the text where this string would begin; can be called several times.
     pub fn stop(mut self, text: impl Into<String>) -> Self {
-        self.spec.stop_strings.push(text.into());
+        self.options.stop_strings.push(text.into());
         self
     }
 
     /// Ends the text at this token; can be called several times.
     pub fn stop_id(mut self, id: u32) -> Self {
-        self.spec.stop_ids.push(id);
+        self.options.stop_ids.push(id);
         self
     }
 
@@ -34,7 +34,7 @@ impl Complete {
 
     /// As [`ban`](Self::ban), for whole words, exact case or regular expressions.
     pub fn ban_rule(mut self, rule: BanRule) -> Self {
-        self.spec.banned.push(rule);
+        self.options.banned.push(rule);
         self
     }
 }
@@ -80,7 +80,7 @@ impl Complete {
 
     /// Ends the text as soon as its constraint allows it.
     pub fn prefer_end(mut self) -> Self {
-        self.spec.prefer_end = true;
+        self.options.prefer_end = true;
         self
     }
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use pagella::{Generator, JobSpec, Stage, Tokenizer};
+use pagella::{Generator, JobOptions, JobSpec, Stage, Tokenizer};
 use pagella_backend::PAGE_TOKENS;
 use pagella_engine::{Forward, GeneratorOptions, StepTrace};
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ impl Sweep<'_> {
             // Different from the first token on, so that nothing is shared.
             let id = |i: usize| ((i * 7919 + row) % vocab) as u32;
             let ids = (0..self.past_tokens.max(1)).map(id).collect();
-            generator.enqueue(JobSpec::new(ids))?;
+            generator.enqueue(JobSpec::new(ids, JobOptions::default())?)?;
         }
         while generator.stats().queue.decoding < rows {
             ensure!(
