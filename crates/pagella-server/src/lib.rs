@@ -4,7 +4,7 @@
 //!
 //! 1. a connection with deadlines reads it (`net`);
 //! 2. the table says who may ask and what answers (`router`), keys say who asks (`auth`);
-//! 3. the body becomes JSON (`wire`) and its fields are checked against tables (`fields`);
+//! 3. the body becomes JSON (`wire`), and its fields structs (`fields`);
 //! 4. a conversation becomes ids (`chat`), fields become a job (`generate`);
 //! 5. it is let in or refused (`admission`), and the engine computes;
 //! 6. its records become an answer, whole or piece by piece (`routes`).

@@ -2,13 +2,13 @@
 
 use pagella_conversation::tools::{Tool, ToolSet, WrittenTools};
 use pagella_text::Message;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::reasoning::ReasoningFields;
 use super::variables::own_variables;
-use crate::fields::{Part, unsupported, wrong_type};
+use crate::fields::{unsupported, wrong_type};
 use crate::settings::{HostedTools, Limits};
 use crate::wire::error::{ApiError, Code};
 
@@ -16,7 +16,7 @@ use crate::wire::error::{ApiError, Code};
 #[derive(Deserialize, JsonSchema)]
 pub struct Messages {
     /// The conversation
-    #[schemars(schema_with = "chat_messages")]
+    #[schemars(extend("$ref" = "#/components/schemas/ChatMessages"))]
     pub messages: Value,
 }
 
@@ -49,8 +49,7 @@ pub struct ConversationFields {
     #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 128))]
     pub tools: Option<Value>,
     /// Whether it may, must or must not call one
-    #[serde(default)]
-    #[schemars(schema_with = "tool_choice")]
+    #[schemars(extend("$ref" = "#/components/schemas/ToolChoice"))]
     pub tool_choice: Option<Value>,
     /// Several calls in one answer
     #[schemars(extend("default" = true))]
@@ -59,25 +58,11 @@ pub struct ConversationFields {
     #[schemars(with = "Option<Vec<Map<String, Value>>>")]
     pub functions: Option<Value>,
     /// The older form of `tool_choice`
-    #[serde(default)]
-    #[schemars(schema_with = "tool_choice")]
+    #[schemars(extend("$ref" = "#/components/schemas/ToolChoice"))]
     pub function_call: Option<Value>,
     /// How the model writes calls; without it as its template suggests
     #[schemars(length(max = 64))]
     pub tool_format: Option<String>,
-}
-
-impl Part for Messages {}
-impl Part for ConversationFields {}
-
-fn chat_messages(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "$ref": "#/components/schemas/ChatMessages" })
-}
-
-/// A word, or the tool that is meant.
-pub fn tool_choice(_: &mut SchemaGenerator) -> Schema {
-    let words = json_schema!({ "type": "string", "enum": ["none", "auto", "required"] });
-    json_schema!({ "anyOf": [words, { "type": "object" }] })
 }
 
 /// A conversation as a request puts it, whatever its dialect.

@@ -8,7 +8,7 @@ mod talk;
 mod variables;
 
 pub use halving::Halving;
-pub use input::{ChatInput, ConversationFields, Messages, hosted_tool, tool_choice};
+pub use input::{ChatInput, ConversationFields, Messages, hosted_tool};
 pub use prompt::ChatPrompt;
 pub use reasoning::{Reasoning, ReasoningFields, ReasoningRequest, style};
 pub use talk::{ChatAnswer, ChatRequest, Said, Talk};

@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::fields::Part;
 use crate::settings::{ReasoningSettings, Toggle};
 
 /// The fields about reasoning.
@@ -61,8 +60,6 @@ pub enum ReasoningFormat {
     Deepseek,
     DeepseekLegacy,
 }
-
-impl Part for ReasoningFields {}
 
 impl Reasoning {
     /// What templates read of it.

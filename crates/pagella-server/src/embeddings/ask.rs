@@ -2,12 +2,12 @@
 
 use pagella_engine::Pooling;
 use pagella_text::{AddBos, Span};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::vector::{Encoding, Shape};
-use crate::fields::{Inert, InertList, NoEffect, Part, ids, out_of_range, unsupported, wrong_type};
+use crate::fields::{InertList, NoEffect, ids, out_of_range, unsupported, wrong_type};
 use crate::generate::ending::text_error;
 use crate::model::{EmbeddingFacts, ServedModel};
 use crate::wire::error::{ApiError, Code};
@@ -22,7 +22,7 @@ pub struct EmbeddingFields {
     #[schemars(length(max = 512))]
     pub model: Option<String>,
     /// Texts, or their token ids
-    #[schemars(schema_with = "input_shape")]
+    #[schemars(extend("$ref" = "#/components/schemas/EmbeddingInputs"))]
     pub input: Value,
     /// Numbers, or base64 of little-endian f32
     #[schemars(extend("default" = "float"))]
@@ -37,8 +37,7 @@ pub struct EmbeddingFields {
     #[schemars(extend("default" = true))]
     pub normalize: Option<bool>,
     /// How a vector is made of a text; without it as the model says
-    #[serde(default)]
-    #[schemars(schema_with = "pooling_shape")]
+    #[schemars(extend("enum" = ["mean", "cls", "last"]))]
     pub pooling: Option<String>,
     /// Chooses a prefix that the model declares
     #[schemars(length(max = 64))]
@@ -50,27 +49,17 @@ pub enum OfVectors {}
 
 impl InertList for OfVectors {
     const NAME: &'static str = "EmbeddingInert";
-    const FIELDS: &'static [Inert] = &[Inert::accepted("user")];
+    const ACCEPTED: &'static str = "user";
 }
 
 /// What the route reads.
 pub type EmbeddingsBody = (EmbeddingFields, NoEffect<OfVectors>);
-
-impl Part for EmbeddingFields {}
 
 impl EmbeddingFields {
     /// Only texts; everything else is the model's choice.
     pub fn of(input: Value) -> Self {
         EmbeddingFields { input, ..EmbeddingFields::default() }
     }
-}
-
-fn input_shape(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "$ref": "#/components/schemas/EmbeddingInputs" })
-}
-
-fn pooling_shape(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "enum": ["mean", "cls", "last"] })
 }
 
 /// One text, as it was given.

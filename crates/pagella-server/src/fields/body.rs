@@ -1,8 +1,8 @@
 //! Bodies of requests as types.
 //!
-//! A [`Part`] is a struct of fields that belong together: serde fills it, schemars describes it, and
-//! how its fields are checked follows from that description. A [`Body`] is a tuple of parts. Where two
-//! parts have a field of the same name, the first one gets it.
+//! A part is a struct of fields that belong together: serde fills it, schemars describes it, and how its
+//! fields are checked follows from that description. A [`Body`] is a tuple of parts. Where two parts
+//! have a field of the same name, the first one gets it.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -36,15 +36,12 @@ const FIELDS_MAX: usize = 1024;
 /// The values of a part, by the first spelling of their fields.
 type Values = Map<String, Value>;
 
-/// Fields that belong together.
-pub trait Part: DeserializeOwned + JsonSchema {
-    /// Its fields, by their description.
-    fn fields() -> Vec<Field> {
-        let settings =
-            SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-        let schema = Self::json_schema(&mut settings.into_generator());
-        schema.as_object().map(fields_of).unwrap_or_default()
-    }
+/// The fields of a part, by its description.
+fn fields<P: JsonSchema>() -> Vec<Field> {
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let schema = P::json_schema(&mut settings.into_generator());
+    schema.as_object().map(fields_of).unwrap_or_default()
 }
 
 /// What a route reads.
@@ -158,8 +155,8 @@ impl Table {
             }
             match field.effect {
                 Effect::Used => {}
-                Effect::Refused(_) => return Err(unsupported(name, "leave it out")),
-                Effect::Ignored(_) => {
+                Effect::Refused => return Err(unsupported(name, "leave it out")),
+                Effect::Ignored => {
                     unknown.push(name);
                     continue;
                 }
@@ -277,12 +274,6 @@ impl<P: JsonSchema> JsonSchema for AsWritten<P> {
     }
 }
 
-impl<P: Part> Part for AsWritten<P> {
-    fn fields() -> Vec<Field> {
-        P::fields()
-    }
-}
-
 /// What routes read that refuse whatever is asked of them, or that have no fields.
 impl Body for () {
     fn fields() -> Vec<Vec<Field>> {
@@ -300,9 +291,9 @@ impl Body for () {
 
 macro_rules! bodies {
     ($(($($part:ident),+))+) => {$(
-        impl<$($part: Part + 'static),+> Body for ($($part,)+) {
+        impl<$($part: DeserializeOwned + JsonSchema + 'static),+> Body for ($($part,)+) {
             fn fields() -> Vec<Vec<Field>> {
-                vec![$($part::fields()),+]
+                vec![$(fields::<$part>()),+]
             }
 
             fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema> {
@@ -361,9 +352,6 @@ mod tests {
         need: Value,
         user: Option<String>,
     }
-
-    impl Part for Own {}
-    impl Part for Other {}
 
     fn read(body: Value) -> Result<Own, ApiError> {
         let Value::Object(map) = body else { panic!() };

@@ -1,6 +1,6 @@
 //! One field of a body: its spellings, its type and range, and what becomes of its value.
 
-use pagella_engine::params::{Param as Row, ParamError, ParamKind};
+use pagella_engine::params::{self, Param as Row, ParamError, ParamKind};
 use serde_json::{Map, Number, Value};
 
 use super::{out_of_range, wrong_type};
@@ -36,14 +36,14 @@ pub enum FieldKind {
 }
 
 /// What becomes of a value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It is used.
     Used,
-    /// It changes no text and is named in the answer, unless it is one of these numbers or empty.
-    Ignored(&'static [f64]),
-    /// It would change the text and is refused, unless it is one of these numbers or empty.
-    Refused(&'static [f64]),
+    /// It changes no text and is named in the answer, unless it asks for nothing.
+    Ignored,
+    /// It would change the text and is refused, unless it asks for nothing.
+    Refused,
 }
 
 /// A field of a body.
@@ -60,6 +60,8 @@ pub struct Field {
     /// An empty text, list or object is the same as its absence.
     pub empty_is_absent: bool,
     pub effect: Effect,
+    /// Numbers that ask for nothing, of a field without effect.
+    off: Vec<f64>,
 }
 
 /// An integer, also one written with a point.
@@ -88,6 +90,7 @@ impl Field {
             required: false,
             empty_is_absent: true,
             effect: Effect::Used,
+            off: Vec::new(),
         }
     }
 
@@ -104,17 +107,28 @@ impl Field {
         Field { aliases, row: Some(row), ..Field::new(row.wire(), kind) }
     }
 
-    /// A property of a JSON schema. Besides the words of that language, `x-aliases` lists other
-    /// spellings, and `x-empty` says that an empty value counts.
-    pub fn of_schema(name: &str, schema: &Value, required: bool) -> Self {
-        let aliases = schema.get("x-aliases").and_then(Value::as_array);
-        let aliases = aliases.into_iter().flatten().filter_map(Value::as_str);
+    /// A property of a JSON schema. Besides the words of that language, `x-parameter` marks rows of the
+    /// engine's table, `x-aliases` lists other spellings, `x-empty` says that an empty value counts,
+    /// and `x-effect` that the value is ignored or refused unless it is one of `x-off`.
+    fn of_schema(name: &str, schema: &Value, required: bool) -> Self {
+        let is_row = schema.get("x-parameter").is_some();
+        if let Some(row) = params::all().find(|row| is_row && row.wire() == name) {
+            return Field::of_row(row);
+        }
+        let list = |key: &str| schema.get(key).and_then(Value::as_array).into_iter().flatten();
+        let aliases = list("x-aliases").filter_map(Value::as_str);
         let kind = FieldKind::of_schema(schema);
         let needs_text = matches!(kind, FieldKind::Text { min: 1.., .. });
         Field {
             aliases: aliases.map(str::to_owned).collect(),
             required,
             empty_is_absent: !required && !needs_text && schema.get("x-empty").is_none(),
+            effect: match schema.get("x-effect").and_then(Value::as_str) {
+                Some("ignored") => Effect::Ignored,
+                Some("refused") => Effect::Refused,
+                _ => Effect::Used,
+            },
+            off: list("x-off").filter_map(Value::as_f64).collect(),
             ..Field::new(name, kind)
         }
     }
@@ -142,9 +156,9 @@ impl Field {
 
     /// Whether a value of a field without effect is one by which clients say that they do not want it.
     pub fn asks_for_nothing(&self, value: &Value) -> bool {
-        let (Effect::Ignored(off) | Effect::Refused(off)) = self.effect else { return false };
-        let is_off = |number: f64| number == 0.0 || off.contains(&number);
+        let is_off = |number: f64| number == 0.0 || self.off.contains(&number);
         match value {
+            _ if self.effect == Effect::Used => false,
             Value::Null | Value::Bool(false) => true,
             Value::Number(number) => number.as_f64().is_some_and(is_off),
             value => is_empty(value),

@@ -7,31 +7,26 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-use super::{Effect, Field, FieldKind, Part};
-
-/// A field without effect.
+/// A field without effect, of which there is something to say.
 #[derive(Clone, Copy)]
 pub struct Inert {
     name: &'static str,
     aliases: &'static [&'static str],
-    effect: Effect,
+    effect: &'static str,
+    /// Numbers that ask for nothing, beside 0.
+    off: &'static [f64],
     about: &'static str,
 }
 
 impl Inert {
-    /// Accepted without a word.
-    pub const fn accepted(name: &'static str) -> Self {
-        Inert { name, aliases: &[], effect: Effect::Used, about: "Accepted, without effect" }
-    }
-
-    /// Named in the answer, unless it is empty, false or one of these numbers.
+    /// Named in the answer, unless it asks for nothing.
     pub const fn ignored(name: &'static str, off: &'static [f64], about: &'static str) -> Self {
-        Inert { name, aliases: &[], effect: Effect::Ignored(off), about }
+        Inert { name, aliases: &[], effect: "ignored", off, about }
     }
 
-    /// Refused, unless it is empty, false or one of these numbers.
+    /// Refused, unless it asks for nothing.
     pub const fn unbuilt(name: &'static str, off: &'static [f64], about: &'static str) -> Self {
-        Inert { name, aliases: &[], effect: Effect::Refused(off), about }
+        Inert { name, aliases: &[], effect: "refused", off, about }
     }
 
     /// With other spellings.
@@ -39,13 +34,29 @@ impl Inert {
         self.aliases = aliases;
         self
     }
+
+    fn property(&self) -> Value {
+        let mut property = json!({ "description": self.about, "x-effect": self.effect });
+        if !self.off.is_empty() {
+            property["x-off"] = json!(self.off);
+        }
+        if !self.aliases.is_empty() {
+            property["x-aliases"] = json!(self.aliases);
+        }
+        property
+    }
 }
 
 /// A list of such fields.
 pub trait InertList: 'static {
     /// What its description is called.
     const NAME: &'static str;
-    const FIELDS: &'static [Inert];
+    /// Accepted without a word; names with blanks between them.
+    const ACCEPTED: &'static str = "";
+    /// Refused unless false, zero or empty; names with blanks between them.
+    const UNBUILT: &'static str = "";
+    /// All others.
+    const OTHERS: &'static [Inert] = &[];
 }
 
 /// Such fields as a part of a body. Nothing is kept of them.
@@ -63,25 +74,15 @@ impl<L: InertList> JsonSchema for NoEffect<L> {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let property = |inert: &Inert| {
-            let mut property = json!({ "description": inert.about });
-            if !inert.aliases.is_empty() {
-                property["x-aliases"] = json!(inert.aliases);
-            }
-            (inert.name.to_owned(), property)
-        };
-        let properties: Map<String, Value> = L::FIELDS.iter().map(property).collect();
+        let accepted = L::ACCEPTED
+            .split_whitespace()
+            .map(|name| (name.to_owned(), json!({ "description": "Accepted, without effect" })));
+        let unbuilt = L::UNBUILT.split_whitespace().map(|name| {
+            let about = "Not supported unless false, zero or empty";
+            (name.to_owned(), json!({ "description": about, "x-effect": "refused" }))
+        });
+        let others = L::OTHERS.iter().map(|inert| (inert.name.to_owned(), inert.property()));
+        let properties: Map<String, Value> = accepted.chain(unbuilt).chain(others).collect();
         json_schema!({ "type": "object", "properties": properties })
-    }
-}
-
-impl<L: InertList> Part for NoEffect<L> {
-    fn fields() -> Vec<Field> {
-        let field = |inert: &Inert| Field {
-            aliases: inert.aliases.iter().map(|alias| (*alias).to_owned()).collect(),
-            effect: inert.effect,
-            ..Field::new(inert.name, FieldKind::Any)
-        };
-        L::FIELDS.iter().map(field).collect()
     }
 }

@@ -11,7 +11,7 @@ mod inert;
 use pagella_conversation::ConversationError;
 use serde_json::Value;
 
-pub use body::{AsWritten, Body, Part, typed_at};
+pub use body::{AsWritten, Body, typed_at};
 pub use field::{Effect, Field, FieldKind};
 pub use inert::{Inert, InertList, NoEffect};
 

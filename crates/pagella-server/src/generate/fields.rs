@@ -1,10 +1,10 @@
 //! The fields beside the generation parameters that all routes have which generate text.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::fields::{Inert, InertList, NoEffect, Part};
+use crate::fields::{Inert, InertList, NoEffect};
 
 /// Who answers, how often, what for, and how the answer is sent.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -35,8 +35,7 @@ pub struct GenerationFields {
     pub sse_ping_interval: Option<u64>,
     /// How often a stream says something: each token, each step of the engine, or at most every so many
     /// milliseconds
-    #[serde(default)]
-    #[schemars(schema_with = "granularity")]
+    #[schemars(extend("$ref" = "#/components/schemas/StreamGranularity"))]
     pub stream_granularity: Option<Value>,
     /// Token ids beside the text
     #[serde(default)]
@@ -48,20 +47,16 @@ pub struct GenerationFields {
     #[serde(default)]
     pub timings_per_token: bool,
     /// Adapters
-    #[serde(default)]
-    #[schemars(schema_with = "adapters", extend("x-aliases" = ["adapter", "loras"]))]
+    #[schemars(extend("$ref" = "#/components/schemas/AdapterChoice", "x-aliases" = ["adapter", "loras"]))]
     pub lora: Option<Value>,
     /// How many tokens are drafted at once; false: none
-    #[serde(default)]
-    #[schemars(schema_with = "draft", extend("x-aliases" = ["speculative"]))]
+    #[schemars(extend("$ref" = "#/components/schemas/DraftChoice", "x-aliases" = ["speculative"]))]
     pub draft: Option<Value>,
     /// What the text must look like
-    #[serde(default)]
-    #[schemars(schema_with = "response_format")]
+    #[schemars(extend("$ref" = "#/components/schemas/ResponseFormat"))]
     pub response_format: Option<Value>,
     /// The text is one of these
-    #[serde(default)]
-    #[schemars(schema_with = "texts")]
+    #[schemars(extend("$ref" = "#/components/schemas/Texts"))]
     pub guided_choice: Option<Value>,
     /// vLLM's spelling of all of these
     pub structured_outputs: Option<Map<String, Value>>,
@@ -76,30 +71,6 @@ pub struct StreamOptions {
     pub continuous_usage_stats: Option<bool>,
 }
 
-impl Part for GenerationFields {}
-
-/// A list of texts, or one.
-pub fn texts(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
-}
-
-fn granularity(_: &mut SchemaGenerator) -> Schema {
-    let words = json_schema!({ "type": "string", "enum": ["token", "iteration"] });
-    json_schema!({ "anyOf": [words, { "type": "integer", "minimum": 0, "maximum": 10000 }] })
-}
-
-fn adapters(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "string" }, { "type": "object" }, { "type": "array" }] })
-}
-
-fn draft(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "boolean" }, { "type": "object" }] })
-}
-
-fn response_format(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "$ref": "#/components/schemas/ResponseFormat" })
-}
-
 /// Known to all routes that generate text, and without effect on it.
 pub enum Everywhere {}
 
@@ -107,16 +78,9 @@ pub type InertFields = NoEffect<Everywhere>;
 
 impl InertList for Everywhere {
     const NAME: &'static str = "Inert";
-    const FIELDS: &'static [Inert] = &[
-        Inert::accepted("user"),
-        Inert::accepted("metadata"),
-        Inert::accepted("store"),
-        Inert::accepted("service_tier"),
-        Inert::accepted("safety_identifier"),
-        Inert::accepted("prompt_cache_key"),
-        Inert::accepted("prompt_cache_options"),
-        Inert::accepted("prompt_cache_retention"),
-        Inert::accepted("generate_window"),
+    const ACCEPTED: &'static str = "user metadata store service_tier safety_identifier prompt_cache_key \
+        prompt_cache_options prompt_cache_retention generate_window";
+    const OTHERS: &'static [Inert] = &[
         Inert::ignored(
             "prediction",
             &[],

@@ -2,11 +2,11 @@
 
 use pagella_engine::{JobOptions, Record, TokenLogprobs};
 use pagella_text::Tokenizer;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::fields::{FieldKind, Part, out_of_range, wrong_type};
+use crate::fields::{FieldKind, out_of_range, wrong_type};
 use crate::wire::error::ApiError;
 
 /// What stands for minus infinity, which JSON cannot say.
@@ -17,8 +17,7 @@ const LOWEST: f32 = -9999.0;
 #[schemars(rename = "Logprobs")]
 pub struct LogprobFields {
     /// Log-probabilities of the tokens; in completions with so many alternatives
-    #[serde(default)]
-    #[schemars(schema_with = "logprobs")]
+    #[schemars(extend("$ref" = "#/components/schemas/LogprobsChoice"))]
     pub logprobs: Option<Value>,
     /// Alternatives per token
     #[schemars(extend("x-aliases" = ["n_probs"]))]
@@ -33,12 +32,6 @@ pub struct LogprobFields {
 pub enum LogprobsMode {
     Raw,
     Processed,
-}
-
-impl Part for LogprobFields {}
-
-fn logprobs(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "boolean" }, { "type": "integer", "minimum": 0, "maximum": 20 }] })
 }
 
 /// What is to be reported.

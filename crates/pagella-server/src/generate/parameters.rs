@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::fields::{Field, FieldKind, Part};
+use crate::fields::Field;
 use crate::wire::error::{ApiError, Code};
 
 /// Shapes of what is no scalar.
@@ -28,17 +28,6 @@ const SWITCHES: [(&str, &str); 2] = [
 #[serde(transparent)]
 pub struct Parameters(Map<String, Value>);
 
-fn rows() -> impl Iterator<Item = &'static Row> {
-    [params::JOB, params::SAMPLING, params::VARIANTS, params::CONSTRAINTS].into_iter().flatten()
-}
-
-impl Part for Parameters {
-    fn fields() -> Vec<Field> {
-        let switches = SWITCHES.iter().map(|(name, _)| Field::new(name, FieldKind::Bool));
-        rows().map(Field::of_row).chain(switches).collect()
-    }
-}
-
 impl JsonSchema for Parameters {
     fn schema_name() -> Cow<'static, str> {
         "GenerationParameters".into()
@@ -52,7 +41,7 @@ impl JsonSchema for Parameters {
             ((*name).to_owned(), json!({ "type": "boolean", "description": about }))
         };
         let properties: Map<String, Value> =
-            rows().map(row).chain(SWITCHES.iter().map(switch)).collect();
+            params::all().map(row).chain(SWITCHES.iter().map(switch)).collect();
         json_schema!({ "type": "object", "properties": properties })
     }
 }
@@ -83,6 +72,7 @@ fn property(row: &'static Row, shape: Option<&Value>) -> Value {
             json!({ "type": "number", "minimum": min, "maximum": max })
         }
     };
+    property["x-parameter"] = true.into();
     property["description"] = row.help_line().into();
     let default = match row.kind {
         ParamKind::Flag | ParamKind::Switch => Some(row.default().unwrap_or(0.0)),

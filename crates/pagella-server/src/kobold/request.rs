@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use pagella_text::{AddBos, EncodeBudget, Tokenizer};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::order;
 use crate::call::Call;
-use crate::fields::{Inert, InertList, NoEffect, Part, out_of_range, unsupported};
+use crate::fields::{Inert, InertList, NoEffect, out_of_range, unsupported};
 use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::parameters::Parameters;
 use crate::generate::prompt::{prompt_ids, text_ids};
@@ -53,8 +53,7 @@ pub struct KoboldFields {
     replace_instruct_placeholders: bool,
     /// Kobold's numbers of steps, 6 (penalties) first: 0 top_k, 1 top_a, 2 top_p and min_p, 3 tfs, 4
     /// typical, 5 temperature; or names of steps
-    #[serde(default)]
-    #[schemars(schema_with = "order_shape", extend("x-aliases" = ["samplers", "sampler_priority"]))]
+    #[schemars(extend("$ref" = "#/components/schemas/KoboldOrder", "x-aliases" = ["samplers", "sampler_priority"]))]
     sampler_order: Option<Value>,
 }
 
@@ -78,45 +77,19 @@ pub struct TokenCount {
     pub special: Option<bool>,
 }
 
-impl Part for KoboldFields {}
-impl Part for Genkey {}
-impl Part for TokenCount {}
-
-fn order_shape(_: &mut SchemaGenerator) -> Schema {
-    let number = json_schema!({ "type": "integer", "minimum": 0, "maximum": 6 });
-    let items = json_schema!({ "anyOf": [number, { "type": "string" }] });
-    let list = json_schema!({ "type": "array", "items": items });
-    json_schema!({ "anyOf": [{ "type": "string", "enum": ["exl2"] }, list] })
-}
-
 /// What nothing here can do, accepted where it asks for nothing; and what could only switch off
 /// printing and formatting, of which there is none.
 pub enum OfKobold {}
 
-/// What is said of the former.
-const UNBUILT: &str = "Not supported unless false or empty";
-
 impl InertList for OfKobold {
     const NAME: &'static str = "KoboldInert";
-    const FIELDS: &'static [Inert] = &[
-        Inert::unbuilt("bypass_eos", &[], UNBUILT).or(&["bypass_eos_token"]),
-        Inert::unbuilt("grammar_retain_state", &[], UNBUILT),
-        Inert::unbuilt("images", &[], UNBUILT),
+    const ACCEPTED: &'static str = "quiet disable_input_formatting disable_output_formatting";
+    const UNBUILT: &'static str = "grammar_retain_state images render_special soft_prompt frmtadsnsp frmtrmblln \
+        frmtrmspch frmttriminc use_authors_note use_memory use_story use_userscripts \
+        use_world_info";
+    const OTHERS: &'static [Inert] = &[
+        Inert::unbuilt("bypass_eos", &[], "Not supported unless false").or(&["bypass_eos_token"]),
         Inert::unbuilt("logprobs", &[], "Not supported unless false: see /v1/completions"),
-        Inert::unbuilt("render_special", &[], UNBUILT),
-        Inert::unbuilt("soft_prompt", &[], UNBUILT),
-        Inert::unbuilt("frmtadsnsp", &[], UNBUILT),
-        Inert::unbuilt("frmtrmblln", &[], UNBUILT),
-        Inert::unbuilt("frmtrmspch", &[], UNBUILT),
-        Inert::unbuilt("frmttriminc", &[], UNBUILT),
-        Inert::unbuilt("use_authors_note", &[], UNBUILT),
-        Inert::unbuilt("use_memory", &[], UNBUILT),
-        Inert::unbuilt("use_story", &[], UNBUILT),
-        Inert::unbuilt("use_userscripts", &[], UNBUILT),
-        Inert::unbuilt("use_world_info", &[], UNBUILT),
-        Inert::accepted("quiet"),
-        Inert::accepted("disable_input_formatting"),
-        Inert::accepted("disable_output_formatting"),
     ];
 }
 
@@ -130,8 +103,6 @@ pub struct AskedStream {
     /// The same as the path says
     pub stream: Option<bool>,
 }
-
-impl Part for AskedStream {}
 
 impl KoboldFields {
     /// Puts what these fields say in their own way where all routes have it, for a route that streams

@@ -1,11 +1,11 @@
 //! The fields of llama.cpp's routes, and what it means by leaving them out.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::fields::{Inert, InertList, NoEffect, Part};
+use crate::fields::{InertList, NoEffect};
 use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::parameters::Parameters;
 use crate::wire::error::ApiError;
@@ -20,7 +20,7 @@ const RANDOM_SEED: i64 = u32::MAX as i64;
 #[derive(Deserialize, JsonSchema)]
 pub struct LlamaPrompt {
     /// Text, token ids, both mixed, or a list of such
-    #[schemars(schema_with = "prompt_shape")]
+    #[schemars(extend("$ref" = "#/components/schemas/LlamaPrompts"))]
     pub prompt: Value,
 }
 
@@ -88,43 +88,17 @@ pub struct LlamaFields {
     sse_ping_interval: Option<i64>,
 }
 
-impl Part for LlamaPrompt {}
-impl Part for InfillFields {}
-impl Part for LlamaFields {}
-
-fn prompt_shape(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "$ref": "#/components/schemas/LlamaPrompts" })
-}
-
 /// What changes no text here: how a cache is kept, drafting, time for a prompt. And what nothing here
 /// can do: accepted where it asks for nothing.
 pub enum OfLlama {}
 
-/// What is said of the latter.
-const UNBUILT: &str = "Not supported unless 0, false or empty";
-
 impl InertList for OfLlama {
     const NAME: &'static str = "LlamaInert";
-    const FIELDS: &'static [Inert] = &[
-        Inert::accepted("n_keep"),
-        Inert::accepted("n_discard"),
-        Inert::accepted("n_cache_reuse"),
-        Inert::accepted("t_max_prompt_ms"),
-        Inert::accepted("penalize_nl"),
-        Inert::accepted("speculative.n_max"),
-        Inert::accepted("speculative.n_min"),
-        Inert::accepted("speculative.p_min"),
-        Inert::accepted("speculative.type"),
-        Inert::accepted("preserved_tokens"),
-        Inert::accepted("chat_format"),
-        Inert::accepted("reasoning_format"),
-        Inert::accepted("backend_sampling"),
-        Inert::unbuilt("n_indent", &[], UNBUILT),
-        Inert::unbuilt("image_data", &[], UNBUILT),
-        Inert::unbuilt("multimodal_data", &[], UNBUILT),
-        Inert::unbuilt("grammar_lazy", &[], UNBUILT),
-        Inert::unbuilt("grammar_triggers", &[], UNBUILT),
-    ];
+    const ACCEPTED: &'static str = "n_keep n_discard n_cache_reuse t_max_prompt_ms penalize_nl speculative.n_max \
+        speculative.n_min speculative.p_min speculative.type preserved_tokens \
+        chat_format reasoning_format backend_sampling";
+    const UNBUILT: &'static str =
+        "n_indent image_data multimodal_data grammar_lazy grammar_triggers";
 }
 
 /// What `/completion` and `/infill` read, with a prompt or a gap in front.

@@ -1,14 +1,14 @@
 //! The fields of a request.
 
 use pagella_engine::constraint::ConstraintSpec;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{tool, turn};
 use crate::call::Call;
 use crate::chat::{ChatInput, ChatRequest, own_variables};
-use crate::fields::{Inert, InertList, NoEffect, Part, missing, out_of_range};
+use crate::fields::{Inert, InertList, NoEffect, missing, out_of_range};
 use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::parameters::Parameters;
 use crate::generate::shape::json_schema as schema_of;
@@ -20,11 +20,10 @@ use crate::wire::error::ApiError;
 #[derive(Deserialize, JsonSchema)]
 pub struct MessagesFields {
     /// The conversation
-    #[schemars(schema_with = "turns")]
+    #[schemars(extend("$ref" = "#/components/schemas/MessageTurns"))]
     messages: Value,
     /// What the model is told before the conversation
-    #[serde(default)]
-    #[schemars(schema_with = "system")]
+    #[schemars(extend("$ref" = "#/components/schemas/SystemBlocks"))]
     system: Option<Value>,
     /// Functions that the model may call
     #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 128))]
@@ -100,22 +99,9 @@ pub enum OfMessages {}
 
 impl InertList for OfMessages {
     const NAME: &'static str = "MessagesInert";
-    const FIELDS: &'static [Inert] = &[
-        Inert::unbuilt("mcp_servers", &[], "Refused unless empty: call the servers yourself"),
-        Inert::accepted("cache_control"),
-        Inert::accepted("inference_geo"),
-    ];
-}
-
-impl Part for MessagesFields {}
-impl Part for MaxTokens {}
-
-fn turns(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "$ref": "#/components/schemas/MessageTurns" })
-}
-
-fn system(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "$ref": "#/components/schemas/SystemBlocks" })
+    const ACCEPTED: &'static str = "cache_control inference_geo";
+    const OTHERS: &'static [Inert] =
+        &[Inert::unbuilt("mcp_servers", &[], "Refused unless empty: call the servers yourself")];
 }
 
 /// What counting reads, and beside [`MaxTokens`] what answering does.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::chat::check_variables;
-use crate::fields::{Part, unsupported};
+use crate::fields::unsupported;
 use crate::settings::{ConversationSettings, Toggle};
 use crate::wire::error::ApiError;
 
@@ -50,8 +50,6 @@ pub struct ConversationOptions {
     #[schemars(length(max = 64), extend("x-empty" = true))]
     template_vars_force: Option<Map<String, Value>>,
 }
-
-impl Part for ConversationOptions {}
 
 impl ConversationOptions {
     /// The same, if it can be kept to.

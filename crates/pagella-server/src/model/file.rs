@@ -11,7 +11,7 @@ use super::open::ModelFile;
 use super::options::{LoadOptions, OptionFields, OptionsBody};
 use super::served::ActiveTemplate;
 use crate::app::App;
-use crate::fields::{Body, Part};
+use crate::fields::Body;
 use crate::name;
 use crate::templates;
 use crate::wire::error::{ApiError, Code};
@@ -89,8 +89,7 @@ fn safe_fields(
     table: &str,
 ) -> Result<Map<String, Value>, ApiError> {
     let Some(Value::Object(fields)) = file.tables.get(table) else { return Ok(Map::new()) };
-    let options = OptionFields::fields();
-    let is_safe = |name: &str| options.iter().any(|field| field.is_called(name));
+    let is_safe = |name: &str| <(OptionFields,)>::table().field(name).is_some();
     let (safe, other): (Map<_, _>, Map<_, _>) =
         fields.clone().into_iter().partition(|(name, _)| is_safe(name));
     if !other.is_empty() {

@@ -3,14 +3,12 @@
 
 use pagella_backend::{KvFormat, PAGE_TOKENS};
 use pagella_engine::SampleOptions;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::conversation::ConversationOptions;
-use crate::fields::{
-    Body, Inert, InertList, NoEffect, Part, out_of_range, unsupported, wrong_type,
-};
+use crate::fields::{Body, InertList, NoEffect, out_of_range, unsupported, wrong_type};
 use crate::whole_pages::whole_pages;
 use crate::wire::error::{ApiError, Code};
 
@@ -34,8 +32,7 @@ pub struct OptionFields {
     #[schemars(range(min = 0.01, max = 1000.0))]
     rope_scale: Option<f64>,
     /// Raises the rotary base; auto: by the context
-    #[serde(default)]
-    #[schemars(schema_with = "number_or_word")]
+    #[schemars(extend("$ref" = "#/components/schemas/NumberOrText"))]
     rope_alpha: Option<Value>,
     /// Most prompt tokens at once
     #[schemars(range(min = 1, max = 8192))]
@@ -59,12 +56,10 @@ pub struct ForeignFields {
     #[serde(default)]
     tensor_parallel: bool,
     /// Refused unless it asks for nothing
-    #[serde(default)]
-    #[schemars(schema_with = "numbers_shape")]
+    #[schemars(extend("$ref" = "#/components/schemas/Numbers"))]
     gpu_split: Option<Value>,
     /// Accepted, without effect
-    #[serde(default)]
-    #[schemars(schema_with = "numbers_shape")]
+    #[schemars(extend("$ref" = "#/components/schemas/Numbers"))]
     autosplit_reserve: Option<Value>,
     /// Refused unless it asks for nothing
     cpu_moe_offload_layers: Option<usize>,
@@ -113,28 +108,8 @@ enum OfDrafts {}
 
 impl InertList for OfDrafts {
     const NAME: &'static str = "DraftInert";
-    const FIELDS: &'static [Inert] = &[
-        Inert::accepted("draft_rope_scale"),
-        Inert::accepted("draft_rope_alpha"),
-        Inert::accepted("draft_cache_mode"),
-        Inert::accepted("draft_gpu_split"),
-        Inert::accepted("draft_num_tokens"),
-        Inert::accepted("dynamic_draft"),
-        Inert::accepted("ngram_match_min"),
-    ];
-}
-
-impl Part for OptionFields {}
-impl Part for ForeignFields {}
-impl Part for DraftFields {}
-
-fn number_or_word(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "number" }, { "type": "string" }] })
-}
-
-fn numbers_shape(_: &mut SchemaGenerator) -> Schema {
-    let list = json_schema!({ "type": "array", "items": { "type": "number" } });
-    json_schema!({ "anyOf": [{ "type": "number" }, list] })
+    const ACCEPTED: &'static str = "draft_rope_scale draft_rope_alpha draft_cache_mode draft_gpu_split \
+        draft_num_tokens dynamic_draft ngram_match_min";
 }
 
 /// All fields that say how a model is opened.

@@ -1,12 +1,12 @@
 //! The fields of a request: those beside `options` and those within.
 
 use pagella_engine::constraint::ConstraintSpec;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::call::{Call, Ignored};
-use crate::fields::{Inert, InertList, NoEffect, Part, out_of_range, wrong_type};
+use crate::fields::{InertList, NoEffect, out_of_range, wrong_type};
 use crate::generate::fields::GenerationFields;
 use crate::generate::logprobs::LogprobRequest;
 use crate::generate::parameters::Parameters;
@@ -24,21 +24,17 @@ pub struct OllamaFields {
     #[schemars(extend("default" = true))]
     stream: Option<bool>,
     /// What the text must look like: "json", or a JSON schema; "" or {}: anything
-    #[serde(default)]
-    #[schemars(schema_with = "format_shape")]
+    #[schemars(extend("$ref" = "#/components/schemas/OllamaFormat"))]
     format: Option<Value>,
     /// How long the model stays; the operator decides that. 0 without a prompt unloads it, with the key of
     /// an administrator
-    #[serde(default)]
-    #[schemars(schema_with = "time_shape")]
+    #[schemars(extend("$ref" = "#/components/schemas/NumberOrText"))]
     keep_alive: Option<Value>,
     /// Sampling, in Ollama's words or in those of all routes; options of loading have no effect
-    #[serde(default)]
-    #[schemars(schema_with = "options_shape")]
+    #[schemars(extend("$ref" = "#/components/schemas/OllamaSampling"))]
     options: Option<Map<String, Value>>,
     /// Whether the model thinks first, or how hard
-    #[serde(default)]
-    #[schemars(schema_with = "think_shape")]
+    #[schemars(extend("$ref" = "#/components/schemas/OllamaThink"))]
     think: Option<Value>,
     /// Old messages give way where a conversation does not fit; a prompt that does not is refused
     #[schemars(extend("default" = true))]
@@ -54,8 +50,7 @@ pub struct OllamaFields {
 #[derive(Deserialize, JsonSchema)]
 pub struct OllamaChatFields {
     /// The conversation; without one the model is only loaded
-    #[serde(default)]
-    #[schemars(schema_with = "messages_shape")]
+    #[schemars(extend("$ref" = "#/components/schemas/OllamaMessages"))]
     pub messages: Option<Vec<Value>>,
     /// Functions that the model may call
     #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 128))]
@@ -90,7 +85,7 @@ pub struct OllamaEmbedFields {
     #[schemars(length(max = 512))]
     pub model: Option<String>,
     /// Texts; none of them: no vectors
-    #[schemars(schema_with = "input_shape")]
+    #[schemars(extend("$ref" = "#/components/schemas/Texts"))]
     pub input: Value,
     /// Texts that are too long are cut
     #[schemars(extend("default" = true))]
@@ -129,14 +124,6 @@ struct OllamaOptions {
     tfs: Option<f64>,
 }
 
-impl Part for OllamaFields {}
-impl Part for OllamaChatFields {}
-impl Part for OllamaGenerateFields {}
-impl Part for OllamaEmbedFields {}
-impl Part for OllamaEmbeddingsFields {}
-impl Part for OllamaModelName {}
-impl Part for OllamaOptions {}
-
 /// What the routes read.
 pub type OllamaChatBody = (OllamaChatFields, OllamaFields, NoEffect<OfAnswers>);
 pub type OllamaGenerateBody =
@@ -145,32 +132,6 @@ pub type OllamaEmbedBody = (OllamaEmbedFields, NoEffect<OfEmbedding>);
 pub type OllamaEmbeddingsBody = (OllamaEmbeddingsFields, NoEffect<OfEmbedding>);
 pub type OllamaNameBody = (OllamaModelName, NoEffect<OfModels>);
 type OptionsBody = (OllamaOptions, NoEffect<OfLoading>, GenerationFields, Parameters);
-
-fn format_shape(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "string", "enum": ["", "json"] }, { "type": "object" }] })
-}
-
-fn time_shape(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "number" }, { "type": "string" }] })
-}
-
-fn think_shape(_: &mut SchemaGenerator) -> Schema {
-    let words = json_schema!({ "type": "string", "enum": ["low", "medium", "high"] });
-    json_schema!({ "anyOf": [{ "type": "boolean" }, words] })
-}
-
-fn options_shape(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "$ref": "#/components/schemas/OllamaSampling" })
-}
-
-fn messages_shape(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "$ref": "#/components/schemas/OllamaMessages" })
-}
-
-fn input_shape(_: &mut SchemaGenerator) -> Schema {
-    let texts = json_schema!({ "type": "array", "maxItems": 2048, "items": { "type": "string", "minLength": 1 } });
-    json_schema!({ "anyOf": [{ "type": "string" }, texts] })
-}
 
 /// Without effect on answers: an answer ends where the context does.
 pub enum OfAnswers {}
@@ -186,47 +147,28 @@ enum OfLoading {}
 
 impl InertList for OfAnswers {
     const NAME: &'static str = "OllamaInert";
-    const FIELDS: &'static [Inert] = &[Inert::accepted("shift")];
+    const ACCEPTED: &'static str = "shift";
 }
 
 impl InertList for OfPrompts {
     const NAME: &'static str = "OllamaPromptInert";
-    const FIELDS: &'static [Inert] = &[
-        Inert::unbuilt("template", &[], "Not supported unless empty"),
-        Inert::unbuilt("images", &[], "Not supported unless empty"),
-    ];
+    const UNBUILT: &'static str = "template images";
 }
 
 impl InertList for OfEmbedding {
     const NAME: &'static str = "OllamaEmbedInert";
-    const FIELDS: &'static [Inert] = &[Inert::accepted("keep_alive"), Inert::accepted("options")];
+    const ACCEPTED: &'static str = "keep_alive options";
 }
 
 impl InertList for OfModels {
     const NAME: &'static str = "OllamaModelInert";
-    const FIELDS: &'static [Inert] =
-        &[Inert::accepted("verbose"), Inert::accepted("insecure"), Inert::accepted("stream")];
+    const ACCEPTED: &'static str = "verbose insecure stream";
 }
 
 impl InertList for OfLoading {
     const NAME: &'static str = "OllamaLoadingInert";
-    const FIELDS: &'static [Inert] = &[
-        Inert::accepted("num_keep"),
-        Inert::accepted("num_batch"),
-        Inert::accepted("num_gpu"),
-        Inert::accepted("main_gpu"),
-        Inert::accepted("num_thread"),
-        Inert::accepted("numa"),
-        Inert::accepted("low_vram"),
-        Inert::accepted("f16_kv"),
-        Inert::accepted("logits_all"),
-        Inert::accepted("vocab_only"),
-        Inert::accepted("use_mmap"),
-        Inert::accepted("use_mlock"),
-        Inert::accepted("embedding_only"),
-        Inert::accepted("draft_num_predict"),
-        Inert::accepted("penalize_newline"),
-    ];
+    const ACCEPTED: &'static str = "num_keep num_batch num_gpu main_gpu num_thread numa low_vram f16_kv logits_all \
+        vocab_only use_mmap use_mlock embedding_only draft_num_predict penalize_newline";
 }
 
 impl OllamaFields {

@@ -1,10 +1,10 @@
 //! From fields to a query and documents.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::fields::{Inert, InertList, NoEffect, Part, out_of_range, wrong_type};
+use crate::fields::{InertList, NoEffect, out_of_range, wrong_type};
 use crate::wire::error::ApiError;
 
 /// Documents of one request, at most.
@@ -20,7 +20,7 @@ pub struct RerankFields {
     #[schemars(length(min = 1, max = 1_048_576))]
     query: String,
     /// Where it is looked for: texts, or objects with a text
-    #[schemars(schema_with = "documents_shape", extend("x-aliases" = ["texts"]))]
+    #[schemars(extend("$ref" = "#/components/schemas/Documents", "x-aliases" = ["texts"]))]
     documents: Value,
     /// Only so many of the best; 0: all
     #[serde(default)]
@@ -40,17 +40,11 @@ pub enum OfRanking {}
 
 impl InertList for OfRanking {
     const NAME: &'static str = "RerankInert";
-    const FIELDS: &'static [Inert] = &[Inert::accepted("user")];
+    const ACCEPTED: &'static str = "user";
 }
-
-impl Part for RerankFields {}
 
 /// What the routes read.
 pub type RerankBody = (RerankFields, NoEffect<OfRanking>);
-
-fn documents_shape(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "$ref": "#/components/schemas/Documents" })
-}
 
 /// What a request asks for.
 pub struct RerankRequest {

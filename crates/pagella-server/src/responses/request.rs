@@ -1,16 +1,14 @@
 //! The fields of a request.
 
 use pagella_engine::constraint::ConstraintSpec;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{item, tool};
 use crate::call::Call;
-use crate::chat::{ChatInput, ChatRequest, Reasoning, own_variables, tool_choice};
-use crate::fields::{
-    Inert, InertList, NoEffect, Part, missing, out_of_range, typed_at, wrong_type,
-};
+use crate::chat::{ChatInput, ChatRequest, Reasoning, own_variables};
+use crate::fields::{InertList, NoEffect, missing, out_of_range, typed_at, wrong_type};
 use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::logprobs::LogprobRequest;
 use crate::generate::parameters::Parameters;
@@ -28,8 +26,7 @@ const INCLUDE_MAX: usize = 64;
 #[derive(Deserialize, JsonSchema)]
 pub struct ResponsesFields {
     /// A text, or items
-    #[serde(default)]
-    #[schemars(schema_with = "input_items", extend("x-empty" = true))]
+    #[schemars(extend("$ref" = "#/components/schemas/InputItems", "x-empty" = true))]
     input: Option<Value>,
     /// What the model is told before the items
     #[schemars(length(max = 33_554_432))]
@@ -38,8 +35,7 @@ pub struct ResponsesFields {
     #[schemars(with = "Option<Vec<Map<String, Value>>>", length(max = 128))]
     pub(super) tools: Option<Value>,
     /// Whether it may, must or must not call one
-    #[serde(default)]
-    #[schemars(schema_with = "tool_choice")]
+    #[schemars(extend("$ref" = "#/components/schemas/ToolChoice"))]
     pub(super) tool_choice: Option<Value>,
     /// Several calls in one answer
     #[schemars(extend("default" = true))]
@@ -92,19 +88,7 @@ pub enum OfResponses {}
 
 impl InertList for OfResponses {
     const NAME: &'static str = "ResponsesInert";
-    const FIELDS: &'static [Inert] = &[
-        Inert::unbuilt("conversation", &[], "Not supported"),
-        Inert::unbuilt("prompt", &[], "Not supported"),
-        Inert::unbuilt("max_tool_calls", &[], "Not supported"),
-        Inert::unbuilt("context_management", &[], "Not supported"),
-    ];
-}
-
-impl Part for ResponsesFields {}
-
-fn input_items(_: &mut SchemaGenerator) -> Schema {
-    let items = json_schema!({ "type": "array", "items": { "type": "object" } });
-    json_schema!({ "anyOf": [{ "type": "string" }, items] })
+    const UNBUILT: &'static str = "conversation prompt max_tool_calls context_management";
 }
 
 /// What the routes read.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pagella_engine::{Record, Stage};
 use pagella_text::{AddBos, EncodeBudget, SpecialTokens};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use super::body::{CompletionBody, UsageField, progress};
 use super::model_name::model_for;
 use super::streamed;
 use crate::call::{Call, Reply};
-use crate::fields::{Part, ids, out_of_range, unsupported, wrong_type};
+use crate::fields::{ids, out_of_range, unsupported, wrong_type};
 use crate::generate::ending::{finish_reason, text_error};
 use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::fill;
@@ -33,7 +33,7 @@ use crate::wire::sse::{self, Sink};
 #[derive(Deserialize, JsonSchema)]
 pub struct CompletionFields {
     /// Text, texts, token ids, or lists of token ids
-    #[schemars(schema_with = "prompts")]
+    #[schemars(extend("$ref" = "#/components/schemas/Prompts"))]
     prompt: Value,
     /// The prompt is part of the text
     #[serde(default)]
@@ -44,12 +44,6 @@ pub struct CompletionFields {
     /// So many are written, the likeliest are shown
     #[schemars(range(min = 1))]
     best_of: Option<usize>,
-}
-
-impl Part for CompletionFields {}
-
-fn prompts(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "$ref": "#/components/schemas/Prompts" })
 }
 
 /// What the route reads.

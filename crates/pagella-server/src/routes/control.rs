@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::requests::scope;
 use crate::call::{Call, Reply};
-use crate::fields::Part;
 use crate::wire::error::{ApiError, Code};
 
 /// Which answer, and what to do with it.
@@ -25,8 +24,6 @@ pub struct ControlFields {
 enum ControlAction {
     ReasoningEnd,
 }
-
-impl Part for ControlFields {}
 
 /// Closes the reasoning of an answer, which then goes on with what it has to say.
 pub async fn act(mut call: Call) -> Result<Reply, ApiError> {

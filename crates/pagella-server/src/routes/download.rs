@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Call, Reply};
 use crate::downloads::{Order, Secret, Standing, Transfer};
-use crate::fields::{Inert, InertList, NoEffect, Part, out_of_range, strings, unsupported};
-use crate::generate::fields::texts;
+use crate::fields::{InertList, NoEffect, out_of_range, strings, unsupported};
 use crate::name;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::sse;
@@ -37,12 +36,10 @@ pub struct DownloadFields {
     #[schemars(length(max = 512))]
     token: Option<String>,
     /// Patterns of file names
-    #[serde(default)]
-    #[schemars(schema_with = "texts")]
+    #[schemars(extend("$ref" = "#/components/schemas/Texts"))]
     include: Option<Value>,
     /// Patterns of file names
-    #[serde(default)]
-    #[schemars(schema_with = "texts")]
+    #[schemars(extend("$ref" = "#/components/schemas/Texts"))]
     exclude: Option<Value>,
     /// Seconds after which it is stopped
     #[schemars(range(min = 1.0, max = 1e6))]
@@ -70,10 +67,8 @@ pub enum OfDownloads {}
 
 impl InertList for OfDownloads {
     const NAME: &'static str = "DownloadInert";
-    const FIELDS: &'static [Inert] = &[Inert::accepted("chunk_limit")];
+    const ACCEPTED: &'static str = "chunk_limit";
 }
-
-impl Part for DownloadFields {}
 
 /// What the route reads.
 pub type DownloadBody = (DownloadFields, NoEffect<OfDownloads>);

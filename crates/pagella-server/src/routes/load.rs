@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::call::{Call, Reply};
-use crate::fields::{AsWritten, Part};
+use crate::fields::AsWritten;
 use crate::model::{
     ConversationOptions, Followed, Follower, ForeignFields, LoadAsk, LoadOrigin, OptionFields,
     begin_load, effective_options, preview,
@@ -38,8 +38,6 @@ pub struct LoadFields {
     #[serde(default)]
     trust: bool,
 }
-
-impl Part for LoadFields {}
 
 /// What the route reads. Options are kept as they were written: more come from elsewhere, and all are
 /// read together.

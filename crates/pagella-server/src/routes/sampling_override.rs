@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 
 use crate::auth::Role;
 use crate::call::{Call, Reply};
-use crate::fields::Part;
 use crate::presets::{self, Preset, Selected};
 use crate::wire::error::{ApiError, Code};
 
@@ -20,8 +19,6 @@ pub struct OverrideFields {
     #[schemars(extend("x-empty" = true))]
     overrides: Option<Map<String, Value>>,
 }
-
-impl Part for OverrideFields {}
 
 /// `GET /v1/sampling/overrides`: what holds; for administrators also what could.
 pub async fn list(call: Call) -> Result<Reply, ApiError> {

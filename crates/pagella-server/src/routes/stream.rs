@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::requests::scope;
 use crate::call::{Call, Reply};
-use crate::fields::{Part, missing, strings, wrong_type};
-use crate::generate::fields::texts;
+use crate::fields::{missing, strings, wrong_type};
 use crate::router::query_value;
 use crate::wire::error::{ApiError, Code};
 
@@ -15,11 +14,9 @@ use crate::wire::error::{ApiError, Code};
 #[derive(Deserialize, JsonSchema)]
 pub struct LookupFields {
     /// Ids of conversations
-    #[schemars(schema_with = "texts")]
+    #[schemars(extend("$ref" = "#/components/schemas/Texts"))]
     conversation_ids: Value,
 }
-
-impl Part for LookupFields {}
 
 /// Most ids that are looked up at once.
 const IDS_MAX: usize = 1000;

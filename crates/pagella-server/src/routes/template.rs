@@ -8,7 +8,6 @@ use serde_json::json;
 
 use crate::auth::Role;
 use crate::call::{Call, Reply};
-use crate::fields::Part;
 use crate::model::ActiveTemplate;
 use crate::templates;
 use crate::wire::error::ApiError;
@@ -20,8 +19,6 @@ pub struct TemplateFields {
     #[schemars(length(max = 255), extend("x-aliases" = ["name"]))]
     prompt_template_name: String,
 }
-
-impl Part for TemplateFields {}
 
 /// `GET /v1/templates`: the one in use; for administrators all in the folder.
 pub async fn list(call: Call) -> Result<Reply, ApiError> {

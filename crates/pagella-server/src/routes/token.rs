@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use pagella_conversation::messages;
 use pagella_text::{AddBos, Span, SpecialTokens};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::call::{Call, Reply};
 use crate::chat::{ChatInput, ChatPrompt, ConversationFields, Messages, ReasoningFields};
-use crate::fields::{Body, Inert, InertList, NoEffect, Part, ids, out_of_range, wrong_type};
+use crate::fields::{Body, InertList, NoEffect, ids, out_of_range, wrong_type};
 use crate::generate::ending::text_error;
 use crate::model::{ServedModel, resolve};
 use crate::wire::error::ApiError;
@@ -30,7 +30,7 @@ pub struct ModelName {
 #[derive(Deserialize, JsonSchema)]
 pub struct EncodeFields {
     /// A text, or the messages of a conversation
-    #[schemars(schema_with = "text_or_messages")]
+    #[schemars(extend("$ref" = "#/components/schemas/InputItems"))]
     text: Value,
     /// Whether the ids begin with the model's first token; without it as the model wants it
     add_bos_token: Option<bool>,
@@ -73,27 +73,13 @@ pub struct TokenizeFields {
     with_pieces: bool,
 }
 
-impl Part for ModelName {}
-impl Part for EncodeFields {}
-impl Part for DecodeFields {}
-impl Part for TokenizeFields {}
-
-fn text_or_messages(_: &mut SchemaGenerator) -> Schema {
-    let messages = json_schema!({ "type": "array", "items": { "type": "object" } });
-    json_schema!({ "anyOf": [{ "type": "string" }, messages] })
-}
-
 /// What TabbyAPI's clients send to both of its routes, though each uses a part of it.
 pub enum OfTokens {}
 
 impl InertList for OfTokens {
     const NAME: &'static str = "TokenInert";
-    const FIELDS: &'static [Inert] = &[
-        Inert::accepted("add_bos_token"),
-        Inert::accepted("encode_special_tokens"),
-        Inert::accepted("decode_special_tokens"),
-        Inert::accepted("messages"),
-    ];
+    const ACCEPTED: &'static str =
+        "add_bos_token encode_special_tokens decode_special_tokens messages";
 }
 
 /// What the routes read.

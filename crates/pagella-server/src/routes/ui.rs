@@ -9,7 +9,6 @@ use serde_json::json;
 use crate::auth;
 use crate::call::{Call, Reply};
 use crate::exchange::Redeemed;
-use crate::fields::Part;
 use crate::ui;
 use crate::wire::error::{ApiError, Code};
 
@@ -20,8 +19,6 @@ pub struct ExchangeFields {
     #[schemars(length(max = 128))]
     code: String,
 }
-
-impl Part for ExchangeFields {}
 
 /// Refuses where the operator wants no page.
 fn check_enabled(call: &Call) -> Result<(), ApiError> {

@@ -7,7 +7,6 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::call::{Call, Reply};
-use crate::fields::Part;
 use crate::model::{Unload, UnloadMode, unload as unload_model};
 use crate::wire::error::ApiError;
 
@@ -27,8 +26,6 @@ pub struct UnloadFields {
     #[schemars(range(max = 86_400), extend("default" = DRAIN_SECONDS))]
     timeout: Option<u64>,
 }
-
-impl Part for UnloadFields {}
 
 /// Ends a model and answers when its memory is returned.
 pub async fn unload(mut call: Call) -> Result<Reply, ApiError> {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::fields::{Inert, InertList, NoEffect, Part, out_of_range, unsupported};
+use crate::fields::{InertList, NoEffect, out_of_range, unsupported};
 use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::parameters::Parameters;
 use crate::generate::prompt::{prompt_ids, text_ids};
@@ -69,13 +69,8 @@ pub enum OfMessage {}
 
 impl InertList for OfMessage {
     const NAME: &'static str = "WsInert";
-    const FIELDS: &'static [Inert] = &[Inert::accepted("tag")];
+    const ACCEPTED: &'static str = "tag";
 }
-
-impl Part for InferFields {}
-impl Part for EstimateFields {}
-impl Part for LefttrimFields {}
-impl Part for StopFields {}
 
 /// What `infer` reads.
 pub type InferBody = (InferFields, NoEffect<OfMessage>, GenerationFields, Parameters, InertFields);
