@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::fields::whole;
 use crate::settings::{ReasoningSettings, Toggle};
 
 /// The fields about reasoning.
@@ -48,6 +49,7 @@ pub struct Reasoning {
     pub effort: Option<String>,
     pub enabled: Option<bool>,
     /// Most tokens of thoughts; below 0 the operator's choice
+    #[serde(default, deserialize_with = "whole")]
     pub max_tokens: Option<i64>,
 }
 

@@ -1,6 +1,7 @@
 //! One field of a body: its spellings, its type and range, and what becomes of its value.
 
 use pagella_engine::params::{self, Param as Row, ParamError, ParamKind};
+use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Number, Value};
 
 use super::{out_of_range, wrong_type};
@@ -68,6 +69,14 @@ pub struct Field {
 pub fn as_integer(value: &Value) -> Option<i64> {
     let whole = |float: &f64| float.fract() == 0.0 && float.abs() < 9e15;
     value.as_i64().or_else(|| value.as_f64().filter(whole).map(|float| float as i64))
+}
+
+/// For integers within a field, which may be written with a point as well.
+pub fn whole<'de, D: Deserializer<'de>, T: TryFrom<i64>>(from: D) -> Result<Option<T>, D::Error> {
+    let Some(value) = Option::<Value>::deserialize(from)? else { return Ok(None) };
+    let number = as_integer(&value).and_then(|number| T::try_from(number).ok());
+    let wrong = || de::Error::invalid_type(de::Unexpected::Other("value"), &"an integer");
+    number.map(Some).ok_or_else(wrong)
 }
 
 fn is_empty(value: &Value) -> bool {

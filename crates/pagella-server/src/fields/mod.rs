@@ -12,7 +12,7 @@ use pagella_conversation::ConversationError;
 use serde_json::Value;
 
 pub use body::{AsWritten, Body, typed_at};
-pub use field::{Effect, Field, FieldKind};
+pub use field::{Effect, Field, FieldKind, whole};
 pub use inert::{Inert, InertList, NoEffect};
 
 use crate::wire::error::ApiError;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{tool, turn};
 use crate::call::Call;
 use crate::chat::{ChatInput, ChatRequest, own_variables};
-use crate::fields::{Inert, InertList, NoEffect, missing, out_of_range};
+use crate::fields::{Inert, InertList, NoEffect, missing, out_of_range, whole};
 use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::parameters::Parameters;
 use crate::generate::shape::json_schema as schema_of;
@@ -62,6 +62,7 @@ enum ThinkingDisplay {
 struct Thinking {
     #[serde(rename = "type")]
     kind: ThinkingKind,
+    #[serde(default, deserialize_with = "whole")]
     budget_tokens: Option<usize>,
     display: Option<ThinkingDisplay>,
 }
@@ -205,7 +206,7 @@ mod tests {
     #[test]
     fn fields_of_both_kinds_arrive() {
         let request = read(with(json!({
-            "thinking": {"type": "enabled", "budget_tokens": 2048, "display": "omitted"},
+            "thinking": {"type": "enabled", "budget_tokens": 2048.0, "display": "omitted"},
             "output_config": {"effort": "high", "format": {"type": "json_schema", "schema": {}}},
             "stop_sequences": ["x"], "temperature": 0.5, "cache_salt": "s",
             "cache_control": {"type": "ephemeral"}, "metadata": {"user_id": "u"},
