@@ -61,7 +61,7 @@ pub struct ConversationFields {
     #[schemars(extend("$ref" = "#/components/schemas/ToolChoice"))]
     pub function_call: Option<Value>,
     /// How the model writes calls; without it as its template suggests
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), extend("x-empty" = true))]
     pub tool_format: Option<String>,
 }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::field::fields_of;
-use super::{Effect, Field, missing, unsupported, wrong_type};
+use super::{Effect, Field, missing, out_of_range, unsupported, wrong_type};
 use crate::wire::error::{ApiError, Code};
 
 /// Names under which other servers take serialized tensors. Refused even where unknown names are not:
@@ -233,6 +233,9 @@ fn refused(path: &str, said: &str) -> ApiError {
         let message = format!("{path} must be one of {expected}");
         return ApiError::field(Code::UnsupportedValue, path, message);
     }
+    if problem.starts_with("invalid value") {
+        return out_of_range(path, expected);
+    }
     let integers = ["i32", "i64", "u32", "u64", "usize"];
     wrong_type(
         path,
@@ -383,8 +386,11 @@ mod tests {
 
     #[test]
     fn types_and_ranges_are_checked_and_null_is_absent() {
-        let nothing = json!({"top_p": null, "user": "", "mode": "", "list": [], "inner": {}});
-        assert_eq!(read(nothing).unwrap(), read(json!({})).unwrap());
+        for nothing in [json!(""), json!([]), json!({}), json!(null)] {
+            let body = json!({"top_p": nothing, "user": nothing, "mode": nothing, "list": nothing,
+                "inner": nothing, "max_tokens": nothing});
+            assert_eq!(read(body).unwrap(), read(json!({})).unwrap(), "{nothing}");
+        }
         for value in [json!("1"), json!(1.5), json!(true), json!([1]), json!({"a": 1})] {
             let expected = (Code::InvalidType, "max_tokens".to_owned());
             assert_eq!(refused(json!({ "max_tokens": value })), expected, "{value}");
@@ -396,7 +402,7 @@ mod tests {
         assert_eq!(refused(json!({"user": "123456789"})).0, Code::OutOfRange);
         assert_eq!(refused(json!({"mode": "c"})).0, Code::UnsupportedValue);
         assert_eq!(refused(json!({"echo": 1})).0, Code::InvalidType);
-        assert_eq!(refused(json!({"list": {}})).0, Code::InvalidType);
+        assert_eq!(refused(json!({"list": {"a": 1}})).0, Code::InvalidType);
     }
 
     #[test]
@@ -404,9 +410,10 @@ mod tests {
         for (body, code, path) in [
             (json!({"inner": {"on": 1, "n": 1}}), Code::InvalidType, "inner.on"),
             (json!({"inner": {"on": true}}), Code::MissingParameter, "inner.n"),
-            (json!({"inner": {"n": -1}}), Code::InvalidType, "inner.n"),
+            (json!({"inner": {"n": "1"}}), Code::InvalidType, "inner.n"),
+            (json!({"inner": {"n": -1}}), Code::OutOfRange, "inner.n"),
             (json!({"inner": {"n": 1, "mode": "c"}}), Code::UnsupportedValue, "inner.mode"),
-            (json!({"inner": []}), Code::InvalidType, "inner"),
+            (json!({"inner": [1]}), Code::InvalidType, "inner"),
             (json!({"list": ["a", 5]}), Code::InvalidType, "list[1]"),
         ] {
             assert_eq!(refused(body.clone()), (code, path.to_owned()), "{body}");

@@ -74,9 +74,10 @@ pub fn as_integer(value: &Value) -> Option<i64> {
 /// For integers within a field, which may be written with a point as well.
 pub fn whole<'de, D: Deserializer<'de>, T: TryFrom<i64>>(from: D) -> Result<Option<T>, D::Error> {
     let Some(value) = Option::<Value>::deserialize(from)? else { return Ok(None) };
-    let number = as_integer(&value).and_then(|number| T::try_from(number).ok());
     let wrong = || de::Error::invalid_type(de::Unexpected::Other("value"), &"an integer");
-    number.map(Some).ok_or_else(wrong)
+    let number = as_integer(&value).ok_or_else(wrong)?;
+    let outside = |_| de::Error::invalid_value(de::Unexpected::Signed(number), &"at least 0");
+    T::try_from(number).map(Some).map_err(outside)
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -127,11 +128,13 @@ impl Field {
         let list = |key: &str| schema.get(key).and_then(Value::as_array).into_iter().flatten();
         let aliases = list("x-aliases").filter_map(Value::as_str);
         let kind = FieldKind::of_schema(schema);
+        // Where some text must be there, none is as good as no field; where it may be left out, it is an
+        // error.
         let needs_text = matches!(kind, FieldKind::Text { min: 1.., .. });
         Field {
             aliases: aliases.map(str::to_owned).collect(),
             required,
-            empty_is_absent: !required && !needs_text && schema.get("x-empty").is_none(),
+            empty_is_absent: required == needs_text && schema.get("x-empty").is_none(),
             effect: match schema.get("x-effect").and_then(Value::as_str) {
                 Some("ignored") => Effect::Ignored,
                 Some("refused") => Effect::Refused,
@@ -154,13 +157,7 @@ impl Field {
 
     /// Whether a value is the same as the absence of the field.
     pub fn is_absent(&self, value: &Value) -> bool {
-        let fits = match self.kind {
-            FieldKind::List => value.is_array(),
-            FieldKind::Object => value.is_object(),
-            FieldKind::Text { .. } | FieldKind::OneOf(_) => value.is_string(),
-            _ => true,
-        };
-        value.is_null() || (self.empty_is_absent && fits && is_empty(value))
+        value.is_null() || (self.empty_is_absent && is_empty(value))
     }
 
     /// Whether a value of a field without effect is one by which clients say that they do not want it.

@@ -107,11 +107,16 @@ impl Parameters {
     /// What a dialect says by a field of its own, if it does; another spelling may not say otherwise.
     pub fn say(&mut self, name: &str, value: Option<impl Into<Value>>) -> Result<(), ApiError> {
         let Some(value) = value.map(Into::into) else { return Ok(()) };
-        if self.value(name).is_some_and(|other| *other != value) {
-            let message = format!("{name} is given under several names with different values");
-            return Err(ApiError::field(Code::ConflictingParameters, name, message));
+        let row = params::all().find(|row| row.wire() == name);
+        let is_neutral = |value: &Value| row.is_some_and(|row| row.is_neutral(value));
+        match self.value(name) {
+            Some(other) if *other == value || is_neutral(&value) => {}
+            Some(other) if !is_neutral(other) => {
+                let message = format!("{name} is given under several names with different values");
+                return Err(ApiError::field(Code::ConflictingParameters, name, message));
+            }
+            _ => self.set(name, value),
         }
-        self.set(name, value);
         Ok(())
     }
 

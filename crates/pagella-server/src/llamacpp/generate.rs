@@ -7,7 +7,7 @@ use pagella_text::{AddBos, EncodeBudget, Span, SpecialTokens};
 use serde_json::Value;
 
 use crate::call::{Call, Ignored, Reply};
-use crate::fields::{out_of_range, unsupported};
+use crate::fields::{strings, unsupported};
 use crate::generate::ending::text_error;
 use crate::generate::given::GivenPrompt;
 use crate::generate::logprobs::LogprobRequest;
@@ -75,10 +75,9 @@ async fn answer<P>(
         // Nobody else has pages of this name.
         generation.job.cache_salt = Some(format!("none:{:032x}", random_u128()));
     }
-    if own.response_fields.as_ref().is_some_and(|list| list.len() > RESPONSE_FIELDS_MAX) {
-        let allowed = format!("a list of at most {RESPONSE_FIELDS_MAX}");
-        return Err(out_of_range("response_fields", &allowed));
-    }
+    let response_fields = own.response_fields.as_ref();
+    let response_fields =
+        response_fields.map(|list| strings("response_fields", list, RESPONSE_FIELDS_MAX));
     let source = source(prompt, &model)?;
     let listed = matches!(source, Source::Prompts(_, true));
     let entered = enter(&call)?;
@@ -94,7 +93,7 @@ async fn answer<P>(
         delivery: generation.delivery.clone(),
         probs,
         slot: own.id_slot.unwrap_or(-1),
-        response_fields: own.response_fields,
+        response_fields: response_fields.transpose()?,
         time: time.filter(|millis| *millis > 0).map(Duration::from_millis),
         begun: call.begun,
         model: model.clone(),

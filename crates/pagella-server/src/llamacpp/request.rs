@@ -72,8 +72,8 @@ pub struct LlamaFields {
     #[schemars(range(min = -1), extend("default" = 0))]
     pub t_max_predict_ms: Option<i64>,
     /// Fields that the end of the answer is cut down to; a/b is b within a
-    #[schemars(length(max = 64))]
-    pub response_fields: Option<Vec<String>>,
+    #[schemars(extend("$ref" = "#/components/schemas/Texts"))]
+    pub response_fields: Option<Value>,
     /// Flattens (above 1) or sharpens (below 1) the distribution; 0 and below take the best token
     #[schemars(range(min = -10.0, max = 10.0))]
     temperature: Option<f64>,

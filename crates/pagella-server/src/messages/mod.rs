@@ -16,7 +16,7 @@ use crate::settings::ApiServer;
 use crate::wire::error::Dialect;
 
 pub use answer::MessageAnswer;
-pub use request::{CountBody, MessagesBody, MessagesRequest};
+pub use request::{MessagesBody, MessagesRequest};
 
 /// Every route of the family.
 pub const ROUTES: &[Route] = &of_family(
@@ -36,7 +36,7 @@ pub const ROUTES: &[Route] = &of_family(
         post("/v1/messages/count_tokens", Access::Api, to!(routes::count_tokens))
             .doc("tokens", "countMessageTokens", "Count the tokens of a message's prompt")
             .json("CountedTokens")
-            .body::<CountBody>(BodyRule::Generation, "CountRequest")
+            .body::<MessagesBody>(BodyRule::Generation, "MessageRequest")
             .also(MODEL),
     ],
 );

@@ -63,7 +63,7 @@ struct Thinking {
     #[serde(rename = "type")]
     kind: ThinkingKind,
     #[serde(default, deserialize_with = "whole")]
-    budget_tokens: Option<usize>,
+    budget_tokens: Option<i64>,
     display: Option<ThinkingDisplay>,
 }
 
@@ -88,13 +88,6 @@ struct OutputFormat {
     schema: Value,
 }
 
-/// How long an answer becomes, which these clients always say.
-#[derive(Deserialize, JsonSchema)]
-pub struct MaxTokens {
-    /// Most tokens of an answer; 0: the prompt is computed and nothing is written
-    pub max_tokens: u64,
-}
-
 /// Known here and without effect, or not built.
 pub enum OfMessages {}
 
@@ -105,11 +98,18 @@ impl InertList for OfMessages {
         &[Inert::unbuilt("mcp_servers", &[], "Refused unless empty: call the servers yourself")];
 }
 
-/// What counting reads, and beside [`MaxTokens`] what answering does.
-pub type CountBody =
-    (MessagesFields, NoEffect<OfMessages>, GenerationFields, Parameters, InertFields);
+/// What the routes read.
 pub type MessagesBody =
-    (MaxTokens, MessagesFields, NoEffect<OfMessages>, GenerationFields, Parameters, InertFields);
+    (MessagesFields, NoEffect<OfMessages>, GenerationFields, Parameters, InertFields);
+
+/// An answer has a length, which these clients always say.
+pub fn need_max_tokens(parameters: &Parameters) -> Result<(), ApiError> {
+    match parameters.int("max_tokens") {
+        None => Err(missing("max_tokens")),
+        Some(..0) => Err(out_of_range("max_tokens", "at least 0")),
+        Some(_) => Ok(()),
+    }
+}
 
 /// What a request says beside the fields that all routes share.
 pub struct MessagesRequest {
@@ -149,8 +149,10 @@ impl MessagesRequest {
             let on = !matches!(thinking.kind, ThinkingKind::Disabled);
             input.variables.insert("enable_thinking".into(), on.into());
             if matches!(thinking.kind, ThinkingKind::Enabled) {
-                let missing = || missing("thinking.budget_tokens");
-                budget = Some(thinking.budget_tokens.ok_or_else(missing)?);
+                let path = "thinking.budget_tokens";
+                let tokens = thinking.budget_tokens.ok_or_else(|| missing(path))?;
+                let outside = |_| out_of_range(path, "at least 0");
+                budget = Some(usize::try_from(tokens).map_err(outside)?);
             }
             omit_thinking = thinking.display == Some(ThinkingDisplay::Omitted);
         }
@@ -193,7 +195,8 @@ mod tests {
 
     fn read(body: Value) -> Result<MessagesRequest, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        let (_, fields, _, generation, ..) = MessagesBody::read(map)?.body;
+        let (fields, _, generation, parameters, _) = MessagesBody::read(map)?.body;
+        need_max_tokens(&parameters)?;
         MessagesRequest::read(fields, generation.n, HostedTools::Drop, &Limits::default())
     }
 

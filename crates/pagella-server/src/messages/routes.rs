@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::call::{Call, Ignored, Reply};
 use crate::chat::ChatPrompt;
 use crate::generate::fields::GenerationFields;
-use crate::messages::request::{CountBody, MaxTokens, MessagesBody, MessagesFields};
+use crate::messages::request::{MessagesBody, MessagesFields, need_max_tokens};
 use crate::messages::{MessageAnswer, MessagesRequest};
 use crate::routes::model_name::model_for;
 use crate::wire::error::{ApiError, Dialect};
@@ -14,8 +14,8 @@ use crate::wire::sse;
 /// Answers the request.
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let (body, mut ignored) = call.read::<MessagesBody>().await?;
-    let (MaxTokens { max_tokens }, own, _, fields, mut parameters, _) = body;
-    parameters.set("max_tokens", max_tokens);
+    let (own, _, fields, parameters, _) = body;
+    need_max_tokens(&parameters)?;
     let model = model_for(&call, &fields).await?;
     let request = read(&call, own, &fields, &mut ignored)?;
     let answer = MessageAnswer::new(&call.id, request.omit_thinking);
@@ -38,7 +38,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
 
 /// Counts the tokens of the prompt, tools included.
 pub async fn count_tokens(mut call: Call) -> Result<Reply, ApiError> {
-    let ((own, _, fields, ..), mut ignored) = call.read::<CountBody>().await?;
+    let ((own, _, fields, ..), mut ignored) = call.read::<MessagesBody>().await?;
     let model = model_for(&call, &fields).await?;
     let request = read(&call, own, &fields, &mut ignored)?;
     let tokens = ChatPrompt::new(&call, request.input, &model)?.count(&call, &model).await?;

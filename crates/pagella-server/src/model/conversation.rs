@@ -33,10 +33,10 @@ pub struct ConversationOptions {
     #[schemars(range(max = 1_073_741_824))]
     reasoning_budget_tokens: Option<usize>,
     /// Written when thoughts are cut off
-    #[schemars(length(max = 4096))]
+    #[schemars(length(max = 4096), extend("x-empty" = true))]
     reasoning_budget_message: Option<String>,
     /// How the model writes calls; without it as its template suggests
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), extend("x-empty" = true))]
     tool_format: Option<String>,
     /// Channels as gpt-oss has them
     harmony: Option<Toggle>,

@@ -44,7 +44,7 @@ pub struct OptionFields {
     #[serde(default)]
     ignore_unused_tensors: bool,
     /// The name of a template, in place of the model's own
-    #[schemars(length(max = 255))]
+    #[schemars(length(max = 255), extend("x-empty" = true))]
     prompt_template: Option<String>,
 }
 
@@ -167,7 +167,7 @@ impl LoadOptions {
             chunk_size: fields.chunk_size,
             max_batch_size: fields.max_batch_size,
             ignore_unused_tensors: fields.ignore_unused_tensors,
-            prompt_template: fields.prompt_template,
+            prompt_template: fields.prompt_template.filter(|name| !name.is_empty()),
             conversation: conversation.checked()?,
             sampling: Map::new(),
         })

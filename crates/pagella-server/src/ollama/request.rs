@@ -188,8 +188,11 @@ impl OllamaFields {
         if wanted.is_some_and(|tokens| tokens > capacity) {
             ignored.add(vec!["options.num_ctx".to_owned()]);
         }
+        parameters.say("max_tokens", own.max_tokens.map(|tokens| tokens.max(-1)))?;
         // Below 1 there is no limit.
-        parameters.say("max_tokens", own.max_tokens.map(|n| if n < 1 { -1 } else { n }))?;
+        if parameters.int("max_tokens").is_some_and(|tokens| tokens < 1) {
+            parameters.set("max_tokens", -1);
+        }
         parameters.say("tfs", own.tfs)?;
         if fields.n.is_some_and(|n| n != 1) {
             return Err(out_of_range("options.n", "1, as there is one answer"));

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{item, tool};
 use crate::call::Call;
 use crate::chat::{ChatInput, ChatRequest, Reasoning, own_variables};
-use crate::fields::{InertList, NoEffect, missing, out_of_range, typed_at, wrong_type};
+use crate::fields::{InertList, NoEffect, missing, out_of_range, strings, typed_at, wrong_type};
 use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::logprobs::LogprobRequest;
 use crate::generate::parameters::Parameters;
@@ -57,10 +57,10 @@ pub struct ResponsesFields {
     #[serde(default)]
     background: bool,
     /// What else is part of the answer
-    #[schemars(length(max = 64))]
-    include: Option<Vec<String>>,
+    #[schemars(extend("$ref" = "#/components/schemas/Texts"))]
+    include: Option<Value>,
     /// Kept with the response
-    #[schemars(length(max = 16))]
+    #[schemars(length(max = 16), extend("x-empty" = true))]
     metadata: Option<Map<String, Value>>,
     /// Alternatives per token
     top_logprobs: Option<usize>,
@@ -146,10 +146,8 @@ impl ResponsesRequest {
         };
         let mut dropped = Vec::new();
         let tools = tool::tools(&fields, hosted, limits.tools, &mut dropped)?;
-        let include = fields.include.unwrap_or_default();
-        if include.len() > INCLUDE_MAX {
-            return Err(out_of_range("include", &format!("a list of at most {INCLUDE_MAX}")));
-        }
+        let include = fields.include.map(|list| strings("include", &list, INCLUDE_MAX));
+        let include = include.transpose()?.unwrap_or_default();
         let told = include.iter().any(|name| name == "message.output_text.logprobs");
         let top = fields.top_logprobs.or(told.then_some(0));
         let (shape, verbosity) = read_text(fields.text)?;

@@ -17,7 +17,7 @@ const DRAIN_SECONDS: u64 = 30;
 #[derive(Deserialize, JsonSchema)]
 pub struct UnloadFields {
     /// Which of several; without it the current one
-    #[schemars(length(max = 255))]
+    #[schemars(length(min = 1, max = 255))]
     model_name: Option<String>,
     /// Whether requests that run are ended or waited for
     #[schemars(extend("default" = "abort"))]

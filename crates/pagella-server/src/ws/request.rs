@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::fields::{InertList, NoEffect, out_of_range, unsupported};
+use crate::fields::{InertList, NoEffect, missing, out_of_range, unsupported};
 use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::parameters::Parameters;
 use crate::generate::prompt::{prompt_ids, text_ids};
@@ -23,8 +23,6 @@ use crate::wire::error::{ApiError, Code};
 pub struct InferFields {
     #[schemars(length(max = 33_554_432))]
     pub text: String,
-    #[schemars(range(min = 1), extend("x-aliases" = ["max_tokens"]))]
-    max_new_tokens: u64,
     /// Every piece repeats all of the answer
     #[serde(default)]
     #[schemars(extend("x-aliases" = ["full_response"]))]
@@ -110,7 +108,11 @@ impl InferFields {
         if let Some((name, _)) = elsewhere.into_iter().find(|(_, wanted)| *wanted) {
             return Err(unsupported(name, "use /v1/completions"));
         }
-        parameters.say("max_tokens", Some(self.max_new_tokens))?;
+        match parameters.int("max_tokens") {
+            None => return Err(missing("max_new_tokens")),
+            Some(..1) => return Err(out_of_range("max_new_tokens", "at least 1")),
+            Some(_) => {}
+        }
         parameters.say("stop", self.stop.clone())?;
         parameters.say("banned_tokens", self.banned_tokens.clone())?;
         for (name, value) in DEFAULTS {

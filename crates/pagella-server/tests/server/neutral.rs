@@ -255,3 +255,59 @@ fn adaptive_sampling_and_what_only_the_command_line_had_reach_the_sampler() {
     }
     assert_ne!(text(json!({"top_k": 1, "min_keep": 40})), text(json!({"top_k": 1})));
 }
+
+#[test]
+fn an_empty_value_of_another_type_is_no_value_either() {
+    let server = server();
+    let client = server.client(API);
+    let fields = [
+        (
+            "/v1/chat/completions",
+            vec!["chat_template_kwargs", "stream_options", "reasoning", "tools"],
+        ),
+        ("/v1/responses", vec!["text", "tools", "reasoning", "include"]),
+        ("/v1/messages", vec!["thinking", "output_config", "output_format", "tools", "system"]),
+        ("/v1/completions", vec!["structured_outputs", "grammar_string", "suffix"]),
+        ("/api/v1/generate", vec!["memory", "negative_prompt", "sampler_order"]),
+    ];
+    for (path, names) in fields {
+        let ways = dialects();
+        let dialect = ways.iter().find(|dialect| dialect.path == path).unwrap();
+        let expected = text(&client, dialect, &Map::new());
+        for empty in [json!(""), json!([]), json!({}), json!(null)] {
+            let extra = names.iter().map(|name| ((*name).to_owned(), empty.clone())).collect();
+            assert_eq!(text(&client, dialect, &extra), expected, "{path} {empty}");
+        }
+    }
+}
+
+#[test]
+fn spellings_of_a_dialect_and_of_all_routes_are_one_parameter() {
+    let server = TestServer::demo();
+    let client = server.client(API);
+    let asked = |path: &str, body: Value| client.post(path, &body);
+    // Of two spellings the one counts that asks for something; two that do must agree.
+    let llama = |extra: Value| {
+        let mut body = json!({"prompt": "CSS is", "n_predict": 5, "seed": 3});
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        asked("/completion", body)
+    };
+    let expected = llama(json!({"temperature": 0.4})).good();
+    for extra in [json!({"temp": 1.0, "temperature": 0.4}), json!({"temp": 0.4, "temperature": 1})]
+    {
+        assert_eq!(llama(extra.clone()).good()["content"], expected["content"], "{extra}");
+    }
+    let refused = llama(json!({"temp": 0.5, "temperature": 0.4}));
+    assert_eq!(refused.refusal().1, "conflicting_parameters");
+    // The length of a message, under any of its names.
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    for name in ["max_tokens", "max_completion_tokens", "max_new_tokens"] {
+        let answer = asked("/v1/messages", json!({"messages": messages, name: 3})).good();
+        assert_eq!(answer["usage"]["output_tokens"], 3, "{name}");
+        let refused = asked("/v1/messages", json!({"messages": messages, name: -1}));
+        assert_eq!(refused.status, 400, "{name}");
+    }
+    let options = json!({"num_predict": 3, "n_predict": -1, "seed": 1});
+    let body = json!({"prompt": "CSS is", "raw": true, "stream": false, "options": options});
+    assert_eq!(asked("/api/generate", body).good()["eval_count"], 3);
+}
