@@ -5,7 +5,7 @@ Each function takes an open `Page`, as in `flows.py`.
 
 import re
 
-from flows import import_files, new_chat
+from flows import import_files, new_chat, settled_top
 
 # More tokens than the demo model's context has.
 LONG_TEXT = "one two three four five six seven eight nine ten " * 300
@@ -73,11 +73,10 @@ def navigation(page):
     import_files(page, [[{"role": "user", "content": f"line {n}\n\n" * 4} for n in range(40)]])
     page.page.locator(".list-row a").first.click()
     page.page.wait_for_function("() => document.querySelectorAll('.message').length === 40")
-    top = "() => Math.round(document.querySelector('.transcript').scrollTop)"
     page.page.mouse.move(700, 400)
     page.page.mouse.wheel(0, -900)
     page.page.wait_for_selector(".button.jump:not([hidden])")
-    address, before = page.page.url, page.page.evaluate(top)
+    address, before = page.page.url, settled_top(page)
     places = "() => JSON.stringify([...document.querySelectorAll('.views a, .page-header h1')].map((node) => Math.round(node.getBoundingClientRect().x)))"
     header = page.page.evaluate(places)
     for view in ("Notebook", "Engine", "Models", "Chat"):
@@ -85,12 +84,12 @@ def navigation(page):
         page.page.wait_for_selector(f".views a[aria-current=page]:has-text('{view}')")
         assert page.page.evaluate(places) == header, view
     assert page.page.url == address, "another conversation is open"
-    assert page.page.evaluate(top) == before, "the conversation was scrolled"
+    assert settled_top(page) == before, "the conversation was scrolled"
     page.page.keyboard.press("Alt+2")
     page.page.wait_for_selector(".notebook")
     page.page.keyboard.press("Alt+1")
     page.page.wait_for_selector(".chat")
-    assert page.page.url == address and page.page.evaluate(top) == before
+    assert page.page.url == address and settled_top(page) == before
 
 
 def starter_prompts(page):
