@@ -4,188 +4,13 @@
 //! the model allocates them once and reuses them for every step. `t` is the number of new tokens of
 //! the step, known from the plan.
 
-use pagella_arch::{
-    Activation, ExpertGroups, NormKind, QkNormOrder, QkNormSpan, QueryGrowth, RopeSpec,
-    RouterScore, Weigh,
-};
+use pagella_arch::{Activation, RopeSpec};
 use pagella_formats::Linear;
 
+use crate::op::{AttentionOp, HeadWeights, MoeOp, NormWeights};
 use crate::{
-    BackendError, KvSpec, KvValues, NarrowAsk, NarrowRow, StepPlan, TableDtype, TableSource,
+    AdapterSlots, BackendError, Guess, KvSpec, NarrowAsk, NarrowRow, StepPlan, TableSource,
 };
-
-/// A norm with its weights as f32, the family's offset already added.
-#[derive(Clone, Debug)]
-pub struct NormWeights {
-    /// Root-mean-square or layer norm.
-    pub kind: NormKind,
-    /// Added to the mean square or variance.
-    pub eps: f32,
-    /// Multipliers. Shape `[width]`, or `[heads, width]` for per-head norms.
-    pub weight: Vec<f32>,
-    /// Added last; layer norms only. Same shape as `weight`.
-    pub bias: Option<Vec<f32>>,
-}
-
-/// Everything attention needs besides the vectors; resolved once per layer at load.
-#[derive(Clone, Debug)]
-pub struct AttentionOp {
-    /// Index of the layer in the cache.
-    pub layer: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key/value heads; divides `heads`.
-    pub kv_heads: usize,
-    /// Elements per head.
-    pub head_dim: usize,
-    /// Where values are.
-    pub values: KvValues,
-    /// Scores are `scale · q·k`.
-    pub scale: f32,
-    /// `s = cap · tanh(s / cap)` on scaled scores, before masking.
-    pub softcap: Option<f32>,
-    /// Keys a query sees at most, itself included.
-    pub window: Option<usize>,
-    /// Keys come in chunks of this many positions: a query at position `p` sees none before
-    /// `⌊p / chunk⌋ · chunk`.
-    pub chunk: Option<usize>,
-    /// Clamp of q, k and v, before norm and rotation.
-    pub clip_qkv: Option<f32>,
-    /// What a norm of queries and keys spans.
-    pub qk_norm_span: QkNormSpan,
-    /// Whether queries and keys are normed before or after rotation.
-    pub qk_norm_order: QkNormOrder,
-    /// Growth of queries with their position, after norm and rotation.
-    pub query_growth: Option<QueryGrowth>,
-}
-
-impl AttentionOp {
-    /// Attention as most models have it: scores by the root of the head size, all earlier keys.
-    pub fn plain(layer: usize, heads: usize, kv_heads: usize, head_dim: usize) -> Self {
-        Self {
-            layer,
-            heads,
-            kv_heads,
-            head_dim,
-            values: KvValues::Stored,
-            scale: 1.0 / (head_dim as f32).sqrt(),
-            softcap: None,
-            window: None,
-            chunk: None,
-            clip_qkv: None,
-            qk_norm_span: QkNormSpan::default(),
-            qk_norm_order: QkNormOrder::default(),
-            query_growth: None,
-        }
-    }
-
-    /// Elements of a value, and of what a head gives.
-    pub fn value_dim(&self) -> usize {
-        match self.values {
-            KvValues::Stored => self.head_dim,
-            KvValues::InKeys(elements) => elements,
-        }
-    }
-
-    /// What of this op is beyond heads, windows, soft-caps and norms of heads before rotation: the
-    /// first such thing by name. A backend that has none of them refuses by it.
-    pub fn special(&self) -> Option<&'static str> {
-        if self.values != KvValues::Stored {
-            Some("latent attention")
-        } else if self.chunk.is_some() {
-            Some("attention in chunks")
-        } else if self.qk_norm_span == QkNormSpan::Token {
-            Some("a norm over all heads together")
-        } else if self.qk_norm_order == QkNormOrder::AfterRope {
-            Some("a norm of heads after rotation")
-        } else if self.query_growth.is_some() {
-            Some("queries that grow with their position")
-        } else {
-            None
-        }
-    }
-}
-
-/// Linears of one shape, one per head, with exact weights.
-#[derive(Clone, Debug)]
-pub struct HeadWeights {
-    /// Heads.
-    pub heads: usize,
-    /// Inputs of each.
-    pub in_features: usize,
-    /// Outputs of each.
-    pub out_features: usize,
-    /// `[heads, out, in]`.
-    pub values: Vec<f32>,
-    /// The narrowest type that is known to hold every value.
-    pub dtype: TableDtype,
-}
-
-/// Everything the experts of a layer need besides weights; resolved once per layer at load.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MoeOp {
-    /// Inputs of the router and of every expert, and outputs of every expert.
-    pub hidden: usize,
-    /// Inner width of every expert.
-    pub inner: usize,
-    /// Experts of the layer.
-    pub experts: usize,
-    /// Experts that a token takes; at least 1, at most `experts`.
-    pub experts_per_token: usize,
-    /// How the router's logits become weights.
-    pub score: RouterScore,
-    /// Whether the weights of a token's experts are divided by their sum.
-    pub renormalize: bool,
-    /// Activation of the gates.
-    pub act: Activation,
-    /// Multiplier of the sum when it is added to the residual.
-    pub scale: f32,
-    /// How experts are chosen and weighed, beyond the above.
-    pub routing: Routing,
-}
-
-/// How experts are chosen and weighed, beyond the best by their logits.
-///
-/// With a bias or groups, an expert's rank is its score (after division by the sum of a softmax)
-/// plus its bias, in f32; without, it is the logit. Of equal ranks the lower id or index comes first.
-/// Where there are groups, only experts of the groups with the largest ranks can be chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Routing {
-    /// Whether [`Backend::bias_selection`] gives values that are added to scores for the choice.
-    pub selection_bias: bool,
-    /// Groups of neighbours of which a token may use a few.
-    pub groups: Option<ExpertGroups>,
-    /// Multiplies the weights last, after the division by their sum.
-    pub weight_scale: f32,
-    /// Whether a weight multiplies what an expert gives or what it gets.
-    pub weigh: Weigh,
-}
-
-impl Default for Routing {
-    fn default() -> Self {
-        Self { selection_bias: false, groups: None, weight_scale: 1.0, weigh: Weigh::Output }
-    }
-}
-
-impl MoeOp {
-    /// What of this op is beyond the best by their logits with weighed outputs: the first such
-    /// thing by name. A backend that has none of them refuses by it.
-    pub fn special(&self) -> Option<&'static str> {
-        if self.routing.selection_bias {
-            Some("a bias for the selection of experts")
-        } else if self.routing.groups.is_some() {
-            Some("groups of experts")
-        } else if self.routing.weight_scale != 1.0 {
-            Some("scaled weights of experts")
-        } else if self.routing.weigh == Weigh::Input {
-            Some("experts with weighed inputs")
-        } else if matches!(self.act, Activation::ClampedSwiglu { .. }) {
-            Some("clamped SwiGLU")
-        } else {
-            None
-        }
-    }
-}
 
 /// One output of [`Backend::project`].
 pub struct Projection<'a, B: Backend + ?Sized> {
@@ -224,6 +49,10 @@ pub trait Backend: Send + Sync + 'static {
     /// Steps of a model that can be run again without naming their operations; `()` where naming
     /// them costs nothing. Dropped whenever a buffer that they use is replaced.
     type Recordings: Default + Send;
+    /// What steps have guessed and nobody has read yet: for every level one [`Guess`] per row.
+    type Guesses: Default + Send;
+    /// What adapters add to one linear; [`NoSlots`](crate::NoSlots) where they are not supported.
+    type Slots: AdapterSlots<Self>;
 
     /// `cpu`, `cuda`.
     fn name(&self) -> &'static str;
@@ -275,7 +104,7 @@ pub trait Backend: Send + Sync + 'static {
         Err(no_experts(self.name()))
     }
     /// Gives the values, `[experts]`, that are added to scores for the choice of experts; before
-    /// the layer is used, if [`Routing::selection_bias`] says so.
+    /// the layer is used, if [`Routing::selection_bias`](crate::Routing::selection_bias) says so.
     fn bias_selection(
         &self,
         experts: &mut Self::Experts,
@@ -308,13 +137,16 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Refuses plans that this machine does not run; asked before [`Backend::begin`].
     fn accept_plan(&self, plan: &StepPlan) -> Result<(), BackendError> {
-        match plan.special() {
+        let adapters = plan.has_adapters() && !Self::Slots::SUPPORTED;
+        match plan.special().or(adapters.then_some("adapters")) {
             Some(what) => Err(BackendError::unsupported(self.name(), what, "leave them out")),
             None => Ok(()),
         }
     }
 
-    /// Makes a plan ready. Every id is below the rows of the embedding table used later.
+    /// Makes a plan ready. Every id is below the rows of the embedding table used later. A plan that
+    /// [awaits its ids](StepPlan::awaits_ids) needs [`Backend::feed`] before anything that looks at
+    /// them: [`Backend::embed`] and [`Backend::replay`] refuse it until then.
     fn begin(&self, plan: &StepPlan) -> Result<Self::Step, BackendError>;
 
     /// Numbers of tokens, increasing, for which steps are recorded whose tokens all have logits; steps
@@ -339,10 +171,16 @@ pub trait Backend: Send + Sync + 'static {
     fn finish(
         &self,
         _recordings: &mut Self::Recordings,
-        _step: Self::Step,
+        _step: &mut Self::Step,
         _kv: &Self::Kv,
     ) -> Result<(), BackendError> {
         Ok(())
+    }
+
+    /// Forgets recorded steps of rows with adapters, because a linear has slots that it had not when they
+    /// were recorded.
+    fn forget_adapted(recordings: &mut Self::Recordings) {
+        *recordings = Self::Recordings::default();
     }
 
     /// `out[i] = scale · table[ids[i]]`, plus `positions[position(i)]` when given. `[t, width]`.
@@ -480,8 +318,8 @@ pub trait Backend: Send + Sync + 'static {
     /// the experts `e` that a row takes. `residual`: `[t, hidden]`.
     ///
     /// A row takes the experts with the largest logits, `[experts]`, of `router` on `n`; of equal
-    /// ones the lower id. [`Routing`] says where this differs. Logits, scores and weights are f32. The sum has one order, that of the
-    /// ids: `s = fma(w_e, y_e, s)` from 0, then `residual = fma(scale, s, residual)`.
+    /// ones the lower id. [`Routing`](crate::Routing) says where this differs. Logits, scores and
+    /// weights are f32. The sum has one order, that of the ids: `s = fma(w_e, y_e, s)` from 0, then `residual = fma(scale, s, residual)`.
     fn mix_experts(
         &self,
         step: &Self::Step,
@@ -506,6 +344,30 @@ pub trait Backend: Send + Sync + 'static {
         scale: f32,
         softcap: Option<f32>,
         out: &mut Self::Tensor,
+    ) -> Result<(), BackendError>;
+
+    /// Appends one level: for every row of the plan the likeliest of the first `vocab` ids after its
+    /// last token, by `logits`, `[logit_tokens, width]`; [`guess_plain`](crate::guess_plain) says what
+    /// a guess is. Every row asks for logits, and levels have equally many rows, at most
+    /// [`GUESS_LEVELS_MAX`](crate::GUESS_LEVELS_MAX) of them. Not before [`Backend::finish`], or after
+    /// a [`Backend::replay`] that ran the step.
+    fn guess(
+        &self,
+        step: &Self::Step,
+        logits: &Self::Tensor,
+        vocab: usize,
+        guesses: &mut Self::Guesses,
+    ) -> Result<(), BackendError>;
+
+    /// Gives a step that awaits its ids those of the newest level, one to each row. Neither this nor
+    /// [`Backend::guess`] waits for earlier work.
+    fn feed(&self, step: &mut Self::Step, guesses: &Self::Guesses) -> Result<(), BackendError>;
+
+    /// Replaces `out` by all guesses, `[levels, rows]`, waiting for pending work; none are left.
+    fn read_guesses(
+        &self,
+        guesses: &mut Self::Guesses,
+        out: &mut Vec<Guess>,
     ) -> Result<(), BackendError>;
 
     /// Copies whole pages, `(from, to)`, in all layers.

@@ -12,21 +12,29 @@
 
 #![forbid(unsafe_code)]
 
+mod adapt;
 mod backend;
 pub mod conformance;
 mod error;
 mod extent;
+mod guess;
 mod kv_format;
 mod narrow;
+mod op;
 mod plan;
 mod source;
 
-pub use backend::{AttentionOp, Backend, HeadWeights, MoeOp, NormWeights, Projection, Routing};
+pub use adapt::{Adapted, AdapterSlots, ExpertSlots, LowRank, NoSlots};
+pub use backend::{Backend, Projection};
 pub use error::BackendError;
 pub use extent::{ExpertExtent, StepExtent};
+pub use guess::{GUESS_ERROR, GUESS_LEVELS_MAX, Guess, GuessLevels, HostGuesses, guess_plain};
 pub use kv_format::{KvFormat, KvLayer, KvSpec, KvValues, PAGE_TOKENS};
 pub use narrow::{
     NARROW_APART_MAX, NARROW_MASS_ERROR, NARROW_TOP_MAX, NarrowAsk, NarrowRow, narrow_plain,
 };
-pub use plan::{LogitUse, PlanError, StepPlan, StepRow};
+pub use op::{AttentionOp, HeadWeights, MoeOp, NormWeights, Routing};
+pub use plan::{
+    ADAPTER_SLOTS_MAX, AdapterUse, LogitUse, PlanError, ROW_ADAPTERS_MAX, StepPlan, StepRow,
+};
 pub use source::{SharedBytes, TableDtype, TableSource};

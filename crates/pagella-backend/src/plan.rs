@@ -3,6 +3,8 @@
 //! A ragged batch: rows are sequences, each brings one or more new tokens. Prompt chunks, decode
 //! rows and drafted ids share a plan. It can be logged, replayed and uploaded to a device in one copy.
 
+mod continued;
+
 use crate::PAGE_TOKENS;
 
 /// One step of work, validated; see the invariants on the fields.
@@ -22,15 +24,32 @@ pub struct StepPlan {
     logit_tokens: Vec<u32>,
     /// What else rows say. `[rows]`.
     extras: Vec<RowExtras>,
+    /// The ids only keep the places of others, which the step before finds.
+    awaits_ids: bool,
 }
 
 /// What a row says besides its ids and their place.
 #[derive(Clone, Debug, PartialEq)]
 struct RowExtras {
     logits: LogitUse,
-    adapter: Option<u32>,
+    adapters: Vec<AdapterUse>,
     positions: Option<Vec<u32>>,
     embeddings: Option<Vec<f32>>,
+}
+
+/// Slots that a model has for adapters.
+pub const ADAPTER_SLOTS_MAX: usize = 256;
+
+/// Most adapters of one row.
+pub const ROW_ADAPTERS_MAX: usize = 16;
+
+/// One adapter of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdapterUse {
+    /// Where the model keeps it; below [`ADAPTER_SLOTS_MAX`].
+    pub slot: u32,
+    /// Multiplies what it adds; finite.
+    pub scale: f32,
 }
 
 /// What the logits of a row are for, and so of which of its new tokens they are wanted.
@@ -92,8 +111,8 @@ impl LogitUse {
 
 /// One sequence's share of a step, as the caller describes it.
 ///
-/// No backend takes adapters, explicit positions or embeddings yet; [`crate::Backend::accept_plan`]
-/// refuses them.
+/// No backend takes explicit positions or embeddings yet, and not all take adapters;
+/// [`crate::Backend::accept_plan`] refuses them.
 #[derive(Clone, Copy, Debug)]
 pub struct StepRow<'a> {
     /// New ids; not empty.
@@ -104,8 +123,9 @@ pub struct StepRow<'a> {
     pub pages: &'a [u32],
     /// What its logits are for.
     pub logits: LogitUse,
-    /// Index of the adapter that its linears have; `None`: the model as it is.
-    pub adapter: Option<u32>,
+    /// Adapters that its linears have, in the order in which they are added, each once; none: the
+    /// model as it is.
+    pub adapters: &'a [AdapterUse],
     /// Positions to rotate by, `[ids]`, where they are not `past` and the following.
     pub positions: Option<&'a [u32]>,
     /// Vectors in the place of those of the ids, `[ids, hidden]`, which then only stand for them.
@@ -115,7 +135,7 @@ pub struct StepRow<'a> {
 impl<'a> StepRow<'a> {
     /// A row of ids at the positions from `past` on.
     pub fn new(ids: &'a [u32], past: usize, pages: &'a [u32], logits: LogitUse) -> Self {
-        StepRow { ids, past, pages, logits, adapter: None, positions: None, embeddings: None }
+        StepRow { ids, past, pages, logits, adapters: &[], positions: None, embeddings: None }
     }
 }
 
@@ -166,6 +186,30 @@ pub enum PlanError {
         /// How many there are.
         found: usize,
     },
+    /// Lists of pages for another number of rows than the plan has.
+    #[error("{found} lists of pages are given for {rows} rows")]
+    OtherRows {
+        /// Rows of the plan.
+        rows: usize,
+        /// Lists given.
+        found: usize,
+    },
+    /// A row goes on in other pages than it began in.
+    #[error("row {row} has other pages than before")]
+    OtherPages {
+        /// Index of the row.
+        row: usize,
+    },
+    /// Adapters that no model could have.
+    #[error(
+        "row {row} has {adapters} adapters: allowed are {ROW_ADAPTERS_MAX}, each once, in slots below {ADAPTER_SLOTS_MAX}, with finite scales"
+    )]
+    BadAdapters {
+        /// Index of the row.
+        row: usize,
+        /// How many it has.
+        adapters: usize,
+    },
     /// Counts beyond 32 bits.
     #[error("a step of {tokens} tokens is too large")]
     TooLarge {
@@ -201,6 +245,7 @@ impl StepPlan {
             page_starts: vec![0],
             logit_tokens: Vec::new(),
             extras: Vec::with_capacity(rows.len()),
+            awaits_ids: false,
         };
         for (index, row) in rows.iter().enumerate() {
             plan.push(index, row)?;
@@ -238,6 +283,10 @@ impl StepPlan {
             let (what, found) = ("elements of embeddings", values.len());
             return Err(PlanError::Uneven { row: index, what, tokens: new, found });
         }
+        if !are_adapters(row.adapters) {
+            let adapters = row.adapters.len();
+            return Err(PlanError::BadAdapters { row: index, adapters });
+        }
         self.ids.extend_from_slice(row.ids);
         let end = self.ids.len();
         self.logit_tokens.extend((end - wanted..end).map(|i| i as u32));
@@ -247,7 +296,7 @@ impl StepPlan {
         self.page_starts.push(self.pages.len() as u32);
         self.extras.push(RowExtras {
             logits: row.logits,
-            adapter: row.adapter,
+            adapters: row.adapters.to_vec(),
             positions: row.positions.map(<[u32]>::to_vec),
             embeddings: row.embeddings.map(<[f32]>::to_vec),
         });
@@ -289,14 +338,29 @@ impl StepPlan {
         &self.logit_tokens
     }
 
+    /// For every row the index into `logit_tokens` of its last token, if it wants logits at all.
+    pub fn last_logit_rows(&self) -> impl Iterator<Item = Option<usize>> {
+        let mut end = 0;
+        (0..self.rows()).map(move |row| {
+            let wanted = self.logit_use(row).wanted(self.token_range(row).len());
+            end += wanted;
+            (wanted > 0).then(|| end - 1)
+        })
+    }
+
     /// What the logits of row `r` are for.
     pub fn logit_use(&self, r: usize) -> LogitUse {
         self.extras[r].logits
     }
 
-    /// The adapter of row `r`.
-    pub fn adapter(&self, r: usize) -> Option<u32> {
-        self.extras[r].adapter
+    /// The adapters of row `r`, in the order in which they are added.
+    pub fn adapters(&self, r: usize) -> &[AdapterUse] {
+        &self.extras[r].adapters
+    }
+
+    /// Whether any row has adapters.
+    pub fn has_adapters(&self) -> bool {
+        self.extras.iter().any(|row| !row.adapters.is_empty())
     }
 
     /// Positions of row `r` where they are not those from `past` on, `[tokens]`.
@@ -309,17 +373,27 @@ impl StepPlan {
         self.extras[r].embeddings.as_deref()
     }
 
-    /// What of this plan is beyond ids in a row through the model as it is: the first such thing by
-    /// name. A backend that has none of them refuses by it.
+    /// What of this plan is beyond ids in a row: the first such thing by name, adapters aside. A
+    /// backend that has none of them refuses by it.
     pub fn special(&self) -> Option<&'static str> {
         let of_row = |row: &RowExtras| match row {
             RowExtras { positions: Some(_), .. } => Some("explicit positions"),
-            RowExtras { adapter: Some(_), .. } => Some("adapters"),
             RowExtras { embeddings: Some(_), .. } => Some("embeddings in the place of ids"),
-            RowExtras { positions: None, adapter: None, embeddings: None, .. } => None,
+            RowExtras { positions: None, embeddings: None, .. } => None,
         };
         self.extras.iter().find_map(of_row)
     }
+}
+
+/// Whether a row may have these adapters.
+fn are_adapters(adapters: &[AdapterUse]) -> bool {
+    let is_fine = |(index, adapter): (usize, &AdapterUse)| {
+        let earlier = &adapters[..index];
+        (adapter.slot as usize) < ADAPTER_SLOTS_MAX
+            && adapter.scale.is_finite()
+            && earlier.iter().all(|other| other.slot != adapter.slot)
+    };
+    adapters.len() <= ROW_ADAPTERS_MAX && adapters.iter().enumerate().all(is_fine)
 }
 
 #[cfg(test)]
@@ -357,6 +431,16 @@ mod tests {
         assert!(matches!(StepPlan::new(&[uneven]), Err(PlanError::Uneven { found: 1, .. })));
         let uneven = StepRow { embeddings: Some(&[0.5; 5]), ..plain };
         assert!(matches!(StepPlan::new(&[uneven]), Err(PlanError::Uneven { found: 5, .. })));
+        let adapter = |slot, scale| AdapterUse { slot, scale };
+        for adapters in [
+            vec![adapter(256, 1.0)],
+            vec![adapter(0, f32::NAN)],
+            vec![adapter(7, 1.0), adapter(8, 1.0), adapter(7, 2.0)],
+            (0..17).map(|slot| adapter(slot, 1.0)).collect(),
+        ] {
+            let row = StepRow { adapters: &adapters, ..plain };
+            assert!(matches!(StepPlan::new(&[row]), Err(PlanError::BadAdapters { row: 0, .. })));
+        }
     }
 
     #[test]
@@ -380,15 +464,17 @@ mod tests {
     fn what_rows_say_besides_ids_is_kept_and_named() {
         let plain = StepRow::new(&[1, 2], 0, &[0], LogitUse::None);
         let moved = StepRow { positions: Some(&[7, 9]), ..plain };
-        let adapted = StepRow { adapter: Some(3), ..plain };
+        let used = [AdapterUse { slot: 3, scale: 0.5 }, AdapterUse { slot: 1, scale: -1.0 }];
+        let adapted = StepRow { adapters: &used, ..plain };
         let embedded = StepRow { embeddings: Some(&[0.5; 4]), ..plain };
         let plan = StepPlan::new(&[plain, moved, adapted, embedded]).unwrap();
         assert_eq!((plan.positions(0), plan.positions(1)), (None, Some(&[7, 9][..])));
-        assert_eq!((plan.adapter(1), plan.adapter(2)), (None, Some(3)));
+        assert_eq!((plan.adapters(1), plan.adapters(2)), (&[][..], &used[..]));
+        assert!(plan.has_adapters());
         assert_eq!((plan.embeddings(2), plan.embeddings(3)), (None, Some(&[0.5; 4][..])));
         let special = |row| StepPlan::new(&[plain, row]).unwrap().special();
         assert_eq!(special(moved), Some("explicit positions"));
-        assert_eq!(special(adapted), Some("adapters"));
+        assert_eq!(special(adapted), None);
         assert_eq!(special(embedded), Some("embeddings in the place of ids"));
     }
 }

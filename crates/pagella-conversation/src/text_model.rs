@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use pagella_engine::constraint::ConstraintCache;
-use pagella_engine::{EngineError, Forward, Generator, GeneratorOptions, SampleOptions, Worker};
+use pagella_engine::{
+    DraftModel, EngineError, Forward, Generator, GeneratorOptions, SampleOptions, Worker,
+};
 use pagella_text::{ChatTemplate, Tokenizer};
 
 /// A model that reads and writes text. Clones are cheap and share its thread, which ends with the last
@@ -25,14 +27,20 @@ pub struct TextModel {
 }
 
 impl TextModel {
-    /// Starts the thread of a model without a template and with neutral sampling.
+    /// Starts the thread of a model without a template and with neutral sampling, with a model that
+    /// guesses for it, if there is one.
     pub fn start(
         forward: Box<dyn Forward>,
         tokenizer: Tokenizer,
         options: GeneratorOptions,
+        draft: Option<DraftModel>,
     ) -> Result<Self, EngineError> {
         let vocab = forward.spec().vocab;
-        let worker = Worker::spawn(Generator::new(forward, tokenizer.clone(), options)?)?;
+        let mut generator = Generator::new(forward, tokenizer.clone(), options)?;
+        if let Some(draft) = draft {
+            generator.set_draft_model(draft)?;
+        }
+        let worker = Worker::spawn(generator)?;
         let constraints = Arc::new(ConstraintCache::new(tokenizer.clone(), vocab));
         let (template, sampling) = (None, SampleOptions::default());
         Ok(TextModel { worker, tokenizer, template, sampling, vocab, constraints })

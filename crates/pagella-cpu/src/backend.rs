@@ -4,15 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagella_arch::{Activation, RopeSpec};
 use pagella_backend::{
-    AttentionOp, Backend, BackendError, HeadWeights, KvSpec, MoeOp, NormWeights, Projection,
-    StepPlan, TableSource,
+    AttentionOp, Backend, BackendError, Guess, HeadWeights, HostGuesses, KvSpec, MoeOp,
+    NormWeights, Projection, StepPlan, TableSource,
 };
 use pagella_formats::Linear;
 
 use crate::kv::{self, KvPages};
 use crate::linear::{self, CpuLinear, InputBuffers, Layouts, Machine, MathMode, Rows, Target};
-use crate::memory::Tensor;
+use crate::memory::{Aligned, Tensor};
 use crate::ops::activate::{activate, finish_logits, gate};
+use crate::ops::adapt::{AdapterGroups, CpuSlots, StepAdapters};
 use crate::ops::attention::attend;
 use crate::ops::embed::{CpuTable, embed};
 use crate::ops::experts::{CpuExperts, ExpertBuffers, mix};
@@ -58,11 +59,20 @@ struct Shared {
     layouts: Layouts,
     buffers: Mutex<InputBuffers>,
     expert_buffers: Mutex<ExpertBuffers>,
+    adapter_buffer: Mutex<Aligned<f32>>,
 }
 
-/// A plan on the CPU is just the plan.
+/// A plan on the CPU is just the plan, its rows sorted by adapters.
 pub struct CpuStep {
-    plan: StepPlan,
+    pub(crate) plan: StepPlan,
+    groups: AdapterGroups,
+}
+
+impl CpuStep {
+    /// The adapters of a step that has some.
+    pub(crate) fn adapters(&self) -> StepAdapters<'_> {
+        StepAdapters { plan: &self.plan, groups: &self.groups }
+    }
 }
 
 impl CpuBackend {
@@ -87,6 +97,7 @@ impl CpuBackend {
             layouts: Layouts::default(),
             buffers: Mutex::default(),
             expert_buffers: Mutex::default(),
+            adapter_buffer: Mutex::default(),
         };
         Ok(CpuBackend { shared: Arc::new(shared) })
     }
@@ -106,28 +117,58 @@ impl CpuBackend {
         self.shared.math
     }
 
-    fn machine(&self) -> Machine<'_> {
+    pub(crate) fn machine(&self) -> Machine<'_> {
         let Shared { isa, math, pool, buffers, .. } = &*self.shared;
         Machine { isa: *isa, pool, math: *math, buffers }
     }
 
-    fn expert_buffers(&self) -> MutexGuard<'_, ExpertBuffers> {
+    pub(crate) fn expert_buffers(&self) -> MutexGuard<'_, ExpertBuffers> {
         self.shared.expert_buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn adapter_buffer(&self) -> MutexGuard<'_, Aligned<f32>> {
+        self.shared.adapter_buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes rows of `x`, normed if need be.
+    pub(crate) fn row_source<'a>(
+        &self,
+        x: &'a Tensor,
+        norm: Option<&'a CpuNorm>,
+    ) -> impl Fn(usize, &mut [f32]) + Sync + use<'a> {
+        let isa = self.shared.isa;
+        move |row, out| match norm {
+            Some(norm) => norm_row(isa, norm, x.row(row), out),
+            None => out.copy_from_slice(x.row(row)),
+        }
+    }
+
     /// Runs linears on rows of `x`.
-    fn run_linears(
+    pub(crate) fn run_linears(
         &self,
         x: &Tensor,
         norm: Option<&CpuNorm>,
         targets: &mut [Target<'_>],
     ) -> Result<(), BackendError> {
-        let isa = self.shared.isa;
-        let source = |row: usize, out: &mut [f32]| match norm {
-            Some(norm) => norm_row(isa, norm, x.row(row), out),
-            None => out.copy_from_slice(x.row(row)),
-        };
-        linear::run_all(&self.machine(), &source, targets)
+        linear::run_all(&self.machine(), &self.row_source(x, norm), targets)
+    }
+
+    /// Norm and head of the tokens that want logits.
+    pub(crate) fn head(
+        &self,
+        step: &CpuStep,
+        x: &Tensor,
+        norm: &CpuNorm,
+        head: &CpuLinear,
+        out: &mut Tensor,
+    ) -> Result<(), BackendError> {
+        let wanted = step.plan.logit_tokens();
+        norm.expect(x.width)?;
+        x.expect("head input", step.plan.tokens(), head.in_features)?;
+        out.expect("logits", wanted.len(), head.out_features)?;
+        let values = &mut out.data[..wanted.len() * head.out_features];
+        let target = Target { linear: head, rows: Rows::Listed(wanted), out: values, add: None };
+        self.run_linears(x, Some(norm), &mut [target])
     }
 }
 
@@ -143,6 +184,8 @@ impl Backend for CpuBackend {
     type Kv = KvPages;
     type Step = CpuStep;
     type Recordings = ();
+    type Guesses = HostGuesses;
+    type Slots = CpuSlots;
 
     fn name(&self) -> &'static str {
         "cpu"
@@ -223,7 +266,7 @@ impl Backend for CpuBackend {
     }
 
     fn begin(&self, plan: &StepPlan) -> Result<CpuStep, BackendError> {
-        Ok(CpuStep { plan: plan.clone() })
+        Ok(CpuStep { plan: plan.clone(), groups: AdapterGroups::new(plan) })
     }
 
     fn embed(
@@ -234,6 +277,7 @@ impl Backend for CpuBackend {
         positions: Option<&CpuTable>,
         out: &mut Tensor,
     ) -> Result<(), BackendError> {
+        step.plan.expect_ids()?;
         embed(self.shared.isa, &self.shared.pool, &step.plan, table, scale, positions, out)
     }
 
@@ -363,7 +407,7 @@ impl Backend for CpuBackend {
     ) -> Result<(), BackendError> {
         let (machine, tokens) = (self.machine(), step.plan.tokens());
         let buffers = &mut *self.expert_buffers();
-        mix(&machine, tokens, norm, router, experts, buffers, residual)
+        mix(&machine, tokens, norm, router, experts, None, buffers, residual)
     }
 
     fn logits(
@@ -376,18 +420,35 @@ impl Backend for CpuBackend {
         softcap: Option<f32>,
         out: &mut Tensor,
     ) -> Result<(), BackendError> {
-        let wanted = step.plan.logit_tokens();
-        let rows = wanted.len();
+        let rows = step.plan.logit_tokens().len();
         if rows == 0 {
             return Ok(());
         }
-        norm.expect(x.width)?;
-        x.expect("head input", step.plan.tokens(), head.in_features)?;
-        out.expect("logits", rows, head.out_features)?;
-        let values = &mut out.data[..rows * head.out_features];
-        let target = Target { linear: head, rows: Rows::Listed(wanted), out: values, add: None };
-        self.run_linears(x, Some(norm), &mut [target])?;
+        self.head(step, x, norm, head, out)?;
         finish_logits(self.shared.isa, &self.shared.pool, rows, scale, softcap, out)
+    }
+
+    fn guess(
+        &self,
+        step: &CpuStep,
+        logits: &Tensor,
+        vocab: usize,
+        guesses: &mut HostGuesses,
+    ) -> Result<(), BackendError> {
+        guesses.push(&step.plan, &logits.data, logits.width, vocab)
+    }
+
+    fn feed(&self, step: &mut CpuStep, guesses: &HostGuesses) -> Result<(), BackendError> {
+        guesses.feed(&mut step.plan)
+    }
+
+    fn read_guesses(
+        &self,
+        guesses: &mut HostGuesses,
+        out: &mut Vec<Guess>,
+    ) -> Result<(), BackendError> {
+        guesses.take(out);
+        Ok(())
     }
 
     fn copy_pages(&self, kv: &mut KvPages, moves: &[(u32, u32)]) -> Result<(), BackendError> {

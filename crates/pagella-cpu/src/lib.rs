@@ -27,6 +27,7 @@ mod topology;
 pub use backend::{CpuBackend, CpuOptions, CpuStep};
 pub use linear::{CpuLinear, MathMode};
 pub use memory::{Tensor, return_freed_memory};
+pub use ops::adapt::CpuSlots;
 pub use ops::experts::CpuExperts;
 pub use ops::heads::CpuHeadLinear;
 pub use simd::Isa;

@@ -195,7 +195,8 @@ fn forget_old(cache: &Path, name: &str) {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::io::Write;
+    use std::process::Stdio;
 
     use super::*;
 
@@ -205,6 +206,16 @@ mod tests {
                         while [ \"$1\" != -o ]; do shift; done\necho code > \"$2\"\n\
                         echo 'ptxas info: fine'; echo 'ptxas Warning: slow'\n";
 
+    /// Written by a process of its own: a file that this one had open for writing could still be open in
+    /// what another test is just starting, and such a file cannot be executed ("Text file busy").
+    fn write_program(path: &Path, text: &str) {
+        let mut writer = Command::new("sh");
+        writer.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
+        let mut writer = writer.spawn().unwrap();
+        writer.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(writer.wait().unwrap().success());
+    }
+
     /// A folder with a compiler and sources of its own.
     struct Place(PathBuf);
 
@@ -212,8 +223,7 @@ mod tests {
         fn new(test: &str) -> Self {
             let place = std::env::temp_dir().join(format!("pagella-compile-{test}-{}", id()));
             fs::create_dir_all(place.join("kernels")).unwrap();
-            fs::write(place.join("nvcc"), FAKE).unwrap();
-            fs::set_permissions(place.join("nvcc"), fs::Permissions::from_mode(0o755)).unwrap();
+            write_program(&place.join("nvcc"), FAKE);
             Place(place)
         }
 

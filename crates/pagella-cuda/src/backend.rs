@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagella_arch::{Activation, QkNormSpan, RopeSpec};
 use pagella_backend::{
-    AttentionOp, Backend, BackendError, HeadWeights, KvSpec, KvValues, MoeOp, NarrowAsk, NarrowRow,
-    NormWeights, PAGE_TOKENS, Projection, StepPlan, TableSource,
+    AttentionOp, Backend, BackendError, Guess, HeadWeights, KvSpec, KvValues, MoeOp, NarrowAsk,
+    NarrowRow, NormWeights, PAGE_TOKENS, Projection, StepPlan, TableSource,
 };
 use pagella_formats::Linear;
 
@@ -20,46 +20,22 @@ use crate::kv::{CudaKv, expect_entry};
 use crate::linear::args::NormArgs;
 use crate::linear::{self, CudaLinear, Input, Loader, Product, Runner};
 use crate::ops::activate::{self, activate, finish_logits};
+use crate::ops::adapt::CudaSlots;
 use crate::ops::append::{Heads, Rotation, append};
 use crate::ops::append_latent::append_latent;
 use crate::ops::attend::{Rows, attend};
 use crate::ops::embed::{CudaTable, embed};
+use crate::ops::guess::CudaGuesses;
 use crate::ops::heads::{CudaHeadLinear, project_heads};
+use crate::ops::logits::project_head;
 use crate::ops::narrow::{NarrowBuffers, narrow};
 use crate::ops::norm::{CudaNorm, norm_add, norm_rows};
 use crate::ops::rope::CudaRope;
+use crate::options::CudaOptions;
 use crate::scratch::Scratch;
 use crate::step::{BUCKETS, CudaStep, StepBuffers};
 use crate::tensor::Tensor;
 use crate::vector::CudaVector;
-
-/// Most elements of weights dequantised at once when nobody says how many: 1 GiB.
-pub const DEFAULT_DEQUANTISED_MAX: usize = 512 << 20;
-
-/// Choices of the user.
-#[derive(Clone, Copy, Debug)]
-pub struct CudaOptions {
-    /// Which device, as the driver counts them.
-    pub device: usize,
-    /// Most elements of weights that are dequantised at once for long prompts, two bytes each.
-    /// Fewer take less memory and more time.
-    pub dequantised_max: usize,
-    /// Whether the embedding stays in page-locked host memory, of which steps read the rows they need.
-    pub tables_on_host: bool,
-    /// Whether steps of few tokens are recorded and replayed as one launch.
-    pub graphs: bool,
-}
-
-impl Default for CudaOptions {
-    fn default() -> Self {
-        CudaOptions {
-            device: 0,
-            dequantised_max: DEFAULT_DEQUANTISED_MAX,
-            tables_on_host: false,
-            graphs: true,
-        }
-    }
-}
 
 /// One CUDA device as a [`Backend`]; clones share it. Everything runs in order on one stream.
 #[derive(Clone)]
@@ -93,7 +69,7 @@ impl CudaBackend {
         })
     }
 
-    fn device(&self) -> &Device {
+    pub(crate) fn device(&self) -> &Device {
         &self.shared.device
     }
 
@@ -101,7 +77,11 @@ impl CudaBackend {
         self.shared.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn runner(&self) -> Runner<'_> {
+    pub(crate) fn scratch(&self) -> &Scratch {
+        &self.shared.scratch
+    }
+
+    pub(crate) fn runner(&self) -> Runner<'_> {
         let Shared { device, scratch, options, .. } = &*self.shared;
         Runner { device, scratch, dequantised_max: options.dequantised_max }
     }
@@ -110,7 +90,8 @@ impl CudaBackend {
     fn key(&self, step: &CudaStep, kv: &CudaKv) -> Option<Key> {
         let generation = self.shared.scratch.generation();
         let shape = step.shape.clone().filter(|_| self.shared.options.graphs)?;
-        Some(Key { shape, kv: kv.id, generation })
+        let rank = if shape.row_adapters() > 0 { self.shared.scratch.rank() } else { 0 };
+        Some(Key { shape, kv: kv.id, generation, rank })
     }
 
     /// Rows of a rotary table for the tokens of a step.
@@ -135,6 +116,8 @@ impl Backend for CudaBackend {
     type Experts = CudaExperts;
     type HeadLinear = CudaHeadLinear;
     type Recordings = Recordings;
+    type Guesses = CudaGuesses;
+    type Slots = CudaSlots;
 
     fn name(&self) -> &'static str {
         "cuda"
@@ -244,6 +227,7 @@ impl Backend for CudaBackend {
         kv: &CudaKv,
     ) -> Result<bool, BackendError> {
         let Some(key) = self.key(step, kv) else { return Ok(false) };
+        step.plan.expect_ids()?;
         kv.expect_pages(&step.plan)?;
         kv.expect_own_pages(&step.plan)?;
         if let Some(graph) = recordings.graph(&key) {
@@ -259,12 +243,12 @@ impl Backend for CudaBackend {
     fn finish(
         &self,
         recordings: &mut Recordings,
-        mut step: CudaStep,
+        step: &mut CudaStep,
         kv: &CudaKv,
     ) -> Result<(), BackendError> {
         let capture = step.capture.take();
-        self.steps().learn(&step);
-        let Some(key) = self.key(&step, kv) else { return Ok(()) };
+        self.steps().learn(step);
+        let Some(key) = self.key(step, kv) else { return Ok(()) };
         let Some(capture) = capture else {
             recordings.note(key);
             return Ok(());
@@ -274,6 +258,10 @@ impl Backend for CudaBackend {
         graph.launch().map_err(device_error)?;
         recordings.keep(key, graph);
         Ok(())
+    }
+
+    fn forget_adapted(recordings: &mut Recordings) {
+        recordings.forget_adapted();
     }
 
     fn embed(
@@ -481,23 +469,33 @@ impl Backend for CudaBackend {
         softcap: Option<f32>,
         out: &mut Tensor,
     ) -> Result<(), BackendError> {
-        let rows = step.plan.logit_tokens().len();
-        if rows == 0 {
+        if step.plan.logit_tokens().is_empty() {
             return Ok(());
         }
-        norm.expect(x.width)?;
-        x.expect("head input", step.plan.tokens(), head.in_features)?;
-        out.expect("logits", rows, head.out_features)?;
-        let input = Input {
-            x: x.ptr(),
-            stride: x.width,
-            row_map: step.pointers.logit_tokens,
-            norm: norm.args(),
-            rows: step.logit_rows,
-        };
-        let product = Product { linear: head, out: out.ptr(), add: None };
-        linear::run(&self.runner(), &input, &[product])?;
+        project_head(&self.runner(), step, x, norm, head, out)?;
         finish_logits(self.device(), step.logit_rows, scale, softcap, out)
+    }
+
+    fn guess(
+        &self,
+        step: &CudaStep,
+        logits: &Tensor,
+        vocab: usize,
+        guesses: &mut CudaGuesses,
+    ) -> Result<(), BackendError> {
+        guesses.push(self.device(), step, logits, vocab)
+    }
+
+    fn feed(&self, step: &mut CudaStep, guesses: &CudaGuesses) -> Result<(), BackendError> {
+        guesses.feed(self.device(), step)
+    }
+
+    fn read_guesses(
+        &self,
+        guesses: &mut CudaGuesses,
+        out: &mut Vec<Guess>,
+    ) -> Result<(), BackendError> {
+        guesses.take(self.device(), out)
     }
 
     fn copy_pages(&self, kv: &mut CudaKv, moves: &[(u32, u32)]) -> Result<(), BackendError> {

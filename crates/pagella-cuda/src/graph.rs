@@ -21,18 +21,26 @@ pub(crate) struct Key {
     pub(crate) kv: u64,
     /// Which state of the backend's shared buffers.
     pub(crate) generation: u64,
+    /// Largest rank of an adapter's pair that there is room for; 0 where rows have no adapters.
+    pub(crate) rank: usize,
 }
+
+/// Shapes whose steps are kept; those that ran longest ago make room for others.
+const KEPT: usize = 256;
 
 /// Steps of one model that can be replayed.
 #[derive(Default)]
 pub struct Recordings {
     graphs: HashMap<Key, Recording>,
+    /// Counts uses.
+    clock: u64,
 }
 
-enum Recording {
-    /// The shape has run once.
-    Seen,
-    Ready(CudaGraph),
+struct Recording {
+    /// Absent while the shape has run once only.
+    graph: Option<CudaGraph>,
+    /// When it was used last.
+    used: u64,
 }
 
 // SAFETY: the driver wants calls on one graph to be serialised, not to come from one thread; a
@@ -47,11 +55,11 @@ pub(crate) struct Capture {
 
 impl Recordings {
     /// The graph of that key, if it has been captured.
-    pub(crate) fn graph(&self, key: &Key) -> Option<&CudaGraph> {
-        match self.graphs.get(key) {
-            Some(Recording::Ready(graph)) => Some(graph),
-            Some(Recording::Seen) | None => None,
-        }
+    pub(crate) fn graph(&mut self, key: &Key) -> Option<&CudaGraph> {
+        self.clock += 1;
+        let recording = self.graphs.get_mut(key)?;
+        recording.used = self.clock;
+        recording.graph.as_ref()
     }
 
     /// Whether a step of that key has run before.
@@ -62,12 +70,28 @@ impl Recordings {
     /// Notes that a step of that key has run, and forgets what can never be used again.
     pub(crate) fn note(&mut self, key: Key) {
         self.graphs.retain(|known, _| known.generation == key.generation);
-        self.graphs.entry(key).or_insert(Recording::Seen);
+        self.insert(key, None);
     }
 
     /// Keeps a graph.
     pub(crate) fn keep(&mut self, key: Key, graph: CudaGraph) {
-        self.graphs.insert(key, Recording::Ready(graph));
+        self.insert(key, Some(graph));
+    }
+
+    /// Forgets the steps that [`Shape::row_adapters`] says have adapters.
+    pub(crate) fn forget_adapted(&mut self) {
+        self.graphs.retain(|key, _| key.shape.row_adapters() == 0);
+    }
+
+    fn insert(&mut self, key: Key, graph: Option<CudaGraph>) {
+        self.clock += 1;
+        if self.graphs.len() >= KEPT && !self.graphs.contains_key(&key) {
+            let oldest = self.graphs.iter().min_by_key(|(_, recording)| recording.used);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                self.graphs.remove(&oldest);
+            }
+        }
+        self.graphs.insert(key, Recording { graph, used: self.clock });
     }
 }
 

@@ -8,7 +8,7 @@
 //! they read then queues behind weights that are fetched ahead.
 
 /// Beginnings of the names of kernels that call `wait_for_earlier_kernels` in every thread.
-const WAITING: &[&str] = &["pg_gemv_", "pg_moe_down_1", "pg_moe_gate_up_1", "pg_prep"];
+const WAITING: &[&str] = &["pg_adapt_", "pg_gemv_", "pg_moe_down_1", "pg_moe_gate_up_1", "pg_prep"];
 
 /// First architecture whose code has the wait; in code made from instructions for earlier ones it
 /// is left out.

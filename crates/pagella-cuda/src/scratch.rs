@@ -1,7 +1,7 @@
 //! Memory that operations share: it grows when a step needs more than any before, and never in a
 //! step whose shape has run already.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pagella_backend::BackendError;
@@ -30,9 +30,11 @@ pub(crate) enum Use {
     Narrowed,
     /// What happens between router and sum of a mixture of experts.
     Experts,
+    /// Products of the first halves of adapters.
+    Adapted,
 }
 
-const USES: usize = 11;
+const USES: usize = 12;
 
 impl Use {
     fn index(self) -> usize {
@@ -46,6 +48,7 @@ impl Use {
             Use::Totals => 8,
             Use::Narrowed => 9,
             Use::Experts => 10,
+            Use::Adapted => 11,
         }
     }
 }
@@ -56,6 +59,8 @@ pub(crate) struct Scratch {
     buffers: Mutex<[Option<DeviceBuffer>; USES]>,
     /// Counts replacements, of these buffers and of others that recordings name.
     generation: AtomicU64,
+    /// Largest rank of an adapter's pair so far, as a power of two.
+    rank: AtomicUsize,
 }
 
 impl Scratch {
@@ -80,6 +85,17 @@ impl Scratch {
         };
         let buffer = device.zeroed(bytes, purpose)?;
         Ok(slot.insert(buffer).ptr())
+    }
+
+    /// Room for the products of one adapter of a row.
+    pub(crate) fn rank(&self) -> usize {
+        self.rank.load(Ordering::Relaxed)
+    }
+
+    /// Sees to room for pairs of this rank; steps with adapters that were recorded for smaller ones are
+    /// not replayed any more.
+    pub(crate) fn note_rank(&self, rank: usize) {
+        self.rank.fetch_max(rank.next_power_of_two(), Ordering::Relaxed);
     }
 
     /// Notes that a buffer which recordings may name was replaced.

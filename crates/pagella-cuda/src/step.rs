@@ -13,6 +13,7 @@ use crate::device::Device;
 use crate::error::device_error;
 use crate::graph::Capture;
 use crate::memory::{DeviceBuffer, PinnedBuffer};
+use crate::ops::adapt::{TOGETHER, USE_WORDS, groups, row_adapters, use_words};
 use crate::work::{HeadShape, TILE_WORDS, UNIT_WORDS, Work, tile_words, unit_words};
 
 /// Tokens of recorded steps.
@@ -21,8 +22,15 @@ pub(crate) const BUCKETS: [usize; 11] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 /// Smallest room for lists that grow with the context.
 const LIST_MIN: usize = 64;
-/// Staging buffers; a step may be prepared while earlier ones wait for their upload.
-const RING: usize = 4;
+/// Staging buffers; a step may be prepared while earlier ones wait for their upload. Enough for a
+/// draft of sixteen ids, whose steps are all enqueued before the first has ended.
+const RING: usize = 20;
+/// First size of each of them; they grow with the steps they take.
+const STAGING_BYTES: usize = 64 << 10;
+/// First size of the block on the device.
+const BLOCK_BYTES: usize = 1 << 20;
+/// In the place of a row's last row of logits: it has none.
+const NO_LOGITS: u32 = u32::MAX;
 
 /// The smallest bucket of at least `rows`, or `rows` itself beyond the largest.
 pub(crate) fn bucket_rows(rows: usize) -> usize {
@@ -40,6 +48,17 @@ pub(crate) struct Shape {
     logit_rows: usize,
     /// Room for attention work, by shape of heads.
     work: Vec<(HeadShape, WorkRoom)>,
+    /// Most adapters of a row, as a power of two; 0: their operations are not named.
+    row_adapters: usize,
+    /// Groups of tokens with the same adapters, as a power of two.
+    adapter_groups: usize,
+}
+
+impl Shape {
+    /// Most adapters that a row of such a step has.
+    pub(crate) fn row_adapters(&self) -> usize {
+        self.row_adapters
+    }
 }
 
 /// Room for the attention work of a step.
@@ -83,13 +102,19 @@ struct Parts {
     tokens: usize,
     /// Rows of logits, padding included.
     logit_rows: usize,
+    /// Groups of tokens with the same adapters, padding included.
+    n_groups: usize,
     ids: usize,
     positions: usize,
     slots: usize,
     logit_tokens: usize,
+    /// Empty in a step without adapters.
+    adapters: usize,
+    groups: usize,
     /// Number of units, units, tiles.
     work: Vec<[usize; 3]>,
     pages: usize,
+    last_rows: usize,
     words: usize,
 }
 
@@ -104,6 +129,13 @@ pub(crate) struct StepPointers {
     pub(crate) slots: u64,
     /// Tokens whose logits are wanted. `[logit_rows]`.
     pub(crate) logit_tokens: u64,
+    /// Which row of logits is of a row's last token, or [`NO_LOGITS`]. `[rows]`. No recording may
+    /// name it: where it lies depends on the number of pages.
+    pub(crate) last_rows: u64,
+    /// Adapters of every token, `[tokens, USE_WORDS]`; nothing in a step without them.
+    pub(crate) adapters: u64,
+    /// Tokens with the same adapters, `[adapter_groups, TOGETHER]`.
+    pub(crate) adapter_groups: u64,
 }
 
 /// A plan on the device.
@@ -113,6 +145,8 @@ pub struct CudaStep {
     pub(crate) tokens: usize,
     /// Rows of logits to compute, padding included.
     pub(crate) logit_rows: usize,
+    /// Groups of tokens with the same adapters, padding included.
+    pub(crate) adapter_groups: usize,
     pub(crate) pointers: StepPointers,
     /// Attention work of the head shapes that were known when the step began.
     work: Vec<(HeadShape, WorkPointers)>,
@@ -179,20 +213,16 @@ struct Staging {
 
 impl StepBuffers {
     pub(crate) fn new(device: &Device) -> Result<Self, BackendError> {
-        Self::with_bytes(device, 1 << 20, Vec::new())
-    }
-
-    fn with_bytes(
-        device: &Device,
-        bytes: usize,
-        head_shapes: Vec<HeadShape>,
-    ) -> Result<Self, BackendError> {
         let staging = || {
             let uploaded = device.context.new_event(None).map_err(device_error)?;
-            Ok(Staging { host: PinnedBuffer::new(&device.context, bytes)?, uploaded })
+            Ok(Staging { host: PinnedBuffer::new(&device.context, STAGING_BYTES)?, uploaded })
         };
-        let ring = (0..RING).map(|_| staging()).collect::<Result<_, BackendError>>()?;
-        Ok(StepBuffers { device: device.zeroed(bytes, "step plans")?, ring, next: 0, head_shapes })
+        Ok(StepBuffers {
+            device: device.zeroed(BLOCK_BYTES, "step plans")?,
+            ring: (0..RING).map(|_| staging()).collect::<Result<_, BackendError>>()?,
+            next: 0,
+            head_shapes: Vec::new(),
+        })
     }
 
     /// Takes the head shapes that a step has met into account from now on.
@@ -214,18 +244,16 @@ impl StepBuffers {
             self.head_shapes.iter().map(|shape| (*shape, Work::of(plan, *shape))).collect();
         let shape = recordable_shape(plan, &works);
         let parts = Parts::new(plan, &works, shape.as_ref());
-        let grown = parts.words * 4 > self.device.bytes();
+        let bytes = parts.words * 4;
+        let grown = bytes > self.device.bytes();
         if grown {
             device.synchronize()?;
-            let head_shapes = std::mem::take(&mut self.head_shapes);
-            let bytes = (parts.words * 4).next_power_of_two();
-            *self = Self::with_bytes(device, bytes, head_shapes)?;
+            self.device = device.zeroed(bytes.next_power_of_two(), "step plans")?;
         }
         let staging = &mut self.ring[self.next];
         self.next = (self.next + 1) % RING;
-        staging.uploaded.synchronize().map_err(device_error)?;
-        parts.fill(plan, &works, staging.host.words_mut());
-        staging.upload(device, &self.device, parts.words * 4)?;
+        parts.fill(plan, &works, staging.make_room(device, bytes)?);
+        staging.upload(device, &self.device, bytes)?;
         let base = self.device.ptr();
         let room = |i: usize, work: &Work| {
             let exact = WorkRoom::exact(work);
@@ -239,6 +267,7 @@ impl StepBuffers {
             plan: plan.clone(),
             tokens: parts.tokens,
             logit_rows: parts.logit_rows,
+            adapter_groups: parts.n_groups,
             pointers: parts.pointers(base),
             work: work.collect(),
             late_work: RefCell::default(),
@@ -256,14 +285,26 @@ fn recordable_shape(plan: &StepPlan, works: &[(HeadShape, Work)]) -> Option<Shap
     let (tokens, logit_rows) = (plan.tokens(), plan.logit_tokens().len());
     let largest = BUCKETS.last().copied().unwrap_or(1);
     let room = |(shape, work): &(HeadShape, Work)| (*shape, WorkRoom::exact(work).rounded());
+    let up = |n: usize| if n == 0 { 0 } else { n.next_power_of_two() };
     (tokens == logit_rows && tokens <= largest).then(|| Shape {
         tokens: bucket_rows(tokens),
         logit_rows: bucket_rows(logit_rows),
         work: works.iter().map(room).collect(),
+        row_adapters: up(row_adapters(plan)),
+        adapter_groups: up(groups(plan).len()),
     })
 }
 
 impl Staging {
+    /// At least `bytes` to write to, once the last upload from here is done.
+    fn make_room(&mut self, device: &Device, bytes: usize) -> Result<&mut [u32], BackendError> {
+        self.uploaded.synchronize().map_err(device_error)?;
+        if self.host.bytes() < bytes {
+            self.host = PinnedBuffer::new(&device.context, bytes.next_power_of_two())?;
+        }
+        Ok(self.host.words_mut())
+    }
+
     fn upload(
         &mut self,
         device: &Device,
@@ -297,13 +338,17 @@ impl Parts {
             let exact = WorkRoom::exact(work);
             shape.and_then(|shape| shape.work.get(i)).map_or(exact, |(_, room)| *room)
         };
+        let n_groups = shape.map_or_else(|| groups(plan).len(), |shape| shape.adapter_groups);
         let mut parts = Parts {
             tokens,
             logit_rows,
+            n_groups,
             ids: take(tokens),
             positions: take(tokens),
             slots: take(tokens),
             logit_tokens: take(logit_rows),
+            adapters: take(if plan.has_adapters() { tokens * USE_WORDS } else { 0 }),
+            groups: take(n_groups * TOGETHER),
             ..Parts::default()
         };
         for (i, (_, work)) in works.iter().enumerate() {
@@ -311,8 +356,9 @@ impl Parts {
             let words = [1, UNIT_WORDS * room.units, TILE_WORDS * room.tiles];
             parts.work.push(words.map(&mut take));
         }
-        // Last, because its length is no part of a shape.
+        // Last, because their lengths are no part of a shape.
         parts.pages = take((0..plan.rows()).map(|row| plan.pages(row).len()).sum());
+        parts.last_rows = take(plan.rows());
         parts.words = at;
         parts
     }
@@ -343,6 +389,14 @@ impl Parts {
         for row in plan.logit_tokens().len()..self.logit_rows {
             words[self.logit_tokens + row] = row as u32;
         }
+        for (row, last) in plan.last_logit_rows().enumerate() {
+            words[self.last_rows + row] = last.map_or(NO_LOGITS, |last| last as u32);
+        }
+        if plan.has_adapters() {
+            put(words, self.adapters, &use_words(plan, self.tokens));
+            words[self.groups..self.groups + self.n_groups * TOGETHER].fill(u32::MAX);
+            put(words, self.groups, groups(plan).as_flattened());
+        }
         for ((_, work), [n_units, units, tiles]) in works.iter().zip(&self.work) {
             words[*n_units] = work.units.len() as u32;
             put(words, *units, unit_words(&work.units));
@@ -357,6 +411,9 @@ impl Parts {
             positions: at(self.positions),
             slots: at(self.slots),
             logit_tokens: at(self.logit_tokens),
+            last_rows: at(self.last_rows),
+            adapters: at(self.adapters),
+            adapter_groups: at(self.groups),
         }
     }
 
@@ -435,5 +492,19 @@ mod tests {
         let slots = [300, 301, 302, 2, 3, NO_SLOT, NO_SLOT, NO_SLOT];
         assert_eq!(part(parts.slots), slots);
         assert_eq!(part(parts.logit_tokens), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+    #[test]
+    fn every_row_knows_its_last_row_of_logits_behind_all_that_recordings_name() {
+        let (ids, pages) = ([7; 4], [0, 1]);
+        let uses = [LogitUse::Choice, LogitUse::None, LogitUse::last(3), LogitUse::Choice];
+        let rows = uses.map(|logits| StepRow::new(&ids, 300, &pages, logits));
+        let plan = StepPlan::new(&rows).unwrap();
+        let works = vec![(HEADS, Work::of(&plan, HEADS))];
+        let parts = Parts::new(&plan, &works, None);
+        let mut words = vec![99; parts.words];
+        parts.fill(&plan, &works, &mut words);
+        assert_eq!(words[parts.last_rows..][..4], [0, NO_LOGITS, 3, 4]);
+        let earlier = [parts.ids, parts.positions, parts.slots, parts.logit_tokens, parts.pages];
+        assert!(earlier.iter().all(|at| *at < parts.last_rows));
     }
 }

@@ -27,6 +27,14 @@ pub enum EngineError {
         /// Tokens that fit, reply included.
         capacity: usize,
     },
+    /// A draft model whose cache is smaller than that of the model it guesses for.
+    #[error("the draft model's cache holds {found} tokens and needs the model's {expected}")]
+    DraftCache {
+        /// Tokens of its cache.
+        found: usize,
+        /// Tokens of the model's cache.
+        expected: usize,
+    },
     /// Prompt and reply together do not fit.
     #[error(
         "{prompt} prompt tokens and {new} new ones were asked for, the context holds {capacity} and the cache {cache_tokens}: shorten the prompt, ask for fewer tokens, or raise the cache and context size if the model allows"
@@ -123,6 +131,28 @@ pub enum EngineError {
     /// A defect ended all jobs; the engine goes on with an empty cache.
     #[error("internal error: the engine panicked and has dropped its jobs: please report it")]
     Panicked,
+    /// An adapter that cannot be used or loaded.
+    #[error("the adapter {name:?} {problem}")]
+    BadAdapter {
+        /// Its name.
+        name: String,
+        /// What is wrong, and what to do.
+        problem: &'static str,
+    },
+    /// An adapter does not fit beside the others.
+    #[error(
+        "the adapter {name:?} needs {bytes} bytes and {held} of {bytes_max} are taken: unload another one, or raise the limit"
+    )]
+    AdapterMemory {
+        /// Its name.
+        name: String,
+        /// What it needs.
+        bytes: u64,
+        /// What the others hold.
+        held: u64,
+        /// What all may hold.
+        bytes_max: u64,
+    },
     /// A saved sequence cannot be read or written.
     #[error("{}: {problem}", path.display())]
     Saved {

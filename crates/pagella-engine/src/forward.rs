@@ -9,8 +9,10 @@
 use std::sync::Arc;
 
 use pagella_arch::ModelSpec;
-use pagella_backend::{Backend, KvFormat, NarrowAsk, PAGE_TOKENS, StepPlan};
-use pagella_model::{Cache, Model, Tap};
+use pagella_backend::{
+    Backend, BackendError, Guess, HostGuesses, KvFormat, NarrowAsk, PAGE_TOKENS, StepPlan,
+};
+use pagella_model::{AdapterPart, Cache, Model, ModelError, Tap, check_draft};
 
 use crate::EngineError;
 use crate::logit_rows::{LogitRows, RowAsk};
@@ -55,9 +57,34 @@ pub trait Forward: Send {
         *logits = rows.into_whole();
         read
     }
+    /// Runs the plan, of which every row asks for logits, and goes on for `n` ids: each is the
+    /// likeliest of the first `vocab` after those before it. Replaces `guesses` by them and their
+    /// probabilities, `[n, rows]`; there are no logits to read afterwards.
+    ///
+    /// `pages`: those of every row, in order, beginning with its pages in the plan, enough for all
+    /// but the last of the ids.
+    fn draft(
+        &mut self,
+        plan: &StepPlan,
+        pages: &[&[u32]],
+        n: usize,
+        vocab: usize,
+        guesses: &mut Vec<Guess>,
+    ) -> Result<(), EngineError> {
+        draft_on_host(self, plan, pages, n, vocab, guesses)
+    }
     /// Runs a plan that asks for no logits and replaces `states` by the hidden states that the head
     /// would read, of every token. Shape `[plan.tokens(), hidden]`.
     fn hidden_states(&mut self, plan: &StepPlan, states: &mut Vec<f32>) -> Result<(), EngineError>;
+    /// Puts a part of an adapter into a slot; rows that name the slot have it from then on.
+    fn fill_adapter(&mut self, _slot: u32, _part: &AdapterPart) -> Result<(), EngineError> {
+        let error = BackendError::unsupported("model's", "adapters", "leave them out");
+        Err(EngineError::Model(error.into()))
+    }
+    /// Empties a slot.
+    fn clear_adapter(&mut self, _slot: u32) -> Result<(), EngineError> {
+        Ok(())
+    }
     /// Copies whole pages, `(from, to)` one after the other.
     fn copy_pages(&mut self, moves: &[(u32, u32)]) -> Result<(), EngineError>;
     /// Copies the first `tokens` tokens of one page to another, whose other tokens stay.
@@ -69,6 +96,33 @@ pub trait Forward: Send {
     fn read_page(&mut self, page: u32, out: &mut Vec<u8>) -> Result<(), EngineError>;
     /// Overwrites one page by what [`Forward::read_page`] gave.
     fn write_page(&mut self, page: u32, bytes: &[u8]) -> Result<(), EngineError>;
+}
+
+/// [`Forward::draft`] by whole rows of logits, for models that have no shorter way.
+fn draft_on_host<F: Forward + ?Sized>(
+    forward: &mut F,
+    plan: &StepPlan,
+    pages: &[&[u32]],
+    n: usize,
+    vocab: usize,
+    guesses: &mut Vec<Guess>,
+) -> Result<(), EngineError> {
+    guesses.clear();
+    check_draft(forward.spec(), n, vocab)?;
+    let width = forward.spec().vocab;
+    let (mut found, mut logits, mut later) = (HostGuesses::default(), Vec::new(), None);
+    for level in 0..n {
+        if level > 0 {
+            let mut next = later.as_ref().unwrap_or(plan).continued(pages)?;
+            found.feed(&mut next).map_err(ModelError::from)?;
+            later = Some(next);
+        }
+        let plan = later.as_ref().unwrap_or(plan);
+        forward.forward(plan, &mut logits)?;
+        found.push(plan, &logits, width, vocab).map_err(ModelError::from)?;
+    }
+    found.take(guesses);
+    Ok(())
 }
 
 /// A model on some backend, with one paged cache.
@@ -150,10 +204,29 @@ impl<B: Backend> Forward for ModelWithCache<B> {
         Ok(())
     }
 
+    fn draft(
+        &mut self,
+        plan: &StepPlan,
+        pages: &[&[u32]],
+        n: usize,
+        vocab: usize,
+        guesses: &mut Vec<Guess>,
+    ) -> Result<(), EngineError> {
+        Ok(self.model.draft(plan, pages, n, vocab, &mut self.kv, guesses)?)
+    }
+
     fn hidden_states(&mut self, plan: &StepPlan, states: &mut Vec<f32>) -> Result<(), EngineError> {
         let taps = self.model.forward_tapped(plan, &mut self.kv, &[Tap::FinalNorm])?;
         *states = taps.into_iter().next().unwrap_or_default();
         Ok(())
+    }
+
+    fn fill_adapter(&mut self, slot: u32, part: &AdapterPart) -> Result<(), EngineError> {
+        Ok(self.model.fill_adapter(slot, part)?)
+    }
+
+    fn clear_adapter(&mut self, slot: u32) -> Result<(), EngineError> {
+        Ok(self.model.remove_adapter(slot)?)
     }
 
     fn copy_pages(&mut self, moves: &[(u32, u32)]) -> Result<(), EngineError> {
@@ -174,5 +247,52 @@ impl<B: Backend> Forward for ModelWithCache<B> {
 
     fn write_page(&mut self, page: u32, bytes: &[u8]) -> Result<(), EngineError> {
         Ok(self.model.write_page(&mut self.kv, page, bytes)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::path::Path;
+
+    use pagella_arch::{SpecOptions, load_spec};
+    use pagella_backend::{LogitUse, StepRow};
+    use pagella_cpu::{CpuBackend, CpuOptions};
+    use pagella_model::{LoadOptions, LoadProgress};
+
+    use super::*;
+
+    fn demo() -> ModelWithCache<CpuBackend> {
+        let dir = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/demo"));
+        let spec = load_spec(dir, &SpecOptions::default()).unwrap();
+        let backend = CpuBackend::new(CpuOptions::default()).unwrap();
+        let progress = &mut |_: &LoadProgress<'_>| ControlFlow::Continue(());
+        let model = Model::load(dir, spec, backend, &LoadOptions::default(), progress).unwrap();
+        ModelWithCache::new(model, KvFormat::F16, 1024).unwrap()
+    }
+
+    #[test]
+    fn a_draft_is_the_same_by_whole_rows_on_the_host() {
+        let long: Vec<u32> = (0..254).collect();
+        let rows = [
+            StepRow::new(&[1, 2, 3], 0, &[2], LogitUse::Choice),
+            StepRow::new(&long, 0, &[0], LogitUse::last(2)),
+        ];
+        let plan = StepPlan::new(&rows).unwrap();
+        let pages: [&[u32]; 2] = [&[2], &[0, 3]];
+        let (mut on_host, mut found) = (vec![Guess::default()], Vec::new());
+        for n in [1, 7] {
+            let mut forward = demo();
+            draft_on_host(&mut forward, &plan, &pages, n, 4000, &mut on_host).unwrap();
+            demo().draft(&plan, &pages, n, 4000, &mut found).unwrap();
+            assert_eq!(on_host.len(), 2 * n);
+            assert_eq!(on_host, found);
+        }
+        let none = draft_on_host(&mut demo(), &plan, &pages, 0, 4000, &mut on_host);
+        assert!(matches!(none, Err(EngineError::Model(ModelError::BadOption { .. }))));
+        let wide = draft_on_host(&mut demo(), &plan, &pages, 1, 4097, &mut on_host);
+        assert!(matches!(wide, Err(EngineError::Model(ModelError::BadOption { .. }))));
+        let few = draft_on_host(&mut demo(), &plan, &[&[2], &[0]], 7, 4000, &mut on_host);
+        assert!(matches!(few, Err(EngineError::Plan(_))) && on_host.is_empty());
     }
 }

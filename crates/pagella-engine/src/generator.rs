@@ -13,6 +13,8 @@ use std::time::Instant;
 use pagella_backend::PAGE_TOKENS;
 use pagella_text::Tokenizer;
 
+use crate::adapter::{Adapters, DefaultAdapters, EngineId};
+use crate::draft::{DraftModel, Drafting};
 use crate::embed::{EmbedJob, Embeddings};
 use crate::host::HostPool;
 use crate::job::{Ending, EosReason, Facts, Job, JobOptions, JobSpec, JobState, Record, prepare};
@@ -44,6 +46,8 @@ pub struct Generator {
     pub(crate) queue: Queue,
     /// Started jobs in the order of their start.
     pub(crate) active: Vec<Job>,
+    /// What is guessed, and what was learnt about it.
+    pub(crate) drafting: Drafting,
     /// Texts that become vectors.
     pub(crate) embeddings: Embeddings,
     /// The last step found nothing to do, and nothing has changed since.
@@ -53,6 +57,7 @@ pub struct Generator {
     pub(crate) buffers: Vec<SampleBuffer>,
     pub(crate) counters: Counters,
     pub(crate) trace: VecDeque<StepTrace>,
+    pub(crate) adapters: Adapters,
 }
 
 impl Generator {
@@ -75,14 +80,20 @@ impl Generator {
             capacity: context.min(n_pages * PAGE_TOKENS),
             n_pages,
             batch_max: options.batch_max,
+            spec: forward.spec().clone(),
+            engine: EngineId::default(),
+            default_adapters: DefaultAdapters::default(),
             tokenizer,
         };
+        let drafting = Drafting::new(options.draft, !forward.recorded_tokens().is_empty());
         Ok(Generator {
             table: PageTable::new(n_pages),
             forward,
             facts: Arc::new(facts),
             serials: Arc::default(),
             host: HostPool::new(options.host_threads)?,
+            drafting,
+            adapters: Adapters::new(options.adapter_bytes_max),
             options,
             queue: Queue::default(),
             active: Vec::new(),
@@ -93,6 +104,21 @@ impl Generator {
             counters: Counters::new(),
             trace: VecDeque::new(),
         })
+    }
+
+    /// Lets a small model guess for this one. Its cache must have at least as many tokens as this one's.
+    pub fn set_draft_model(&mut self, model: DraftModel) -> Result<(), EngineError> {
+        let (found, expected) = (model.forward().cache_tokens(), self.forward.cache_tokens());
+        if found < expected {
+            return Err(EngineError::DraftCache { found, expected });
+        }
+        self.drafting.set_model(model);
+        Ok(())
+    }
+
+    /// The model that guesses, if there is one.
+    pub fn draft_model(&self) -> Option<&DraftModel> {
+        self.drafting.model()
     }
 
     /// Checks a job and puts it into the queue. Returns its number; numbers grow and never repeat.
@@ -140,6 +166,7 @@ impl Generator {
             return None;
         }
         let record = self.end(serial, || Ending::of(EosReason::Cancelled));
+        self.tidy_adapters();
         self.defragment_if_idle();
         record
     }
@@ -150,12 +177,23 @@ impl Generator {
     }
 
     /// Writes a few tokens and forgets them, so that the first jobs do not pay for what is made on first
-    /// use. Where a device records steps, that is done with the longest step and with every number of
+    /// use; they are not counted. Where a device records steps, that is done with the longest step and with every number of
     /// tokens it records, one of each row. Does nothing while there are jobs.
     pub fn warmup(&mut self) -> Result<(), EngineError> {
         if self.n_jobs() > 0 || self.embeddings.len() > 0 {
             return Ok(());
         }
+        let counters = std::mem::replace(&mut self.counters, Counters::new());
+        let trace = std::mem::take(&mut self.trace);
+        self.drafting.paused = true;
+        let warmed = self.warm_up();
+        self.drafting.paused = false;
+        (self.counters, self.trace) = (counters, trace);
+        self.table.reset();
+        warmed
+    }
+
+    fn warm_up(&mut self) -> Result<(), EngineError> {
         let GeneratorOptions { batch_max, queue_max, .. } = self.options;
         let rows_max = batch_max.min(queue_max).min(self.facts.n_pages);
         let mut sizes: Vec<usize> =
@@ -170,9 +208,7 @@ impl Generator {
         for rows in sizes.into_iter().rev() {
             self.warm_up_rows(rows, 1, WARMUP_STEPS)?;
         }
-        self.warm_up_rows(1, 1, WARMUP_TOKENS)?;
-        self.table.reset();
-        Ok(())
+        self.warm_up_rows(1, 1, WARMUP_TOKENS)
     }
 
     /// Lets so many rows with prompts of so many tokens write together.
@@ -340,7 +376,7 @@ impl Generator {
     pub fn stats(&self) -> Stats {
         let in_state = |state| self.active.iter().filter(|job| job.state == state).count();
         let preempted = |job: &&Job| job.state == JobState::Preempted;
-        self.counters.stats(
+        let stats = self.counters.stats(
             crate::stats::QueueStats {
                 pending: self.queue.len(),
                 active: self.active.len(),
@@ -358,7 +394,10 @@ impl Generator {
             },
             self.table.counts(),
             self.table.evictions(),
-        )
+            self.drafting.stats,
+        );
+        let (adapters, adapter_bytes) = (self.adapters().count(), self.adapter_bytes());
+        Stats { adapters, adapter_bytes, ..stats }
     }
 
     /// Checks what must always hold between pages and jobs.

@@ -24,10 +24,12 @@
 
 #![forbid(unsafe_code)]
 
+mod adapter;
 mod cache_map;
 pub mod constraint;
 mod defragment;
 mod distribution;
+mod draft;
 mod embed;
 mod error;
 mod forward;
@@ -52,8 +54,12 @@ mod vitals;
 mod waking;
 mod worker;
 
+pub use adapter::Adapter;
 pub use cache_map::{CacheMap, MappedJob, WaitingJob};
 pub use distribution::Distribution;
+pub use draft::{
+    DraftDepth, DraftModel, DraftOptions, DraftStats, Rehearsal, Vocabularies, VocabularyError,
+};
 pub use embed::Pooling;
 pub use error::EngineError;
 pub use forward::{Forward, ModelWithCache};

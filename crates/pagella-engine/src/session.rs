@@ -4,7 +4,8 @@
 //! leaves it true, because ids are recorded only after their step succeeded.
 
 use pagella_arch::ModelSpec;
-use pagella_backend::{LogitUse, NarrowAsk, PAGE_TOKENS, StepPlan, StepRow};
+use pagella_backend::{AdapterUse, LogitUse, NarrowAsk, PAGE_TOKENS, StepPlan, StepRow};
+use pagella_model::BoundAdapter;
 
 use crate::logit_rows::{LogitRows, RowAnswer, RowAsk};
 use crate::score::argmax;
@@ -22,6 +23,8 @@ pub struct Session {
     logits: Vec<f32>,
     /// What `write` learnt of a row.
     rows: LogitRows,
+    /// In slots from 0 on.
+    adapters: Vec<AdapterUse>,
 }
 
 /// What a prefill had to do.
@@ -42,7 +45,16 @@ impl Session {
         let n_pages = cache_tokens.div_ceil(PAGE_TOKENS);
         let pages = (0..n_pages as u32).collect();
         let (ids, logits, rows) = (Vec::new(), Vec::new(), LogitRows::default());
-        Session { forward, ids, pages, capacity, logits, rows }
+        Session { forward, ids, pages, capacity, logits, rows, adapters: Vec::new() }
+    }
+
+    /// Adds an adapter to those that the sequence has, and forgets everything.
+    pub fn add_adapter(&mut self, adapter: &BoundAdapter, scale: f32) -> Result<(), EngineError> {
+        let slot = self.adapters.len() as u32;
+        adapter.parts().iter().try_for_each(|part| self.forward.fill_adapter(slot, part))?;
+        self.adapters.push(AdapterUse { slot, scale });
+        self.clear();
+        Ok(())
     }
 
     /// Gives the model and its cache back.
@@ -109,6 +121,7 @@ impl Session {
         self.logits.clear();
         let ids = [id];
         let row = StepRow::new(&ids, self.ids.len(), &self.pages, LogitUse::Choice);
+        let row = StepRow { adapters: &self.adapters, ..row };
         self.forward.launch(&StepPlan::new(&[row])?)?;
         let vocab = self.forward.spec().vocab;
         let best = NarrowAsk { row: 0, vocab, mask: None, apart: &[], top: 1, scale: None };
@@ -171,6 +184,7 @@ impl Session {
             };
             let past = self.ids.len();
             let row = StepRow::new(chunk, past, &self.pages, logits_for);
+            let row = StepRow { adapters: &self.adapters, ..row };
             self.forward.forward(&StepPlan::new(&[row])?, logits)?;
             self.ids.extend_from_slice(chunk);
             let n_rows = logits_for.wanted(chunk.len());

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::EngineError;
 use crate::distribution::Distribution;
+use crate::draft::DraftStats;
 use crate::job::Completion;
 use crate::pages::PageCounts;
 use crate::sample::SampleError;
@@ -27,7 +28,7 @@ pub struct Stats {
     pub steps: u64,
     /// Prompt tokens computed.
     pub prefill_tokens: u64,
-    /// New tokens computed.
+    /// New tokens computed, without guesses that were wrong.
     pub decode_tokens: u64,
     /// Prompt tokens found in the cache.
     pub cached_tokens: u64,
@@ -47,6 +48,12 @@ pub struct Stats {
     pub preemptions: u64,
     /// How often a job went back for a banned string.
     pub rewinds: u64,
+    /// How guesses of ids fared.
+    pub draft: DraftStats,
+    /// Adapters that jobs can ask for.
+    pub adapters: usize,
+    /// Bytes of all resident adapters, also of those that only jobs still use.
+    pub adapter_bytes: u64,
     /// How often pages were put in order.
     pub defragmentations: u64,
     /// How often cached content made room for other.
@@ -193,9 +200,10 @@ impl Counters {
         self.steps
     }
 
-    pub fn note_step(&mut self, planned: &PlannedStep, trace: &StepTrace) {
+    /// `wasted`: tokens of guesses that did not become ids.
+    pub fn note_step(&mut self, planned: &PlannedStep, wasted: usize, trace: &StepTrace) {
         let prefill_tokens = planned.prefill_tokens() as u64;
-        let decode_tokens = planned.plan.tokens() as u64 - prefill_tokens;
+        let decode_tokens = planned.plan.tokens() as u64 - prefill_tokens - wasted as u64;
         self.steps += 1;
         self.step_tokens.note(planned.plan.tokens() as f64);
         self.note_step_time(trace.total);
@@ -242,7 +250,13 @@ impl Counters {
         self.numeric_errors += u64::from(done.error.as_deref().is_some_and(is_numeric));
     }
 
-    pub fn stats(&self, queue: QueueStats, pages: PageCounts, evictions: u64) -> Stats {
+    pub fn stats(
+        &self,
+        queue: QueueStats,
+        pages: PageCounts,
+        evictions: u64,
+        draft: DraftStats,
+    ) -> Stats {
         let now = Instant::now();
         let recent = || self.recent.iter().filter(|step| now - step.at <= WINDOW);
         let prefill: u64 = recent().map(|step| step.prefill_tokens).sum();
@@ -265,6 +279,9 @@ impl Counters {
             finished: self.finished.clone(),
             preemptions: self.preemptions,
             rewinds: self.rewinds,
+            draft,
+            adapters: 0,
+            adapter_bytes: 0,
             evictions,
             numeric_errors: self.numeric_errors,
             slow_steps: self.slow_steps,

@@ -1,7 +1,8 @@
 //! One turn of the generator.
 //!
-//! The order is the contract: expire before admit, admit before plan, masks beside the forward pass,
-//! logits read when both are there, pages recorded only after that succeeded, accept before finish.
+//! The order is the contract: expire before admit, admit before guesses, guesses before plan, masks
+//! beside the forward pass, logits read when both are there, pages recorded only after that succeeded,
+//! accept before finish.
 
 mod choose;
 mod score_prompt;
@@ -41,6 +42,7 @@ impl Generator {
             Err(error) => self.fail_all(error, &mut records),
         }
         self.stalled &= !self.embed_step();
+        self.tidy_adapters();
         self.defragment_if_idle();
         self.debug_check();
         records
@@ -48,6 +50,7 @@ impl Generator {
 
     /// Plans a step and takes over what the plan found in the cache. What is left is to be computed.
     fn plan(&mut self, records: &mut Vec<Record>) -> Result<Option<PlannedStep>, EngineError> {
+        self.drafting.propose(&mut self.active, &self.facts);
         let jobs = Runnable::of(&self.active);
         let Plan { reuse, step } = Planner::new(&self.table, &self.options).plan(jobs)?;
         for found in &reuse {
@@ -102,16 +105,21 @@ impl Generator {
         self.score_prompts(&scoring);
         self.commit(planned, records);
         let endings = self.sample(&sampling, trace, records);
-        self.settle(planned);
+        let wasted = self.settle(planned);
         for (serial, record, ending) in endings {
             if let Some(idx) = self.active.iter().position(|job| job.serial == serial) {
-                let record = self.close(idx).finish(record, ending);
+                let job = self.close(idx);
+                self.drafting.remember(&job);
+                let record = job.finish(record, ending);
                 self.note_end(&record);
                 records.push(record);
             }
         }
         trace.end();
-        self.counters.note_step(planned, trace);
+        if planned.prefill_tokens() == 0 {
+            self.drafting.note_step(planned.plan.tokens(), trace.forward().as_secs_f64());
+        }
+        self.counters.note_step(planned, wasted, trace);
         self.push_trace(trace.clone());
     }
 
@@ -126,10 +134,12 @@ impl Generator {
         let mut slots: Vec<_> = active
             .iter_mut()
             .enumerate()
-            .filter(|(idx, _)| find_job(sampling, *idx).is_some())
-            .filter_map(|(_, job)| job.constraint.as_mut())
-            .filter(|slot| slot.verdict.is_none())
-            .map(|slot| (slot, None))
+            .filter_map(|(idx, job)| {
+                let of = find_job(sampling, idx)?;
+                let guesses = &job.draft.guesses()[..of.guesses()];
+                Some((job.constraint.as_mut()?, guesses, None))
+            })
+            .filter(|(slot, guesses, _)| slot.verdict.is_none() || !guesses.is_empty())
             .collect();
         // A device computes by itself once it is told to; a host has to do both at once.
         let beside = forward.narrows();
@@ -146,16 +156,16 @@ impl Generator {
             return Ok(());
         }
         host.get()?.in_place_scope(|scope| {
-            for (slot, span) in &mut slots {
+            for (slot, guesses, span) in &mut slots {
                 scope.spawn(|_| {
                     let started = Instant::now();
-                    slot.verdict = Some(slot.constraint.mask(&mut slot.mask));
+                    slot.look_ahead(guesses);
                     *span = Some((started, Instant::now()));
                 });
             }
             if beside { Ok(()) } else { launch() }
         })?;
-        let spans = || slots.iter().filter_map(|(_, span)| *span);
+        let spans = || slots.iter().filter_map(|(.., span)| *span);
         spans().for_each(|(began, ended)| counters.note_mask(ended - began));
         trace.masks(spans(), forward.is_done());
         Ok(())
@@ -165,7 +175,8 @@ impl Generator {
     fn commit(&mut self, planned: &PlannedStep, records: &mut Vec<Record>) {
         for row in &planned.rows {
             let job = &mut self.active[row.job];
-            job.sequences[row.sequence].commit(row.tokens, &mut self.table);
+            let known = row.tokens - row.guesses();
+            job.sequences[row.sequence].commit(known, &mut self.table);
         }
         let mut last = None;
         for row in &planned.rows {
@@ -177,15 +188,22 @@ impl Generator {
         }
     }
 
-    /// Lets pages follow what the jobs decided: taken back, or final.
-    fn settle(&mut self, planned: &PlannedStep) {
-        for row in &planned.rows {
+    /// Lets pages follow what the jobs decided: guesses that became ids, taken back, or final. Returns
+    /// how many guesses did not become ids.
+    fn settle(&mut self, planned: &PlannedStep) -> usize {
+        let mut wasted = 0;
+        for (idx, row) in planned.rows.iter().enumerate() {
             let job = &mut self.active[row.job];
             let final_len = job.final_len(row.sequence);
-            let sequence = &mut job.sequences[row.sequence];
+            let Job { sequences, draft, .. } = job;
+            let sequence = &mut sequences[row.sequence];
+            let guesses = &draft.guesses()[..row.guesses()];
+            let start = planned.plan.past(idx) + row.tokens - guesses.len();
+            wasted += guesses.len() - sequence.commit_guesses(start, guesses, &mut self.table);
             sequence.truncate_pages(&mut self.table);
             sequence.seal(final_len, &mut self.table);
         }
+        wasted
     }
 
     /// Ends the jobs whose time has run out.

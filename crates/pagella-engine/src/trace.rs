@@ -117,6 +117,11 @@ impl StepTrace {
         self.sample = self.read_ended.elapsed();
     }
 
+    /// From the launch of the forward pass to the end of the step.
+    pub(crate) fn forward(&self) -> Duration {
+        self.launch_began.elapsed()
+    }
+
     pub(crate) fn end(&mut self) {
         self.total = self.began.elapsed();
         let computing = if self.beside { self.wait } else { self.wait + self.launch };

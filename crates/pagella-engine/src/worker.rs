@@ -5,13 +5,18 @@
 //! stop, the thread ends.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::task::Waker;
 use std::time::Instant;
 
+use pagella_model::BoundAdapter;
+
+use crate::adapter::{Adapter, batches};
 use crate::embed::EmbedJob;
 use crate::job::{Facts, Job, JobSpec, Record, Stage, prepare};
 use crate::stats::Stats;
@@ -27,15 +32,17 @@ enum Command {
     Cancel(u64),
     /// Someone has read the records of a resting job.
     Wake(u64),
+    /// Nobody holds some adapter any more.
+    SweepAdapters,
     /// Something to do between two steps.
     Call(Box<dyn FnOnce(&mut Generator) + Send>),
     /// Nothing more is to be done.
     Stop,
 }
 
-/// The way to the thread.
+/// The way to the thread, which ends when the last clone is gone.
 #[derive(Clone)]
-pub(crate) struct Commands(Sender<Command>);
+pub(crate) struct Commands(Arc<Sender<Command>>);
 
 impl Commands {
     pub fn cancel(&self, serial: u64) {
@@ -68,6 +75,15 @@ impl Worker {
         let vitals = Arc::new(Vitals::new());
         let stamped = vitals.clone();
         generator.forward.on_layer(Arc::new(move || stamped.beat()));
+        let commands = Commands(Arc::new(sender));
+        // Handles of adapters keep no engine alive, least of all those that the engine itself has.
+        let told = Arc::downgrade(&commands.0);
+        generator.adapters.on_gone(move || {
+            if let Some(commands) = told.upgrade() {
+                // A thread that is gone has no adapters.
+                let _ = commands.send(Command::SweepAdapters);
+            }
+        });
         let facts = generator.facts.clone();
         let serials = generator.serials.clone();
         let queue_max = generator.options.queue_max;
@@ -92,7 +108,6 @@ impl Worker {
                 }
             })
             .map_err(EngineError::Thread)?;
-        let commands = Commands(sender);
         Ok(Worker { commands, facts, serials, waiting, queue_max, vitals, waking })
     }
 
@@ -185,6 +200,52 @@ impl Worker {
     ) -> Result<(), EngineError> {
         let sent = self.commands.0.send(Command::Call(Box::new(work)));
         sent.map_err(|_| EngineError::WorkerGone)
+    }
+
+    /// Loads the adapter in `dir`, which is read on this thread, like [`Worker::add_adapter`]. One that
+    /// has no room is refused before its values are read.
+    pub fn load_adapter(&self, name: &str, dir: &Path) -> Result<Adapter, EngineError> {
+        let (wanted, bytes) = (name.to_owned(), BoundAdapter::stored_bytes(dir)?);
+        self.call(move |generator| generator.check_adapter_room(&wanted, bytes))??;
+        self.add_adapter(name, BoundAdapter::open(dir, &self.facts.spec)?)
+    }
+
+    /// Puts an adapter into memory, a few megabytes at a time, between steps, under a name that no
+    /// other has.
+    pub fn add_adapter(&self, name: &str, bound: BoundAdapter) -> Result<Adapter, EngineError> {
+        let bound = Arc::new(bound);
+        let (name, parts) = (name.to_owned(), bound.clone());
+        let adapter = self.call(move |generator| generator.begin_adapter(&name, &parts))??;
+        let fill = |range: Range<usize>| {
+            let (adapter, parts) = (adapter.clone(), bound.clone());
+            self.call(move |generator| generator.fill_adapter(&adapter, &parts.parts()[range]))?
+        };
+        let filled = batches(bound.parts()).into_iter().try_for_each(fill);
+        self.call(move |generator| generator.finish_adapter(adapter, filled))?
+    }
+
+    /// Gives these adapters to jobs that say nothing about theirs, and to texts that become vectors. They
+    /// stay resident until they are unloaded or others are given.
+    pub fn set_default_adapters(&self, adapters: Vec<(Adapter, f32)>) -> Result<(), EngineError> {
+        self.facts.default_adapters.set(adapters, &self.facts.engine)
+    }
+
+    /// Takes an adapter's name away, and its place among those of jobs that say nothing about theirs.
+    /// Jobs that use it keep it. `false` if there is none of that name.
+    pub fn unload_adapter(&self, name: &str) -> Result<bool, EngineError> {
+        let name = name.to_owned();
+        self.call(move |generator| generator.unload_adapter(&name))?
+    }
+
+    /// The adapter of that name.
+    pub fn adapter(&self, name: &str) -> Result<Option<Adapter>, EngineError> {
+        let name = name.to_owned();
+        self.call(move |generator| generator.adapter(&name))
+    }
+
+    /// All adapters that have a name, in its order.
+    pub fn adapters(&self) -> Result<Vec<Adapter>, EngineError> {
+        self.call(|generator| generator.adapters().cloned().collect())
     }
 
     /// Everything worth counting, now.
@@ -320,6 +381,8 @@ fn serve(
         if let Some(error) = generator.embeddings.take_error() {
             vitals.note_error(&error);
         }
+        let others = [generator.drafting.take_error(), generator.adapters.take_error()];
+        others.iter().flatten().for_each(|error| vitals.note_error(error));
         if panicked {
             served.close_lost(&generator);
         }
@@ -380,6 +443,7 @@ fn obey(command: Command, generator: &mut Generator, served: &mut Served, vitals
             }
         }
         Command::Wake(serial) => generator.set_resting(serial, false),
+        Command::SweepAdapters => generator.tidy_adapters(),
         Command::Call(work) => {
             if catch_unwind(AssertUnwindSafe(|| work(generator))).is_err() {
                 vitals.note_fault(Fault::Panicked);

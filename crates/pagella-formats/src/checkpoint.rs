@@ -64,6 +64,11 @@ impl Checkpoint {
         Self::map_files(path, vec![path.to_owned()], &[])
     }
 
+    /// Maps these files, which belong together, under the names they have.
+    pub(crate) fn open_files(dir: &Path, paths: Vec<PathBuf>) -> Result<Self> {
+        Self::map_files(dir, paths, &[])
+    }
+
     fn map_files(source: &Path, paths: Vec<PathBuf>, renames: &[Rename]) -> Result<Self> {
         let mut checkpoint =
             Self { source: source.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };

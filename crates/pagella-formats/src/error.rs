@@ -251,6 +251,58 @@ pub enum FormatError {
         /// Why not.
         reason: &'static str,
     },
+    /// A tensor holds infinities or NaN.
+    #[error("{}: element {index} of `{tensor}` is not finite: the file is damaged, download it again", path.display())]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        tensor: String,
+        /// The first such element.
+        index: usize,
+    },
+    /// A directory that was given as an adapter is none.
+    #[error("{} holds no adapter_config.json: give the directory of a PEFT adapter", path.display())]
+    NotAnAdapter {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// An adapter without its tensors.
+    #[error("{} holds no adapter_model.safetensors: download the adapter's weights first", path.display())]
+    NoAdapterTensors {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// An adapter whose tensors are pickled.
+    #[error("{} holds only adapter_model.bin, a pickle, which can run code when loaded: load it with PEFT and write it again with save_pretrained(dir, safe_serialization=True)", path.display())]
+    PickledAdapter {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A configuration of an adapter that cannot be used.
+    #[error("{}: {problem}", path.display())]
+    AdapterConfig {
+        /// The file.
+        path: PathBuf,
+        /// The field with its value, and what to do.
+        problem: String,
+    },
+    /// A tensor of an adapter that cannot be used.
+    #[error("{}: `{tensor}` {problem}", path.display())]
+    AdapterTensor {
+        /// The file.
+        path: PathBuf,
+        tensor: String,
+        /// What is wrong and what to do.
+        problem: &'static str,
+    },
+    /// An adapter that changes nothing, or more than any model has.
+    #[error("{}: the adapter changes {modules} modules: download it again", path.display())]
+    EmptyAdapter {
+        /// The directory.
+        path: PathBuf,
+        /// How many it changes.
+        modules: usize,
+    },
     /// A tensor handed to the writer does not match its own description.
     #[error("cannot write {}: tensor `{tensor}`: {reason}", path.display())]
     Unwritable {
@@ -290,6 +342,13 @@ impl FormatError {
             Self::GroupIndex { .. } => "group_index",
             Self::UnevenGroups { .. } => "uneven_groups",
             Self::FusedSplit { .. } => "fused_split",
+            Self::NotFinite { .. } => "not_finite",
+            Self::NotAnAdapter { .. } => "not_an_adapter",
+            Self::NoAdapterTensors { .. } => "no_adapter_tensors",
+            Self::PickledAdapter { .. } => "pickled_adapter",
+            Self::AdapterConfig { .. } => "adapter_config",
+            Self::AdapterTensor { .. } => "adapter_tensor",
+            Self::EmptyAdapter { .. } => "empty_adapter",
             Self::Unwritable { .. } => "unwritable",
         }
     }

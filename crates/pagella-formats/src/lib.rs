@@ -32,6 +32,7 @@
 #![deny(unsafe_code, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
+mod adapter;
 mod checkpoint;
 mod dtype;
 mod error;
@@ -49,6 +50,7 @@ pub mod linear;
 pub mod safetensors;
 pub mod synthetic;
 
+pub use adapter::{Adapter, AdapterModule, LowRankPair};
 pub use checkpoint::Checkpoint;
 pub use dtype::{Dtype, OtherDtype};
 pub use error::{FormatError, Result};

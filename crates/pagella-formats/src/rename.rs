@@ -15,6 +15,13 @@ pub struct Rename {
     pub anchored: bool,
 }
 
+impl Rename {
+    /// `name` after all `renames`, applied one after another.
+    pub fn all(renames: &[Rename], name: String) -> String {
+        apply(renames, name)
+    }
+}
+
 /// `name` after all `renames`, applied one after another.
 pub(crate) fn apply(renames: &[Rename], name: String) -> String {
     renames.iter().fold(name, |name, rename| {

@@ -43,6 +43,19 @@ impl TensorView<'_> {
         }
     }
 
+    /// [`TensorView::to_f32`] of a tensor that may hold anything; what is not finite is an error.
+    pub fn to_finite_f32(&self) -> Result<Vec<f32>> {
+        let values = self.to_f32()?;
+        match values.iter().position(|value| !value.is_finite()) {
+            None => Ok(values),
+            Some(index) => Err(FormatError::NotFinite {
+                path: self.file.to_owned(),
+                tensor: self.name.to_owned(),
+                index,
+            }),
+        }
+    }
+
     /// The elements of an F32, F16 or BF16 tensor, rounded to nearest even binary16.
     pub fn to_f16(&self) -> Result<Vec<f16>> {
         match self.dtype {

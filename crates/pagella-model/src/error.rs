@@ -161,6 +161,22 @@ pub enum ModelError {
         /// Layers there are.
         layers: usize,
     },
+    /// An adapter that does not fit the model.
+    #[error("{}: the adapter changes `{module}`, {problem}", path.display())]
+    AdapterMismatch {
+        /// The adapter.
+        path: PathBuf,
+        /// The module as the adapter calls it.
+        module: String,
+        /// Why not, and what to do.
+        problem: String,
+    },
+    /// A step or a call names a slot without an adapter.
+    #[error("there is no adapter in slot {slot}: load it first")]
+    NoSuchAdapter {
+        /// The slot.
+        slot: u32,
+    },
     /// A synthetic model of a name that is not known.
     #[error("unknown synthetic model {name:?}, known are {known}: choose one of them")]
     UnknownPreset {
@@ -210,6 +226,8 @@ impl ModelError {
             Self::TokenOutOfRange { .. } => "token_out_of_range",
             Self::ContextExceeded { .. } => "context_exceeded",
             Self::NoSuchLayer { .. } => "no_such_layer",
+            Self::AdapterMismatch { .. } => "adapter_mismatch",
+            Self::NoSuchAdapter { .. } => "no_such_adapter",
             Self::UnknownPreset { .. } => "unknown_preset",
             Self::SyntheticShape { .. } => "synthetic_shape",
             Self::NotEmpty { .. } => "not_empty",

@@ -39,7 +39,7 @@ impl<B: Backend> Model<B> {
         self.clear_logits();
         self.check_plan(plan)?;
         let mut states = TappedStates::new(taps, self.spec().layers.len())?;
-        let done = self.run(plan, cache, &mut states);
+        let done = self.run(plan, cache, &mut states, None);
         if done.is_err() {
             // Rows that were never computed must not be readable.
             self.clear_logits();
@@ -47,15 +47,18 @@ impl<B: Backend> Model<B> {
         done.map(|()| states.found)
     }
 
-    fn clear_logits(&mut self) {
+    pub(crate) fn clear_logits(&mut self) {
         self.stages.iter_mut().for_each(|stage| stage.workspace.logits.clear());
     }
 
-    fn run(
+    /// Runs a plan that was checked. `guess`: by how many of the logits an id is guessed after every
+    /// row.
+    pub(crate) fn run(
         &mut self,
         plan: &StepPlan,
         cache: &mut Cache<B>,
         states: &mut TappedStates<'_>,
+        guess: Option<usize>,
     ) -> Result<(), ModelError> {
         let (tokens, last) = (plan.tokens(), self.stages.len() - 1);
         let needs_last = !plan.logit_tokens().is_empty() || states.needs_last_layer();
@@ -65,21 +68,24 @@ impl<B: Backend> Model<B> {
                 stage.receive(tokens, &passed)?;
             }
             let until = if index == last && !needs_last { Until::Cache } else { Until::End };
-            stage.run(plan, kv, states, until, self.beat.as_deref())?;
+            let step = stage.run(plan, kv, states, until, self.beat.as_deref())?;
             if index < last {
                 stage.backend.read(&stage.workspace.residual, tokens, &mut passed)?;
+            } else if let Some(vocab) = guess {
+                stage.guess(&step, vocab)?;
             }
         }
         Ok(())
     }
 
     /// Refuses plans that the workspace, the vocabulary or the rotary tables cannot serve.
-    fn check_plan(&self, plan: &StepPlan) -> Result<(), ModelError> {
+    pub(crate) fn check_plan(&self, plan: &StepPlan) -> Result<(), ModelError> {
         let (tokens, max) = (plan.tokens(), self.step_tokens_max());
         if tokens > max {
             return Err(ModelError::StepTooLarge { tokens, max });
         }
         self.stages.iter().try_for_each(|stage| stage.backend.accept_plan(plan))?;
+        self.check_adapters(plan)?;
         let vocab = self.spec().vocab;
         if let Some(id) = plan.ids().iter().find(|id| **id as usize >= vocab) {
             return Err(ModelError::TokenOutOfRange { id: *id, vocab });
@@ -103,7 +109,7 @@ pub(crate) struct TappedStates<'t> {
 }
 
 impl<'t> TappedStates<'t> {
-    fn new(taps: &'t [Tap], layers: usize) -> Result<Self, ModelError> {
+    pub(crate) fn new(taps: &'t [Tap], layers: usize) -> Result<Self, ModelError> {
         for tap in taps {
             match tap {
                 Tap::Layer(layer) if *layer >= layers => {

@@ -2,9 +2,10 @@
 
 use half::{bf16, f16};
 use pagella_arch::{HeadSpec, NormSpec};
-use pagella_backend::Backend;
+use pagella_backend::{AdapterSlots, Backend};
 use pagella_formats::{Dtype, Linear, PlainLinear};
 
+use crate::adapter::StageSlots;
 use crate::block::Pass;
 use crate::error::ModelError;
 use crate::load::Loader;
@@ -73,18 +74,19 @@ impl<B: Backend> Head<B> {
     pub(crate) fn run(
         &self,
         pass: &Pass<'_, B>,
+        adapters: Option<&StageSlots<B>>,
         residual: &B::Tensor,
         out: &mut B::Tensor,
     ) -> Result<(), ModelError> {
-        Ok(pass.backend.logits(
-            pass.step,
-            residual,
-            &self.norm,
-            &self.linear,
-            self.scale,
-            self.softcap,
-            out,
-        )?)
+        let Pass { backend, step, .. } = *pass;
+        let Self { norm, linear, scale, softcap, .. } = self;
+        match adapters.and_then(StageSlots::head) {
+            Some(slots) => {
+                slots.logits(backend, step, residual, norm, linear, *scale, *softcap, out)?;
+            }
+            None => backend.logits(step, residual, norm, linear, *scale, *softcap, out)?,
+        }
+        Ok(())
     }
 }
 

@@ -32,8 +32,10 @@
 
 #![forbid(unsafe_code)]
 
+mod adapter;
 mod block;
 mod cache;
+mod draft;
 mod error;
 mod forward;
 mod head;
@@ -50,7 +52,9 @@ mod unused;
 mod weights;
 mod workspace;
 
+pub use adapter::{AdapterPart, BoundAdapter};
 pub use cache::Cache;
+pub use draft::check_draft;
 pub use error::ModelError;
 pub use forward::Tap;
 pub use load::LoadOptions;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pagella_arch::ModelSpec;
 use pagella_backend::{Backend, NarrowAsk, NarrowRow};
 
+use crate::adapter::no_adapters;
 use crate::error::ModelError;
 use crate::memory::{MemoryReport, Tally};
 use crate::stage::Stage;
@@ -20,6 +21,8 @@ pub struct Model<B: Backend> {
     pub(crate) stages: Vec<Stage<B>>,
     step_tokens_max: usize,
     memory: MemoryReport,
+    /// Which slots hold an adapter.
+    pub(crate) adapter_slots: Vec<bool>,
     /// Called after every layer of a step.
     pub(crate) beat: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -32,7 +35,8 @@ impl<B: Backend> Model<B> {
         tally: Tally,
     ) -> Self {
         let memory = tally.report(scratch_bytes(&stages));
-        Self { spec, stages, step_tokens_max, memory, beat: None }
+        let adapter_slots = no_adapters();
+        Self { spec, stages, step_tokens_max, memory, adapter_slots, beat: None }
     }
 
     /// The model as data.

@@ -6,8 +6,9 @@
 use std::ops::Range;
 
 use pagella_arch::ModelSpec;
-use pagella_backend::{Backend, BackendError, StepPlan};
+use pagella_backend::{Backend, BackendError, Guess, StepPlan};
 
+use crate::adapter::StageSlots;
 use crate::block::{Embedding, Layer, Pass, Stream, Until};
 use crate::error::ModelError;
 use crate::forward::{Tap, TappedStates};
@@ -27,8 +28,12 @@ pub(crate) struct Stage<B: Backend> {
     /// One table per rope of the spec.
     ropes: Vec<B::Rope>,
     pub workspace: Workspace<B>,
+    /// What adapters change here.
+    pub adapters: StageSlots<B>,
     /// Steps that the backend can run again; they name buffers of the workspace.
-    recordings: B::Recordings,
+    pub recordings: B::Recordings,
+    /// What steps have guessed by the logits of this stage.
+    guesses: B::Guesses,
 }
 
 impl<B: Backend> Stage<B> {
@@ -43,12 +48,14 @@ impl<B: Backend> Stage<B> {
         let ropes = spec.ropes.iter().map(|rope| backend.rope(rope, spec.context));
         Ok(Self {
             first_layer: range.start,
+            adapters: StageSlots::new(layers.len()),
             layers,
             embed: None,
             head: None,
             ropes: ropes.collect::<Result<_, _>>()?,
             workspace: Workspace::new(&backend, spec.hidden, &spec.layers[range], step_tokens)?,
             recordings: B::Recordings::default(),
+            guesses: B::Guesses::default(),
             backend,
         })
     }
@@ -66,7 +73,8 @@ impl<B: Backend> Stage<B> {
         Ok(())
     }
 
-    /// Runs a step through the stage. `until` says how much of its last layer is wanted.
+    /// Runs a step through the stage and returns it. `until` says how much of its last layer is
+    /// wanted. A plan that awaits its ids gets those that this stage has guessed last.
     pub fn run(
         &mut self,
         plan: &StepPlan,
@@ -74,8 +82,11 @@ impl<B: Backend> Stage<B> {
         states: &mut TappedStates<'_>,
         until: Until,
         beat: Option<&(dyn Fn() + Send + Sync)>,
-    ) -> Result<(), ModelError> {
-        let Self { backend, first_layer, layers, embed, head, ropes, workspace, recordings } = self;
+    ) -> Result<B::Step, ModelError> {
+        let Self { backend, first_layer, layers, embed, head, ropes, workspace, .. } = self;
+        let Self { recordings, guesses, adapters, .. } = self;
+        // A step without adapters does not look at any.
+        let adapters = plan.has_adapters().then_some(&*adapters);
         let (rows, logit_rows) = (plan.tokens(), plan.logit_tokens().len());
         if let Some(head) = head
             && workspace.logits.make_room(backend, logit_rows, head.vocab())?
@@ -83,13 +94,16 @@ impl<B: Backend> Stage<B> {
             *recordings = B::Recordings::default();
         }
         let mut step = backend.begin(plan)?;
+        if plan.awaits_ids() {
+            backend.feed(&mut step, guesses)?;
+        }
         if states.is_empty() && backend.replay(recordings, &mut step, kv)? {
             workspace.logits.written(logit_rows);
-            return Ok(());
+            return Ok(step);
         }
-        let pass = Pass { backend, step: &step };
+        let pass = Pass { backend, step: &step, slots: None };
         if let Some(embed) = embed {
-            embed.run(&pass, &mut workspace.residual)?;
+            embed.run(&pass, adapters, &mut workspace.residual)?;
             states.keep(Tap::Embedding, &pass, &workspace.residual, rows)?;
         }
         let mut stream =
@@ -100,6 +114,7 @@ impl<B: Backend> Stage<B> {
             let Some(scratch) = scratch.and_then(|set| workspace.scratch.get_mut(*set)) else {
                 continue; // Every layer has a set; the workspace was made from the same spec.
             };
+            let pass = Pass { slots: adapters.and_then(|slots| slots.layer(index)), ..pass };
             layer.run(&pass, ropes, scratch, kv, &mut stream, until)?;
             states.keep(Tap::Layer(*first_layer + index), &pass, stream.residual, rows)?;
             if let Some(beat) = beat {
@@ -114,16 +129,33 @@ impl<B: Backend> Stage<B> {
                 states.keep(Tap::FinalNorm, &pass, &normed, rows)?;
             }
             if let (true, Some(out)) = (logit_rows > 0, workspace.logits.tensor_mut()) {
-                head.run(&pass, stream.residual, out)?;
+                head.run(&pass, adapters, stream.residual, out)?;
                 workspace.logits.written(logit_rows);
             }
         }
-        Ok(backend.finish(recordings, step, kv)?)
+        backend.finish(recordings, &mut step, kv)?;
+        Ok(step)
+    }
+
+    /// Guesses an id after every row of the step that has just run, by the first `vocab` logits.
+    pub fn guess(&mut self, step: &B::Step, vocab: usize) -> Result<(), ModelError> {
+        let Self { backend, workspace, guesses, .. } = self;
+        workspace.logits.guess(backend, step, vocab, guesses)
+    }
+
+    /// Replaces `out` by what was guessed since the last reading, `[steps, rows]`.
+    pub fn read_guesses(&mut self, out: &mut Vec<Guess>) -> Result<(), ModelError> {
+        Ok(self.backend.read_guesses(&mut self.guesses, out)?)
+    }
+
+    /// Forgets what was guessed and never read.
+    pub fn forget_guesses(&mut self) {
+        self.guesses = B::Guesses::default();
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::ops::ControlFlow;
     use std::path::Path;
 
@@ -134,7 +166,8 @@ mod tests {
     use super::*;
     use crate::{LoadOptions, Model};
 
-    fn model(stages: usize) -> Model<CpuBackend> {
+    /// The demo model over so many stages.
+    pub(crate) fn model(stages: usize) -> Model<CpuBackend> {
         let dir = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/demo"));
         let spec = load_spec(dir, &SpecOptions::default()).unwrap();
         let cpu = || CpuBackend::new(CpuOptions::default()).unwrap();

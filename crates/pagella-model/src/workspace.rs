@@ -158,6 +158,16 @@ pub(crate) fn workspace_bytes(hidden: usize, layers: &[LayerSpec], step_tokens: 
     tensor_bytes(hidden, layers, step_tokens) + experts
 }
 
+/// Bytes of logits that had `rows` rows at once.
+pub(crate) fn logits_bytes(vocab: usize, rows: usize) -> u64 {
+    ELEMENT_BYTES * (roomy_rows(rows) * vocab) as u64
+}
+
+/// Rows that there is room for once there were `rows`.
+fn roomy_rows(rows: usize) -> usize {
+    rows.next_power_of_two()
+}
+
 /// Bytes of all activations but the logits and those inside experts.
 pub(crate) fn tensor_bytes(hidden: usize, layers: &[LayerSpec], step_tokens: usize) -> u64 {
     let (distinct, _) = widths(layers);
@@ -242,7 +252,7 @@ impl<B: Backend> Logits<B> {
         // The old buffer goes first: two at once could be too much.
         self.tensor = None;
         self.rows_max = 0;
-        let rows_max = rows.next_power_of_two();
+        let rows_max = roomy_rows(rows);
         self.tensor = Some(backend.tensor(rows_max, vocab)?);
         (self.rows_max, self.vocab) = (rows_max, vocab);
         Ok(true)
@@ -288,6 +298,18 @@ impl<B: Backend> Logits<B> {
             return Ok(());
         };
         Ok(backend.narrow(self.tensor_with(last)?, asks, out)?)
+    }
+
+    /// Guesses ids by the rows of the last step.
+    pub(crate) fn guess(
+        &self,
+        backend: &B,
+        step: &B::Step,
+        vocab: usize,
+        guesses: &mut B::Guesses,
+    ) -> Result<(), ModelError> {
+        let last = self.rows.saturating_sub(1);
+        Ok(backend.guess(step, self.tensor_with(last)?, vocab, guesses)?)
     }
 
     /// The logits, if the last step computed this row.

@@ -2,47 +2,20 @@
 //!
 //! Every series is a fixed set of numbers made at the start; no text of a client becomes a label.
 
-mod bounds;
-mod histogram;
-mod http;
-mod render;
+mod series;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pagella_conversation::tools::format_names;
 use pagella_engine::{Completion, EosReason};
 
-use crate::requests::Progress;
-use crate::wire::error::Code;
-use bounds::{CHOICES, FIRST_TOKEN, PER_TOKEN, REQUEST, TOKENS, WORK};
-pub use histogram::Histogram;
-pub use http::HttpMetrics;
-pub use render::{Form, render};
+pub use pagella_http::metrics::Histogram;
+use pagella_http::metrics::bounds::{CHOICES, FIRST_TOKEN, PER_TOKEN, REQUEST, TOKENS, WORK};
 
-/// Why a request ended before its answer did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Its client went away.
-    Disconnect,
-    /// Someone asked for its end.
-    Asked,
-}
-
-impl Cause {
-    /// Every cause.
-    pub const ALL: [Cause; 2] = [Cause::Disconnect, Cause::Asked];
-
-    /// For labels.
-    pub fn name(self) -> &'static str {
-        match self {
-            Cause::Disconnect => "disconnect",
-            Cause::Asked => "asked",
-        }
-    }
-}
+pub use pagella_http::metrics::Form;
+pub use series::render;
 
 /// What passed before the engine had a job.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,12 +28,6 @@ pub struct Lead {
 
 /// Everything that is counted.
 pub struct Metrics {
-    /// Requests by route.
-    pub http: HttpMetrics,
-    /// Clients that did not read their answer.
-    pub stalls: Arc<AtomicU64>,
-    /// Connections of addresses that had too many.
-    refused_connections: AtomicU64,
     /// Seconds of rendering conversations.
     pub template_time: Arc<Histogram>,
     /// Seconds of compiling constraints.
@@ -86,26 +53,16 @@ pub struct Metrics {
     generation_tokens_total: AtomicU64,
     /// Longest sequence, prompt and answer.
     sequence_tokens_max: AtomicU64,
-    /// Refused requests by reason.
-    rejected: Vec<AtomicU64>,
-    /// Requests that ended early, by phase and cause.
-    cancelled: [[AtomicU64; Cause::ALL.len()]; Progress::ALL.len()],
     /// Calls that could not be read, by format.
     tool_parse_failures: Vec<(&'static str, AtomicU64)>,
     /// Answers that ended with calls.
     called: AtomicU64,
-    panics: AtomicU64,
     restarts: AtomicU64,
-    /// Requests and tokens by key, where the operator wants them.
-    keys: Mutex<BTreeMap<String, (u64, u64)>>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         Metrics {
-            http: HttpMetrics::default(),
-            stalls: Arc::default(),
-            refused_connections: AtomicU64::new(0),
             template_time: Arc::new(Histogram::new(WORK)),
             constraint_time: Arc::new(Histogram::new(WORK)),
             time_to_first_token: Histogram::new(FIRST_TOKEN),
@@ -126,14 +83,9 @@ impl Default for Metrics {
             cached_tokens_total: AtomicU64::new(0),
             generation_tokens_total: AtomicU64::new(0),
             sequence_tokens_max: AtomicU64::new(0),
-            rejected: Code::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
-            cancelled: [const { [const { AtomicU64::new(0) }; Cause::ALL.len()] };
-                Progress::ALL.len()],
             tool_parse_failures: format_names().map(|name| (name, AtomicU64::new(0))).collect(),
             called: AtomicU64::new(0),
-            panics: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
-            keys: Mutex::default(),
         }
     }
 }
@@ -174,23 +126,6 @@ impl Metrics {
         }
     }
 
-    /// A request was refused, or failed.
-    pub fn note_rejected(&self, code: Code) {
-        if let Some(idx) = Code::ALL.iter().position(|known| *known == code) {
-            self.rejected.get(idx).into_iter().for_each(|count| add(count, 1));
-        }
-    }
-
-    /// A connection was refused because its address has too many.
-    pub fn note_refused_connection(&self) {
-        add(&self.refused_connections, 1);
-    }
-
-    /// A request ended before its answer did.
-    pub fn note_cancelled(&self, phase: Progress, cause: Cause) {
-        add(&self.cancelled[phase as usize][cause as usize], 1);
-    }
-
     /// An answer ended with calls.
     pub fn note_calls(&self) {
         add(&self.called, 1);
@@ -206,11 +141,6 @@ impl Metrics {
     pub fn note_texts(&self, tokens: usize) {
         self.prompt_tokens.note(tokens as f64);
         add(&self.prompt_tokens_total, tokens);
-    }
-
-    /// A handler had a defect.
-    pub fn note_panic(&self) {
-        add(&self.panics, 1);
     }
 
     /// Engines that were restarted so far.
@@ -239,13 +169,5 @@ impl Metrics {
         if let Some(tokens) = max_tokens {
             self.max_tokens.note(tokens as f64);
         }
-    }
-
-    /// A request of a key has ended. Keys are few: they are those of the operator's file.
-    pub fn note_key(&self, key: &str, tokens: usize) {
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        let (requests, sum) = keys.entry(key.to_owned()).or_default();
-        *requests += 1;
-        *sum += tokens as u64;
     }
 }

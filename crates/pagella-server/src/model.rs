@@ -13,6 +13,7 @@
 
 mod change;
 mod conversation;
+mod draft;
 mod file;
 mod idle;
 mod load;
@@ -29,6 +30,7 @@ mod successor;
 
 pub use change::{LoadAsk, Unload, UnloadMode, begin_load, load_at_start, place, preview, unload};
 pub use conversation::{ConversationOptions, describe as describe_conversation};
+pub use draft::DraftLoad;
 pub use file::effective_options;
 pub use idle::watch as watch_idle;
 pub use load::{Followed, Follower, LoadOrigin};
@@ -36,11 +38,12 @@ pub use open::{KnownModel, LoadStep, ModelFile, ModelOpener, OpenError};
 #[cfg(test)]
 pub use options::OptionsBody;
 pub use options::{ForeignFields, LoadOptions, OptionFields};
+pub use pagella_http::settings::DraftTokens;
 pub use plan::{DevicePlan, MemoryPlan};
 pub use registry::{Models, Slot};
-pub use resolve::resolve;
+pub use resolve::{meant, resolve};
 pub use served::{
-    ActiveTemplate, Closing, EmbeddingFacts, Judge, JudgeForm, ModelFacts, ModelParts, RerankFacts,
-    ServedModel, Verdict, constraint_refusal,
+    ActiveTemplate, Closing, DraftFacts, EmbeddingFacts, Judge, JudgeForm, ModelFacts, ModelParts,
+    RerankFacts, ServedModel, Verdict, constraint_refusal,
 };
 pub use successor::{Legacy, LegacyModel, Replace, succeed};

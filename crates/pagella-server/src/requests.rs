@@ -1,42 +1,15 @@
 //! Requests that live: for lists, and for ending one by its id.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use pagella_engine::Canceller;
 use pagella_engine::constraint::Switch;
 use serde_json::{Value, json};
 
-/// How far a request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Progress {
-    /// Rendered, tokenized, compiled.
-    Preparing,
-    /// Waiting for the engine.
-    Queued,
-    /// Its prompt is computed.
-    Prefill,
-    /// Its answer is written.
-    Decode,
-}
-
-impl Progress {
-    /// Every one, in order.
-    pub const ALL: [Progress; 4] =
-        [Progress::Preparing, Progress::Queued, Progress::Prefill, Progress::Decode];
-
-    /// For lists and logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Progress::Preparing => "preparing",
-            Progress::Queued => "queued",
-            Progress::Prefill => "prefill",
-            Progress::Decode => "decode",
-        }
-    }
-}
+pub use pagella_http::access::Progress;
 
 /// One request while it lives.
 pub struct Live {
@@ -51,6 +24,7 @@ pub struct Live {
     cancelled: AtomicBool,
     jobs: Mutex<Vec<Canceller>>,
     reasoning: Mutex<Option<Switch>>,
+    adapter: OnceLock<String>,
 }
 
 impl Live {
@@ -68,6 +42,14 @@ impl Live {
     /// It has so many prompt tokens.
     pub fn prompt_is(&self, tokens: usize) {
         self.prompt_tokens.store(tokens, Ordering::Relaxed);
+    }
+
+    /// It is answered with these adapters.
+    pub fn adapter_is(&self, names: Option<&str>) {
+        if let Some(names) = names {
+            // A request that becomes several groups of jobs has the same for all.
+            let _ = self.adapter.set(names.to_owned());
+        }
     }
 
     /// More tokens were written.
@@ -114,6 +96,7 @@ impl Live {
             "phase": self.progress().name(),
             "prompt_tokens": self.prompt_tokens.load(Ordering::Relaxed),
             "completion_tokens": self.new_tokens.load(Ordering::Relaxed),
+            "lora": self.adapter.get(),
             "age": self.begun.elapsed().as_secs_f64(),
         })
     }
@@ -125,6 +108,8 @@ pub struct Owner {
     pub id: String,
     /// Name of its key.
     pub key: String,
+    /// Names of its adapters.
+    pub adapter: Option<String>,
     /// Number of its first job, by which jobs of one request are known.
     pub first: u64,
 }
@@ -165,6 +150,7 @@ impl Requests {
             cancelled: AtomicBool::new(false),
             jobs: Mutex::default(),
             reasoning: Mutex::default(),
+            adapter: OnceLock::new(),
         });
         all.1.insert(live.serial, live.clone());
         drop(all);
@@ -216,11 +202,23 @@ impl Requests {
             let jobs = live.jobs.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(first) = jobs.first().map(Canceller::serial) else { continue };
             for job in jobs.iter() {
-                let owner = Owner { id: live.id.clone(), key: live.key.clone(), first };
+                let (id, key) = (live.id.clone(), live.key.clone());
+                let owner = Owner { id, key, adapter: live.adapter.get().cloned(), first };
                 owners.insert(job.serial(), owner);
             }
         }
         owners
+    }
+
+    /// Names of the adapters with which answers are computed, and of those with which others wait.
+    pub fn adapters(&self) -> [BTreeSet<String>; 2] {
+        let mut names = [BTreeSet::new(), BTreeSet::new()];
+        for live in self.lock().1.values() {
+            let waits = live.progress() <= Progress::Queued;
+            let own = live.adapter.get().into_iter().flat_map(|joined| joined.split(','));
+            names[usize::from(waits)].extend(own.map(str::to_owned));
+        }
+        names
     }
 
     /// How many there are.

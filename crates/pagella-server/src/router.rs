@@ -1,10 +1,12 @@
-//! All routes, and which one a path leads to. Nothing else adds one: who may ask, how large the body may
+//! All routes. Nothing else adds one: who may ask, how large the body may
 //! be, how errors look and what is said about it follow from a route's row.
 
+use crate::app::App;
 #[cfg(feature = "kobold")]
 use crate::kobold;
+pub use pagella_http::router::query_value;
+
 use crate::route::{Route, count, joined};
-use crate::settings::ApiServer;
 use crate::wire::error::Dialect;
 #[cfg(feature = "ws")]
 use crate::ws;
@@ -26,22 +28,7 @@ const TABLES: &[&[Route]] = &[
 ];
 
 /// Every route.
-pub static ROUTES: &[Route] = &joined::<{ count(TABLES) }>(TABLES);
-
-/// Whether this build has a family of routes.
-pub fn is_built(family: ApiServer) -> bool {
-    ROUTES.iter().any(|route| route.family() == Some(family))
-}
-
-/// What a path leads to.
-pub enum Found {
-    /// A route, and the segment it leaves open.
-    Route(&'static Route, Option<String>),
-    /// The path exists with these methods only.
-    OtherMethods(String),
-    /// Nothing.
-    Nothing,
-}
+pub static ROUTES: &[Route] = &joined::<App, { count(TABLES) }>(TABLES);
 
 /// How errors of a path look that leads nowhere: as those of the routes beside it.
 pub fn dialect_beside(path: &str) -> Dialect {
@@ -57,80 +44,16 @@ pub fn dialect_beside(path: &str) -> Dialect {
     }
 }
 
-/// Looks for a path, without the base path, as it was sent. `HEAD` finds what `GET` finds.
-pub fn find(method: &str, path: &str) -> Found {
-    let path = match path.strip_suffix('/') {
-        Some(shorter) if !matches!(shorter, "" | "/") => shorter,
-        _ => path,
-    };
-    let wanted = if method == "HEAD" { "GET" } else { method };
-    let mut methods: Vec<&str> = Vec::new();
-    for route in ROUTES {
-        let Some(segment) = matches(route.path, path) else { continue };
-        if route.method == wanted {
-            return Found::Route(route, segment);
-        }
-        methods.push(route.method);
-        if route.method == "GET" {
-            methods.push("HEAD");
-        }
-    }
-    methods.dedup();
-    match methods.is_empty() {
-        true => Found::Nothing,
-        false => Found::OtherMethods(methods.join(", ")),
-    }
-}
-
-/// Whether a path has the form of a pattern; the inner value is the open segment.
-fn matches(pattern: &str, path: &str) -> Option<Option<String>> {
-    let (mut expected, mut given) = (pattern.split('/'), path.split('/'));
-    let mut open = None;
-    loop {
-        match (expected.next(), given.next()) {
-            (None, None) => return Some(open),
-            (Some(name), Some(segment)) => {
-                // Decoded once and by segment, so an encoded slash never makes two of one.
-                let segment = percent_decode(segment)?;
-                if name.starts_with('{') && !segment.is_empty() {
-                    open = Some(segment);
-                } else if name != segment {
-                    return None;
-                }
-            }
-            _ => return None,
-        }
-    }
-}
-
-/// Text with `%XX` replaced; `None` if that is not UTF-8 or a digit is missing.
-pub fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits = rest.get(..2).filter(|two| two.iter().all(u8::is_ascii_hexdigit))?;
-        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).ok()
-}
-
-/// The value of a parameter in a query.
-pub fn query_value(query: &str, name: &str) -> Option<String> {
-    let mut pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let (_, value) = pairs.find(|(key, _)| *key == name)?;
-    percent_decode(&value.replace('+', " "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::route::Access;
+    use crate::settings::ApiServer;
+    use pagella_http::router::Found;
+
+    fn find(method: &str, path: &str) -> Found<App> {
+        pagella_http::router::find(method, path)
+    }
 
     fn route(method: &str, path: &str) -> Option<(&'static str, Option<String>)> {
         match find(method, path) {
@@ -216,7 +139,7 @@ mod tests {
     #[test]
     fn families_are_told_by_paths() {
         let of = |family| ROUTES.iter().filter(|route| route.family() == Some(family)).count();
-        assert_eq!(ApiServer::ALL.map(of), [11, 2, 13, 3, 21, 1]);
+        assert_eq!(ApiServer::ALL.map(of), [11, 2, 13, 5, 21, 1]);
         for (family, dialect) in
             [(ApiServer::Anthropic, Dialect::Anthropic), (ApiServer::Ollama, Dialect::Ollama)]
         {
@@ -224,12 +147,5 @@ mod tests {
                 |route: &Route| (route.family() == Some(family)) == (route.dialect == dialect);
             assert!(ROUTES.iter().all(alike), "{}", family.name());
         }
-    }
-
-    #[test]
-    fn query_values_are_decoded() {
-        assert_eq!(query_value("a=1&deep=x%20y+z", "deep").as_deref(), Some("x y z"));
-        assert_eq!(query_value("stream", "stream").as_deref(), Some(""));
-        assert_eq!(query_value("a=1", "b"), None);
     }
 }

@@ -117,7 +117,7 @@ mod tests {
         let kinds = ["int", "number", "text", "choice"];
         let fields: Vec<&str> = words("LOAD_FIELDS");
         let fields = fields.into_iter().filter(|word| !kinds.contains(word));
-        let known = |name: &str| OptionsBody::table().field(name).is_some();
+        let known = |name: &str| OptionsBody::table::<crate::App>().field(name).is_some();
         assert_eq!(fields.filter(|name| !known(name)).collect::<Vec<_>>(), [""; 0]);
         let mut formats: Vec<&str> = format_names().chain(["harmony"]).collect();
         formats.sort_unstable();

@@ -9,10 +9,17 @@ use pagella_backend::{Backend, KvFormat, PAGE_TOKENS};
 use pagella_cpu::{CpuBackend, CpuOptions, Isa};
 use pagella_cuda::probe::Probe;
 use pagella_cuda::{CudaBackend, CudaOptions};
-use pagella_engine::{Forward, GeneratorOptions, ModelWithCache, Reserve};
-use pagella_model::{LoadOptions, MemoryReport, Model, ProgressFn, SyntheticWeights, synthetic};
+use pagella_engine::{
+    DraftDepth, DraftModel, DraftOptions, Forward, GeneratorOptions, ModelWithCache, Reserve,
+    Vocabularies,
+};
+use pagella_model::{
+    BoundAdapter, LoadOptions, MemoryReport, Model, ProgressFn, SyntheticWeights, synthetic,
+};
+use pagella_text::Tokenizer;
 
 use crate::identity::ModelIdentity;
+use crate::open_machine::OpenMachine;
 use crate::{CudaLayout, Device, Engine, Error, Math, MemoryNeed, Place, resolve_model};
 
 /// Tokens of the cache when nobody says how many: enough for long conversations or a few short ones
@@ -48,7 +55,14 @@ pub struct EngineBuilder {
     rope: Option<RopeOverride>,
     assume_llama: bool,
     ignore_unused_tensors: bool,
+    draft: Option<OsString>,
+    draft_cache: Option<KvFormat>,
+    draft_rope: Option<RopeOverride>,
+    /// A draft model does not change how many ids are guessed.
+    states_draft_depth: bool,
     generator: GeneratorOptions,
+    /// Directories of adapters, with their scales.
+    adapters: Vec<(PathBuf, f32)>,
 }
 
 /// A model with an empty cache, before a tokenizer comes in.
@@ -63,6 +77,14 @@ pub struct LoadedModel {
     pub cache: KvFormat,
     /// Tokens in the cache.
     pub cache_tokens: usize,
+}
+
+/// A draft model, ready to guess.
+pub(crate) struct LoadedDraft {
+    pub model: DraftModel,
+    /// What its weights take.
+    pub memory: MemoryReport,
+    pub dir: PathBuf,
 }
 
 impl EngineBuilder {
@@ -83,7 +105,12 @@ impl EngineBuilder {
             rope: None,
             assume_llama: false,
             ignore_unused_tensors: false,
+            draft: None,
+            draft_cache: None,
+            draft_rope: None,
+            states_draft_depth: false,
             generator: GeneratorOptions::default(),
+            adapters: Vec::new(),
         }
     }
 
@@ -217,6 +244,57 @@ impl EngineBuilder {
         self
     }
 
+    /// A small model that guesses what this one will write, so that it can check several ids in one
+    /// step: a directory, a hub id in the local cache, or `demo-draft`. Texts are the same as without.
+    /// [`draft_depth`](Self::draft_depth) says how many ids are guessed.
+    pub fn draft(mut self, model: impl Into<OsString>) -> Self {
+        self.draft = Some(model.into());
+        if !self.states_draft_depth {
+            self.generator.draft.depth = DraftDepth::Adaptive;
+        }
+        self
+    }
+
+    /// How the draft model stores keys and values; as this model does unless stated.
+    pub fn draft_cache(mut self, format: KvFormat) -> Self {
+        self.draft_cache = Some(format);
+        self
+    }
+
+    /// Scaling of the draft model's positions in place of its own.
+    pub fn draft_rope(mut self, rope: RopeOverride) -> Self {
+        self.draft_rope = Some(rope);
+        self
+    }
+
+    /// How many ids are guessed, by a draft model or from texts that were seen, and checked together;
+    /// none unless stated, or as many as pay where there is a draft model.
+    pub fn draft_depth(mut self, depth: DraftDepth) -> Self {
+        self.generator.draft.depth = depth;
+        self.states_draft_depth = true;
+        self
+    }
+
+    /// Everything about guesses, their number included.
+    pub fn draft_options(mut self, options: DraftOptions) -> Self {
+        self.generator.draft = options;
+        self.states_draft_depth = true;
+        self
+    }
+
+    /// Gives an adapter, a directory as PEFT writes it, to everything that the engine computes and that
+    /// names no other; what it adds is multiplied by `scale`. Several add up in this order.
+    pub fn adapter(mut self, dir: impl Into<PathBuf>, scale: f32) -> Self {
+        self.adapters.push((dir.into(), scale));
+        self
+    }
+
+    /// Bytes that all adapters together may hold; 8 GiB unless stated.
+    pub fn adapter_bytes_max(mut self, bytes: u64) -> Self {
+        self.generator.adapter_bytes_max = bytes;
+        self
+    }
+
     /// The directory of the model.
     pub fn dir(&self) -> Result<PathBuf, Error> {
         resolve_model(&self.model)
@@ -272,6 +350,11 @@ impl EngineBuilder {
         }
     }
 
+    /// Most rows of logits of a step of a model at `place`.
+    pub fn logit_rows_max(&self, place: Place) -> usize {
+        self.generator.logit_rows_max().min(self.load_options(place).step_tokens_max)
+    }
+
     /// Where the model will run; refuses choices that mean nothing there.
     pub fn place(&self) -> Result<Place, Error> {
         let place = self.device.place()?;
@@ -298,33 +381,102 @@ impl EngineBuilder {
         let dir = self.dir()?;
         let parts = crate::engine::TextParts::read(&dir)?;
         let place = self.place()?;
-        let loaded = self.load_from(&dir, place, progress)?;
+        // What is wrong with an adapter is known before weights are read.
+        let bound = self.bind_adapters(&self.spec(&dir)?)?;
+        let (loaded, draft) = self.load_pair(&dir, place, parts.tokenizer(), progress)?;
         let arithmetic = match place {
             Place::Cpu => format!("cpu, {} math", self.math.unwrap_or(self.default_math).name()),
             Place::Cuda(_) => loaded.device.clone(),
         };
         let identity = ModelIdentity::new(&dir, loaded.forward.spec(), &arithmetic);
-        Engine::assemble(dir, loaded, parts, self.generator, identity)
+        let engine = Engine::assemble(dir, (loaded, draft), parts, self.generator, identity)?;
+        let mut adapters = Vec::new();
+        for (name, bound, scale) in bound {
+            adapters.push((engine.worker().add_adapter(&name, bound)?, scale));
+        }
+        engine.set_default_adapters(adapters)?;
+        Ok(engine)
+    }
+
+    /// The adapters with their names and scales.
+    fn bind_adapters(&self, spec: &ModelSpec) -> Result<Vec<(String, BoundAdapter, f32)>, Error> {
+        let bind = |(index, (dir, scale)): (usize, &(PathBuf, f32))| {
+            Ok((adapter_name(dir, index), BoundAdapter::open(dir, spec)?, *scale))
+        };
+        self.adapters.iter().enumerate().map(bind).collect()
+    }
+
+    /// How the draft model is opened: on the same machine, with a cache of the same length.
+    pub fn draft_builder(&self, cache_tokens: usize) -> Option<EngineBuilder> {
+        let model = self.draft.clone()?;
+        let (cache, rope) = (self.draft_cache.unwrap_or(self.cache), self.draft_rope);
+        let (cache_tokens, context) = (Some(cache_tokens), None);
+        let own = EngineBuilder { model, cache, rope, cache_tokens, context, ..self.clone() };
+        Some(EngineBuilder { draft: None, ignore_unused_tensors: false, ..own })
+    }
+
+    fn load_draft(
+        &self,
+        loaded: &LoadedModel,
+        tokenizer: &Tokenizer,
+        machine: &OpenMachine,
+        progress: &mut ProgressFn<'_>,
+    ) -> Result<Option<LoadedDraft>, Error> {
+        let Some(builder) = self.draft_builder(loaded.cache_tokens) else { return Ok(None) };
+        let dir = builder.dir()?;
+        let own = Tokenizer::from_dir(&dir)?;
+        // What does not fit is known before weights are read.
+        Vocabularies::new(&own, tokenizer)?;
+        let LoadedModel { forward, memory, .. } = builder.load_from(&dir, machine, progress)?;
+        let model = DraftModel::new(forward, &own, tokenizer)?;
+        Ok(Some(LoadedDraft { model, memory, dir }))
+    }
+
+    fn load_pair(
+        &self,
+        dir: &Path,
+        place: Place,
+        tokenizer: &Tokenizer,
+        progress: &mut ProgressFn<'_>,
+    ) -> Result<(LoadedModel, Option<LoadedDraft>), Error> {
+        let machine = self.machine(place)?;
+        let loaded = self.load_from(dir, &machine, progress)?;
+        let draft = self.load_draft(&loaded, tokenizer, &machine, progress)?;
+        Ok((loaded, draft))
+    }
+
+    /// Loads the model and the one that drafts for it, if there is one, with the model's tokenizer, for
+    /// programs that have a generator of their own.
+    pub fn load_drafting(
+        self,
+        progress: &mut ProgressFn<'_>,
+    ) -> Result<(LoadedModel, Option<DraftModel>, Tokenizer), Error> {
+        let dir = self.dir()?;
+        let tokenizer = Tokenizer::from_dir(&dir)?;
+        let (loaded, draft) = self.load_pair(&dir, self.place()?, &tokenizer, progress)?;
+        Ok((loaded, draft.map(|draft| draft.model), tokenizer))
     }
 
     /// Loads the model alone, for programs that bring token ids.
     pub fn load(self, progress: &mut ProgressFn<'_>) -> Result<LoadedModel, Error> {
         let dir = self.dir()?;
-        self.load_from(&dir, self.place()?, progress)
+        self.load_from(&dir, &self.machine(self.place()?)?, progress)
     }
 
     fn load_from(
         &self,
         dir: &Path,
-        place: Place,
+        machine: &OpenMachine,
         progress: &mut ProgressFn<'_>,
     ) -> Result<LoadedModel, Error> {
         let spec = self.spec(dir)?;
-        let options = self.load_options(place);
-        match place {
-            Place::Cpu => self.finish(Model::load(dir, spec, self.cpu()?, &options, progress)?),
-            Place::Cuda(index) => {
-                self.finish(Model::load(dir, spec, self.cuda(index)?, &options, progress)?)
+        let options = self.load_options(machine.place());
+        match machine {
+            OpenMachine::Cpu(cpu) => {
+                self.finish(Model::load(dir, spec, cpu.clone(), &options, progress)?)
+            }
+            OpenMachine::Cuda(_, cuda) => {
+                self.finish(Model::load(dir, spec, cuda.clone(), &options, progress)?)
             }
         }
     }
@@ -337,19 +489,50 @@ impl EngineBuilder {
         weights: SyntheticWeights,
         progress: &mut ProgressFn<'_>,
     ) -> Result<LoadedModel, Error> {
+        let machine = self.machine(self.place()?)?;
+        self.synthesize(preset, weights, &machine, progress)
+    }
+
+    /// As [`load_synthetic`](Self::load_synthetic), with a second model of shape `draft` on the same
+    /// machine.
+    pub fn load_synthetic_pair(
+        &self,
+        preset: &str,
+        draft: &str,
+        weights: SyntheticWeights,
+        progress: &mut ProgressFn<'_>,
+    ) -> Result<(LoadedModel, LoadedModel), Error> {
+        let machine = self.machine(self.place()?)?;
+        let loaded = self.synthesize(preset, weights, &machine, progress)?;
+        let own = EngineBuilder { cache_tokens: Some(loaded.cache_tokens), ..self.clone() };
+        Ok((loaded, own.synthesize(draft, weights, &machine, progress)?))
+    }
+
+    fn synthesize(
+        &self,
+        preset: &str,
+        weights: SyntheticWeights,
+        machine: &OpenMachine,
+        progress: &mut ProgressFn<'_>,
+    ) -> Result<LoadedModel, Error> {
         let mut spec = synthetic::preset_spec(preset)?;
         spec.context = self.context.unwrap_or(spec.context).min(spec.context);
-        let place = self.place()?;
-        let options = self.load_options(place);
-        match place {
-            Place::Cpu => {
-                self.finish(Model::synthetic(spec, self.cpu()?, weights, &options, progress)?)
+        let options = self.load_options(machine.place());
+        match machine {
+            OpenMachine::Cpu(cpu) => {
+                self.finish(Model::synthetic(spec, cpu.clone(), weights, &options, progress)?)
             }
-            Place::Cuda(index) => {
-                let cuda = self.cuda(index)?;
-                self.finish(Model::synthetic(spec, cuda, weights, &options, progress)?)
+            OpenMachine::Cuda(_, cuda) => {
+                self.finish(Model::synthetic(spec, cuda.clone(), weights, &options, progress)?)
             }
         }
+    }
+
+    fn machine(&self, place: Place) -> Result<OpenMachine, Error> {
+        Ok(match place {
+            Place::Cpu => OpenMachine::Cpu(self.cpu()?),
+            Place::Cuda(index) => OpenMachine::Cuda(index, self.cuda(index)?),
+        })
     }
 
     fn cpu(&self) -> Result<CpuBackend, Error> {
@@ -400,4 +583,10 @@ impl EngineBuilder {
             cache_tokens,
         })
     }
+}
+
+/// The name of an adapter that has none: the last part of its path, with a number from the second on.
+fn adapter_name(dir: &Path, index: usize) -> String {
+    let last = dir.file_name().map_or_else(|| "adapter".into(), |name| name.to_string_lossy());
+    if index == 0 { last.into_owned() } else { format!("{last}#{}", index + 1) }
 }

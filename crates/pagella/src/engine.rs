@@ -10,13 +10,13 @@ use pagella_conversation::{Conversation, TextModel};
 use pagella_engine::constraint::{Block, ConstraintLimits, ConstraintSpec};
 use pagella_engine::pages::PageInfo;
 use pagella_engine::{
-    BoxedConstraint, Completion, Generator, GeneratorOptions, JobSpec, JobStream, SampleOptions,
-    Stats, Stored, Worker,
+    Adapter, BoxedConstraint, Completion, Generator, GeneratorOptions, JobSpec, JobStream,
+    SampleOptions, Stats, Stored, Worker,
 };
 use pagella_model::MemoryReport;
 use pagella_text::{AddBos, ChatTemplate, Message, RenderOptions, Span, TextError, Tokenizer};
 
-use crate::builder::LoadedModel;
+use crate::builder::{LoadedDraft, LoadedModel};
 use crate::identity::ModelIdentity;
 use crate::{Batch, Chat, Complete, EngineBuilder, Error, generation_config};
 
@@ -51,8 +51,21 @@ pub struct EngineFacts {
     pub cache_tokens: usize,
     /// What the weights take.
     pub memory: MemoryReport,
+    /// The model that guesses for it, if there is one.
+    pub draft: Option<DraftFacts>,
     /// What may make the model write nonsense, or not end.
     pub warnings: Vec<String>,
+}
+
+/// What is worth knowing about a draft model.
+#[derive(Clone, Debug)]
+pub struct DraftFacts {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// What its weights take.
+    pub memory: MemoryReport,
+    /// Its ids stand for other texts than the model's and are translated.
+    pub translates: bool,
 }
 
 /// Everything that deals in text.
@@ -63,6 +76,10 @@ pub(crate) struct TextParts {
 }
 
 impl TextParts {
+    pub(crate) fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
     /// Reads tokenizer, template and recommended settings; cheap next to the weights, so its errors
     /// come first.
     pub(crate) fn read(dir: &Path) -> Result<Self, Error> {
@@ -96,7 +113,7 @@ impl Engine {
 
     pub(crate) fn assemble(
         dir: PathBuf,
-        loaded: LoadedModel,
+        (loaded, draft): (LoadedModel, Option<LoadedDraft>),
         parts: TextParts,
         options: GeneratorOptions,
         identity: ModelIdentity,
@@ -104,7 +121,13 @@ impl Engine {
         let (spec, cache_tokens) = (loaded.forward.spec(), loaded.forward.cache_tokens());
         let (family, warnings) = (spec.family, spec.warnings.clone());
         parts.tokenizer.check_vocab(spec.vocab)?;
-        let model = TextModel::start(loaded.forward, parts.tokenizer, options)?;
+        let draft_facts = draft.as_ref().map(|draft| DraftFacts {
+            dir: draft.dir.clone(),
+            memory: draft.memory.clone(),
+            translates: draft.model.translates(),
+        });
+        let draft = draft.map(|draft| draft.model);
+        let model = TextModel::start(loaded.forward, parts.tokenizer, options, draft)?;
         let facts = EngineFacts {
             dir,
             family,
@@ -113,11 +136,29 @@ impl Engine {
             cache: loaded.cache,
             cache_tokens,
             memory: loaded.memory,
+            draft: draft_facts,
             warnings,
         };
         let model = TextModel { template: parts.template, sampling: parts.defaults, ..model };
         let shared = Shared { facts, model, identity, limits: ConstraintLimits::default() };
         Ok(Engine { shared: Arc::new(shared) })
+    }
+
+    /// Loads an adapter, a directory as PEFT writes it, under a name that no other has; it runs beside
+    /// what is being computed. Jobs ask for it by the handle, which keeps it resident.
+    pub fn load_adapter(&self, name: &str, dir: &Path) -> Result<Adapter, Error> {
+        Ok(self.worker().load_adapter(name, dir)?)
+    }
+
+    /// Takes an adapter's name away, and leaves it out of the defaults; its memory is returned when nobody
+    /// holds it any more. `false` if there is none of that name.
+    pub fn unload_adapter(&self, name: &str) -> Result<bool, Error> {
+        Ok(self.worker().unload_adapter(name)?)
+    }
+
+    /// Gives these adapters, with their scales, to everything from now on that names no others.
+    pub fn set_default_adapters(&self, adapters: Vec<(Adapter, f32)>) -> Result<(), Error> {
+        Ok(self.worker().set_default_adapters(adapters)?)
     }
 
     /// Continues a text. No chat template is applied; special tokens in the text are recognised.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pagella_arch::ArchError;
 use pagella_backend::BackendError;
 use pagella_conversation::ConversationError;
-use pagella_engine::{EngineError, constraint::ConstraintError};
+use pagella_engine::{EngineError, VocabularyError, constraint::ConstraintError};
 use pagella_formats::FormatError;
 use pagella_model::ModelError;
 use pagella_text::TextError;
@@ -57,6 +57,9 @@ pub enum Error {
         /// File or directory.
         path: PathBuf,
     },
+    /// A draft model that speaks in other tokens.
+    #[error(transparent)]
+    Draft(#[from] VocabularyError),
     /// A device that cannot be used.
     #[error("{device} cannot be used: {reason} (or choose --device cpu)")]
     NoCuda {

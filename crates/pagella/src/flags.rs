@@ -1,10 +1,12 @@
 //! Every flag that more than one command has, and the longer lists of `run`, once.
 
+mod adapters;
 mod batch;
 mod config;
 mod constraint;
 #[cfg(test)]
 mod defaults;
+mod draft;
 mod json_settings;
 mod model;
 mod more_sampling;
@@ -12,9 +14,11 @@ mod sampling;
 mod settings;
 mod tokens;
 
+pub use adapters::AdapterFlags;
 pub use batch::BatchFlags;
 pub use config::ConfigFlags;
 pub use constraint::ConstraintFlags;
+pub use draft::{DraftFlags, depth as draft_depth};
 pub use json_settings::with_json_settings;
 pub use model::ModelFlags;
 pub use sampling::SamplingFlags;

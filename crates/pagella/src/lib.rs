@@ -42,17 +42,18 @@ pub mod hub;
 mod identity;
 mod memory;
 mod model_ref;
+mod open_machine;
 
 pub use batch::{Batch, BatchItem};
 pub use builder::{DEFAULT_CACHE_TOKENS, EngineBuilder, LoadedModel};
 pub use chat::{Chat, ChatEvent, ChatStream};
 pub use complete::Complete;
 pub use device::{Device, Math, Place, UnknownName};
-pub use engine::{Engine, EngineFacts};
+pub use engine::{DraftFacts, Engine, EngineFacts};
 pub use error::Error;
 pub use generation_config::read as recommended_sampling;
 pub use memory::{CudaLayout, MemoryNeed};
-pub use model_ref::{DEMO, resolve_model};
+pub use model_ref::{BUNDLED, DEMO, resolve_model};
 
 pub use pagella_arch::RopeOverride;
 pub use pagella_backend::KvFormat;
@@ -60,9 +61,9 @@ pub use pagella_conversation::{ConversationError, Part, TextModel, ToolCall};
 pub use pagella_engine::constraint::ConstraintSpec;
 pub use pagella_engine::pages::PageInfo;
 pub use pagella_engine::{
-    Backpressure, Canceller, Completion, EngineError, EosReason, Generator, JobOptions, JobSpec,
-    JobStream, LengthPolicy, Record, Reserve, SampleOptions, Session, Stage, Stats, Stored,
-    StreamGranularity, TokenLogprobs, Worker,
+    Adapter, Backpressure, Canceller, Completion, DraftDepth, DraftOptions, EngineError, EosReason,
+    Generator, JobOptions, JobSpec, JobStream, LengthPolicy, Record, Reserve, SampleOptions,
+    Session, Stage, Stats, Stored, StreamGranularity, TokenLogprobs, Worker,
 };
 pub use pagella_model::{LoadProgress, MemoryReport};
 pub use pagella_text::{AddBos, BanPattern, BanRule, ChatTemplate, Message, Tokenizer};

@@ -71,7 +71,15 @@ impl MemoryNeed {
         }
     }
 
-    /// Largest memory of a run with a cache of `tokens` tokens.
+    /// Bytes of logits beyond one row, in a run whose steps have up to `rows`.
+    pub fn more_logits_bytes(&self, rows: usize) -> u64 {
+        match self {
+            MemoryNeed::Cpu(need) => need.more_logits_bytes(rows),
+            MemoryNeed::Cuda(need) => need.more_logits_bytes(rows),
+        }
+    }
+
+    /// Largest memory of a run with a cache of `tokens` tokens and one row of logits at a time.
     pub fn peak_bytes(&self, format: KvFormat, tokens: usize) -> u64 {
         match self {
             MemoryNeed::Cpu(need) => need.peak_bytes(format, tokens),

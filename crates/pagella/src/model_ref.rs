@@ -12,11 +12,14 @@ use crate::hub::{HubCache, HubId};
 /// Name of the bundled model.
 pub const DEMO: &str = "demo";
 
+/// Every bundled model, with its folder: the demo, and a smaller one that drafts for it.
+pub const BUNDLED: [(&str, &str); 2] = [(DEMO, "demo"), ("demo-draft", "demo/draft")];
+
 /// The directory that a model's name stands for.
 pub fn resolve_model(model: impl AsRef<OsStr>) -> Result<PathBuf, Error> {
     let model = model.as_ref();
-    if model == DEMO {
-        return demo_dir();
+    if let Some((_, folder)) = BUNDLED.into_iter().find(|(name, _)| model == *name) {
+        return bundled_dir(folder);
     }
     let path = Path::new(model);
     if path.is_dir() {
@@ -34,18 +37,18 @@ pub fn resolve_model(model: impl AsRef<OsStr>) -> Result<PathBuf, Error> {
     Err(Error::NoSuchModel { model: name.into_owned() })
 }
 
-/// The bundled model: in `PAGELLA_MODELS`, beside the executable, or in the source checkout.
-fn demo_dir() -> Result<PathBuf, Error> {
+/// A bundled model: in `PAGELLA_MODELS`, beside the executable, or in the source checkout.
+fn bundled_dir(model: &str) -> Result<PathBuf, Error> {
     let mut places = Vec::new();
     if let Some(models) = std::env::var_os("PAGELLA_MODELS").filter(|v| !v.is_empty()) {
-        places.push(PathBuf::from(models).join(DEMO));
+        places.push(PathBuf::from(models).join(model));
     }
     if let Some(folder) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
-        places.push(folder.join("../share/pagella/models").join(DEMO));
-        places.push(folder.join("models").join(DEMO));
+        places.push(folder.join("../share/pagella/models").join(model));
+        places.push(folder.join("models").join(model));
     }
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
-    places.extend(checkout.map(|root| root.join("models").join(DEMO)));
+    places.extend(checkout.map(|root| root.join("models").join(model)));
     let found = places.iter().find(|dir| dir.join("config.json").is_file()).cloned();
     found.ok_or(Error::NoDemo { places })
 }

@@ -61,6 +61,8 @@ pub fn completion_json(done: &Completion) -> Value {
         "cached_pages": done.cached_pages,
         "preemptions": done.preemptions,
         "rewinds": done.rewinds,
+        "accepted_draft_tokens": done.accepted_draft_tokens,
+        "rejected_draft_tokens": done.rejected_draft_tokens,
         "seed": done.seed,
         "eos_triggering_token_id": done.eos_token,
         "eos_triggering_token_str": done.eos_token_text,

@@ -15,6 +15,7 @@ const COMMAND_ONLY: &[&str] = &[
     "http",
     "hyper",
     "indicatif",
+    "pagella-http",
     "pagella-server",
     "rustls",
     "rustyline",

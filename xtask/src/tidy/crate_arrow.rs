@@ -31,9 +31,10 @@ const ARROWS: &[Arrows] = &[
     },
     Arrows {
         name: "pagella-server",
-        may_use: &["conversation", "engine", "backend", "text"],
+        may_use: &["http", "conversation", "engine", "backend", "text"],
         tests_may_use: &["model", "cpu", "arch"],
     },
+    Arrows { name: "pagella-http", may_use: &["backend", "text"], tests_may_use: &[] },
     Arrows { name: "pagella-conversation", may_use: &["engine", "text"], tests_may_use: &[] },
     Arrows {
         name: "pagella-engine",

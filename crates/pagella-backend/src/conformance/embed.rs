@@ -68,6 +68,17 @@ impl Table {
     }
 }
 
+/// A table in a backend's layout, and its width.
+pub(super) fn table<B: Backend>(
+    backend: &B,
+    seed: u64,
+    width: usize,
+    dtype: TableDtype,
+) -> Result<(B::Table, usize), String> {
+    let table = Table::new(seed, VOCAB, width, dtype);
+    Ok((backend.table(table.source).map_err(text)?, width))
+}
+
 /// Bytes at an odd address, as in a file with a header of odd length.
 struct Unaligned {
     bytes: Vec<u8>,

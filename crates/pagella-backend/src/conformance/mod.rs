@@ -20,12 +20,14 @@
 //! ```
 
 mod activate;
+mod adapt;
 mod attention;
 mod compare;
 mod embed;
 mod experts;
 mod fixture;
 mod formats;
+mod guess;
 mod heads;
 mod invariance;
 mod latent;
@@ -69,7 +71,9 @@ pub fn cases<B: Backend>() -> Vec<Case<B>> {
     cases.extend(activate::cases());
     cases.extend(experts::cases());
     cases.extend(logits::cases());
+    cases.extend(adapt::cases());
     cases.extend(narrow::cases());
+    cases.extend(guess::cases());
     cases.extend(pages::cases());
     cases.extend(page_bytes::cases());
     cases.extend(formats::cases());

@@ -51,6 +51,22 @@ pub(crate) fn embed(
     positions: Option<&CpuTable>,
     out: &mut Tensor,
 ) -> Result<(), BackendError> {
+    let rows: Vec<usize> = (0..plan.rows()).collect();
+    embed_rows(isa, pool, plan, &rows, table, scale, positions, out)
+}
+
+/// [`embed`] for some rows of the plan, each named once.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn embed_rows(
+    isa: Isa,
+    pool: &Pool,
+    plan: &StepPlan,
+    rows: &[usize],
+    table: &CpuTable,
+    scale: f32,
+    positions: Option<&CpuTable>,
+    out: &mut Tensor,
+) -> Result<(), BackendError> {
     let width = out.width;
     out.expect("embedding output", plan.tokens(), width)?;
     let largest = plan.ids().iter().copied().max().unwrap_or(0);
@@ -61,7 +77,8 @@ pub(crate) fn embed(
         positions.expect("position table", largest, width)?;
     }
     let shares = Shares::new(&mut out.data);
-    pool.run(plan.rows(), &|r| {
+    pool.run(rows.len(), &|task| {
+        let r = rows[task];
         for (i, token) in plan.token_range(r).enumerate() {
             // SAFETY: every token has its own row, and every task its own tokens.
             let out = unsafe { shares.part(token * width..(token + 1) * width) };

@@ -3,6 +3,8 @@
 //! Weights lie `[head][in][out]`, outputs rounded up to whole vectors, in the type that holds them.
 //! Every output is one `fma` chain over the inputs, ascending, from 0, whatever the number of rows.
 
+use std::ops::Range;
+
 use pagella_backend::{BackendError, HeadWeights, TableDtype};
 
 use super::attention::product::{Bf16, Element, Left, Product, pass_rows, rows_max};
@@ -56,6 +58,69 @@ impl CpuHeadLinear {
             Weights::F16(weights) => weights.bytes(),
             Weights::Bf16(weights) => weights.bytes(),
             Weights::F32(weights) => weights.bytes(),
+        }
+    }
+
+    /// Inputs of every matrix.
+    pub(crate) fn in_features(&self) -> usize {
+        self.in_features
+    }
+
+    /// Outputs of every matrix, rounded up to whole vectors.
+    pub(crate) fn padded(&self) -> usize {
+        self.padded
+    }
+
+    /// `rows` rows through the first matrix, in some of its columns, whole vectors of them: `x` is
+    /// `[in][rows]`, `out` receives `[rows][columns]` or, if `resume`, goes on from what it holds.
+    pub(crate) fn multiply(
+        &self,
+        isa: Isa,
+        x: &[f32],
+        rows: usize,
+        columns: Range<usize>,
+        resume: bool,
+        out: &mut [f32],
+    ) {
+        match &self.weights {
+            Weights::F16(weights) => self.product(isa, weights, x, rows, columns, resume, out),
+            Weights::Bf16(weights) => self.product(isa, weights, x, rows, columns, resume, out),
+            Weights::F32(weights) => self.product(isa, weights, x, rows, columns, resume, out),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn product<E: Element>(
+        &self,
+        isa: Isa,
+        weights: &[E],
+        x: &[f32],
+        rows: usize,
+        columns: Range<usize>,
+        resume: bool,
+        out: &mut [f32],
+    ) {
+        let (depth, padded) = (self.in_features, self.padded);
+        let width = columns.len();
+        assert!(columns.start.is_multiple_of(LANES) && width.is_multiple_of(LANES));
+        assert!(columns.end <= padded && x.len() >= depth * rows && out.len() >= rows * width);
+        let matrix = &weights[..depth * padded];
+        // SAFETY: by the assertions above `x` is `[in][rows]`, the columns are inside the matrix
+        // `[in][padded]` and `out` is `[rows][columns]`; `rows` is what `pass_rows` gave.
+        unsafe {
+            let product = Product {
+                left: Left::Packed,
+                a: x.as_ptr(),
+                b: matrix.as_ptr().add(columns.start),
+                b_step: padded,
+                depth,
+                columns: width / LANES,
+                out: out.as_mut_ptr(),
+                out_step: width,
+                resume,
+                ahead: matrix.as_ptr_range().end.cast(),
+            };
+            product.run(isa, rows);
         }
     }
 

@@ -105,6 +105,7 @@ pub(crate) fn embed(
     out: &mut Tensor,
 ) -> Result<(), BackendError> {
     let (plan, width) = (&step.plan, out.width);
+    plan.expect_ids()?;
     out.expect("embedding output", plan.tokens(), width)?;
     let largest = plan.ids().iter().copied().max().unwrap_or(0);
     table.expect("embedding table", largest as usize, width)?;

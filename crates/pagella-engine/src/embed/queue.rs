@@ -5,7 +5,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use pagella_backend::AdapterUse;
+
 use crate::EngineError;
+use crate::adapter::{self, Adapter};
 use crate::embed::Pooling;
 use crate::embed::pooling::Pool;
 use crate::job::Facts;
@@ -18,6 +21,10 @@ pub(crate) type Reply = Box<dyn FnOnce(Result<Vec<Vec<f32>>, EngineError>) + Sen
 pub(crate) struct EmbedJob {
     pub serial: u64,
     pooling: Pooling,
+    /// Adapters that its rows have.
+    adapters: Vec<AdapterUse>,
+    /// Keeps them where they are.
+    _held: Vec<(Adapter, f32)>,
     /// Texts that have not begun, with their places among the vectors.
     waiting: VecDeque<(usize, Vec<u32>)>,
     /// What is computed so far.
@@ -26,7 +33,8 @@ pub(crate) struct EmbedJob {
 }
 
 impl EmbedJob {
-    /// Checks texts: each has tokens that the model knows, and fits it.
+    /// Checks texts: each has tokens that the model knows, and fits it. They have the adapters that the
+    /// engine gives to everything.
     pub fn new(
         serial: u64,
         texts: Vec<Vec<u32>>,
@@ -48,7 +56,9 @@ impl EmbedJob {
         }
         let vectors = vec![None; texts.len()];
         let waiting = texts.into_iter().enumerate().collect();
-        Ok(EmbedJob { serial, pooling, waiting, vectors, reply })
+        let held = facts.default_adapters.get();
+        let (adapters, _) = adapter::checked(&held, &facts.engine)?;
+        Ok(EmbedJob { serial, pooling, adapters, _held: held, waiting, vectors, reply })
     }
 }
 
@@ -60,6 +70,8 @@ pub(super) struct OpenText {
     /// Ids that are computed.
     pub fed: usize,
     pub pages: Vec<PageIdx>,
+    /// Those of its job, which holds them.
+    pub adapters: Vec<AdapterUse>,
     pub pool: Pool,
 }
 
@@ -122,8 +134,8 @@ impl Embeddings {
     pub(super) fn begin(&mut self, pages: Vec<PageIdx>) -> Option<OpenText> {
         let job = self.jobs.front_mut()?;
         let (place, ids) = job.waiting.pop_front()?;
-        let pool = Pool::new(job.pooling);
-        let text = OpenText { serial: job.serial, place, ids, fed: 0, pages, pool };
+        let (adapters, pool) = (job.adapters.clone(), Pool::new(job.pooling));
+        let text = OpenText { serial: job.serial, place, ids, fed: 0, pages, adapters, pool };
         self.jobs.rotate_left(1);
         Some(text)
     }

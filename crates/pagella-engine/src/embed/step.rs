@@ -100,7 +100,9 @@ fn compute(
     let rows: Vec<StepRow<'_>> = texts
         .iter()
         .map(|(text, len)| {
-            StepRow::new(&text.ids[text.fed..text.fed + len], text.fed, &text.pages, LogitUse::None)
+            let ids = &text.ids[text.fed..text.fed + len];
+            let row = StepRow::new(ids, text.fed, &text.pages, LogitUse::None);
+            StepRow { adapters: &text.adapters, ..row }
         })
         .collect();
     let plan = StepPlan::new(&rows)?;

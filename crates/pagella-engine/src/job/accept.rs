@@ -118,12 +118,11 @@ impl Job {
         if self.options.stop_ids.contains(&id) || ends_constraint {
             return self.judge_stop_token(id, tokenizer);
         }
-        if let Some(slot) = &mut self.constraint {
-            slot.verdict = None;
-            if let Err(error) = slot.constraint.accept(id) {
-                let ending = Ending::failed(EngineError::Constraint(error));
-                return Judged::Ends(Released::default(), ending);
-            }
+        if let Some(slot) = &mut self.constraint
+            && let Err(error) = slot.accept(id)
+        {
+            let ending = Ending::failed(EngineError::Constraint(error));
+            return Judged::Ends(Released::default(), ending);
         }
         if self.healing_bytes == 0 {
             self.constraint.take_if(|slot| slot.only_heals);

@@ -66,11 +66,26 @@ impl Job {
         }
     }
 
-    /// What the job needs of row number `row`: its best candidates, unless somebody will look at the
-    /// row itself.
+    /// Puts the first `n` guesses behind the ids, so that what is asked of their rows is told of them.
+    pub fn append_guesses(&mut self, n: usize) {
+        let guesses = self.draft.guesses().iter().take(n);
+        self.sequences[0].ids.extend(guesses);
+    }
+
+    /// Takes them away again.
+    pub fn remove_guesses(&mut self, n: usize) {
+        let ids = &mut self.sequences[0].ids;
+        ids.truncate(ids.len() - n);
+    }
+
+    /// What the job needs of row number `row`, which follows so many of the guesses that stand behind
+    /// its ids, `unknown` more being there: its best candidates, unless somebody will look at the row
+    /// itself.
     pub fn ask<'a>(
         &'a self,
         row: usize,
+        guesses: usize,
+        unknown: usize,
         vocab: usize,
         scratch: &mut Scratch,
         buffer: &'a mut AskBuffer,
@@ -79,12 +94,13 @@ impl Job {
         if hooked || self.keeps_raw() || self.options.return_processed_logits {
             return RowAsk::Whole;
         }
+        let ids = &self.sequences[0].ids;
         let asked = Asked {
             vocab,
-            history: &self.sequences[0].ids,
+            history: &ids[..ids.len() - unknown],
             prompt_len: self.prompt_len,
-            mask: self.constraint.as_ref().and_then(ConstraintSlot::mask),
-            denied: self.denied_stops(),
+            mask: self.constraint.as_ref().and_then(|slot| slot.mask(guesses)),
+            denied: self.denied_stops(guesses),
             top: self.options.return_top_tokens,
         };
         match self.sampler.ask(&asked, scratch, buffer) {
@@ -114,7 +130,7 @@ impl Job {
             vocab,
             history: &self.sequences[0].ids,
             prompt_len: self.prompt_len,
-            denied: self.denied_stops(),
+            denied: self.denied_stops(0),
             attempt: 0,
             top: self.options.return_top_tokens,
         };
@@ -126,9 +142,9 @@ impl Job {
         }
     }
 
-    /// Stop tokens, as long as they come too early.
-    fn denied_stops(&self) -> &[u32] {
-        let early = self.new_tokens < self.options.min_new_tokens;
+    /// Stop tokens, as long as they come too early, after so many guesses.
+    fn denied_stops(&self, guesses: usize) -> &[u32] {
+        let early = self.new_tokens + guesses < self.options.min_new_tokens;
         if early { &self.options.stop_ids } else { &[] }
     }
 
@@ -161,12 +177,12 @@ impl Job {
             (hook.0)(logits, self.view());
         }
         let banned = self.points.denied(self.len());
-        let denied = [banned, self.denied_stops()].concat();
+        let denied = [banned, self.denied_stops(0)].concat();
         let row = Row {
             logits,
             history: &self.sequences[0].ids,
             prompt_len: self.prompt_len,
-            mask: self.constraint.as_ref().and_then(ConstraintSlot::mask),
+            mask: self.constraint.as_ref().and_then(|slot| slot.mask(0)),
             denied: &denied,
             attempt: banned.len() as u32,
             top: self.options.return_top_tokens,

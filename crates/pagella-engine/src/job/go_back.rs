@@ -46,13 +46,8 @@ impl Job {
         let n = self.text.accepted().len() - accepted;
         match (point.healing, &mut self.constraint) {
             (Some(healing), _) => self.constraint = Some(healing),
-            (None, Some(slot)) => {
-                slot.verdict = None;
-                // A constraint that cannot go back keeps the job where it is.
-                if !slot.constraint.rewind(n) {
-                    return None;
-                }
-            }
+            // A constraint that cannot go back keeps the job where it is.
+            (None, Some(slot)) => slot.rewind(n).then_some(())?,
             (None, None) => {}
         }
         self.points.rewinds += 1;
@@ -62,6 +57,7 @@ impl Job {
         for sequence in &mut self.sequences {
             sequence.truncate(sequence.ids.len() - ids.len());
         }
+        self.draft.go_back(self.sequences[0].ids.len());
         record.suppressed_text.push_str(&text);
         record.suppressed_tokens.extend(ids);
         self.sampler_state.rewind_to(&point.sampler);

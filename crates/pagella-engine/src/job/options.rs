@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use pagella_text::{BanRule, SpecialTokens};
 
+use crate::adapter::Adapter;
 use crate::constraint::Constraint;
+use crate::draft::{DraftDepth, Rehearsal};
 use crate::job::{LogitsHook, SampleHook};
 use crate::sample::SampleOptions;
 
@@ -133,6 +135,10 @@ pub struct JobOptions {
     pub timeout: Option<Duration>,
     /// What happens when it does not fit the context.
     pub length_policy: LengthPolicy,
+    /// Adapters with their scales, in the order in which they are added; `None`: those that the engine
+    /// gives to jobs that say nothing. The job keeps them, also when they are unloaded meanwhile; jobs
+    /// with different ones never share cached pages.
+    pub adapters: Option<Vec<(Adapter, f32)>>,
     /// Jobs with different salts never share cached pages.
     pub cache_salt: Option<String>,
     /// Echoed in every record.
@@ -143,6 +149,12 @@ pub struct JobOptions {
     /// What happens when the records of a [`JobStream`](crate::JobStream) are not read; whoever pumps a
     /// generator decides with [`Generator::set_resting`](crate::Generator::set_resting).
     pub backpressure: Backpressure,
+    /// How many ids are guessed and checked at once; `None`: what the engine was told.
+    pub draft_depth: Option<DraftDepth>,
+    /// What the answer is expected to be, as ids: guesses are looked for there, too.
+    pub prediction: Vec<u32>,
+    /// Known ids as guesses, to measure what drafting gains.
+    pub rehearsal: Option<Rehearsal>,
     /// Sees and changes logits before any sampling step.
     pub logits_hook: Option<LogitsHook>,
     /// Sees and may replace every choice.
@@ -186,10 +198,14 @@ impl Default for JobOptions {
             max_skips: Some(Self::MAX_SKIPS),
             timeout: None,
             length_policy: LengthPolicy::Error,
+            adapters: None,
             cache_salt: None,
             identifier: None,
             granularity: StreamGranularity::Token,
             backpressure: Backpressure::Unbounded,
+            draft_depth: None,
+            prediction: Vec::new(),
+            rehearsal: None,
             logits_hook: None,
             sample_hook: None,
         }

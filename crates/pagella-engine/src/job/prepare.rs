@@ -5,11 +5,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use pagella_arch::ModelSpec;
 use pagella_backend::PAGE_TOKENS;
 use pagella_text::{BanMatcher, StopMatcher, StreamStart, Tokenizer};
 
 use crate::EngineError;
-use crate::constraint::{Bitmask, Constraint, HealingConstraint};
+use crate::adapter::{self, DefaultAdapters, EngineId};
+use crate::constraint::{Constraint, HealingConstraint};
+use crate::draft::JobDraft;
 use crate::job::ban_watch::BanWatch;
 use crate::job::rewind::RestorePoints;
 use crate::job::state::{ConstraintSlot, JobClock};
@@ -42,6 +45,11 @@ pub(crate) struct Facts {
     pub n_pages: usize,
     /// Most sequences in one step.
     pub batch_max: usize,
+    /// What adapters must fit.
+    pub spec: ModelSpec,
+    pub engine: EngineId,
+    /// Of jobs that say nothing about adapters.
+    pub default_adapters: DefaultAdapters,
 }
 
 /// Checks a request and makes it a job.
@@ -69,15 +77,16 @@ pub(crate) fn prepare(spec: JobSpec, serial: u64, facts: &Facts) -> Result<Job, 
     let mut decoder = facts.tokenizer.stream_decoder(options.specials, StreamStart::Continuation);
     decoder.show(&options.shown_ids);
     decoder.skip_bytes(healed.len());
-    let namespace = match (&options.cache_salt, options.return_prompt_logprobs) {
-        // Logits are not kept, so pages that others filled are of no use.
-        (_, Some(_)) => Namespace::of(&[("scored", &serial.to_le_bytes())]),
-        (Some(salt), None) => Namespace::of(&[("salt", salt.as_bytes())]),
-        (None, None) => Namespace::EMPTY,
-    };
+    let own = options.adapters.take().unwrap_or_else(|| facts.default_adapters.get());
+    let (adapters, adapter_keys) = adapter::checked(&own, &facts.engine)?;
+    options.adapters = Some(own);
+    let namespace = namespace(&options, serial, &adapter_keys);
     let sequences: Vec<Sequence> = prompts
         .into_iter()
-        .map(|prompt| Sequence::new(prompt.ids, prompt.weight, namespace))
+        .map(|prompt| Sequence {
+            adapters: adapters.clone(),
+            ..Sequence::new(prompt.ids, prompt.weight, namespace)
+        })
         .collect();
     let constraint = constraint_slot(options.constraint.take(), &healed, facts)?;
     Ok(Job {
@@ -92,6 +101,7 @@ pub(crate) fn prepare(spec: JobSpec, serial: u64, facts: &Facts) -> Result<Job, 
         points: RestorePoints::default(),
         tolerated: Vec::new(),
         constraint,
+        draft: JobDraft::new(&mut options),
         healing_bytes: healed.len(),
         new_tokens_max,
         limit_reason,
@@ -108,6 +118,20 @@ pub(crate) fn prepare(spec: JobSpec, serial: u64, facts: &Facts) -> Result<Job, 
         clock: JobClock::new(submitted),
         options,
     })
+}
+
+/// What the keys and values of a job depend on besides ids.
+fn namespace(options: &JobOptions, serial: u64, adapters: &[[u8; 12]]) -> Namespace {
+    let serial = serial.to_le_bytes();
+    let mut parts: Vec<(&str, &[u8])> = Vec::new();
+    match (&options.cache_salt, options.return_prompt_logprobs) {
+        // Logits are not kept, so pages that others filled are of no use.
+        (_, Some(_)) => parts.push(("scored", &serial)),
+        (Some(salt), None) => parts.push(("salt", salt.as_bytes())),
+        (None, None) => {}
+    }
+    parts.extend(adapters.iter().map(|adapter| ("adapter", &adapter[..])));
+    Namespace::of(&parts)
 }
 
 fn check_prompts(
@@ -244,6 +268,5 @@ fn constraint_slot(
             Box::new(HealingConstraint::new(&facts.tokenizer, facts.vocab, healed, inner)?)
         }
     };
-    let mask = Bitmask::new_none(facts.vocab);
-    Ok(Some(ConstraintSlot { constraint, mask, verdict: None, only_heals }))
+    Ok(Some(ConstraintSlot::new(constraint, facts.vocab, only_heals)))
 }

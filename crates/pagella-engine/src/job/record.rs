@@ -234,6 +234,12 @@ pub struct Completion {
     pub preemptions: u32,
     /// How often it went back for a banned string.
     pub rewinds: u32,
+    /// Whether the job was told what it may write.
+    pub predicted: bool,
+    /// Guesses of its ids that were right.
+    pub accepted_draft_tokens: usize,
+    /// Guesses that were wrong, and those behind them.
+    pub rejected_draft_tokens: usize,
     /// From submission to the first computation.
     pub time_enqueued: Duration,
     /// From there to the logits of the prompt's last token.

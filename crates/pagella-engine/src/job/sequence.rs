@@ -4,7 +4,7 @@
 //! have these keys; page `i` holds ids `256·i ..` up to its fill mark, which for pages of this
 //! sequence alone is where `kv` stands.
 
-use pagella_backend::PAGE_TOKENS;
+use pagella_backend::{AdapterUse, PAGE_TOKENS};
 
 use crate::pages::{Namespace, PageIdx, PageKey, PageTable, Parent};
 
@@ -17,6 +17,8 @@ pub(crate) struct Sequence {
     pub weight: f32,
     /// What else the keys and values depend on.
     pub namespace: Namespace,
+    /// Adapters that its rows have; part of the namespace.
+    pub adapters: Vec<AdapterUse>,
     /// Leading ids whose keys and values are in `pages`.
     pub kv: usize,
     /// Physical pages in order; empty while the job waits.
@@ -28,7 +30,8 @@ pub(crate) struct Sequence {
 impl Sequence {
     pub fn new(ids: Vec<u32>, weight: f32, namespace: Namespace) -> Self {
         let keys = Self::keys_of(&ids, ids.len(), namespace);
-        Sequence { ids, weight, namespace, kv: 0, pages: Vec::new(), keys }
+        let adapters = Vec::new();
+        Sequence { ids, weight, namespace, adapters, kv: 0, pages: Vec::new(), keys }
     }
 
     /// Keys of the pages that lie entirely before the last id, which is always computed, and hold
@@ -46,6 +49,11 @@ impl Sequence {
     /// Pages that `tokens` tokens need.
     pub fn pages_for(tokens: usize) -> usize {
         tokens.div_ceil(PAGE_TOKENS)
+    }
+
+    /// Tokens behind the newest id that the pages have room for. No page is taken for a guess.
+    pub fn room(&self) -> usize {
+        (self.pages.len() * PAGE_TOKENS).saturating_sub(self.ids.len())
     }
 
     /// Takes note of the pages the table gave, and of what they already hold. Returns the number of
@@ -70,10 +78,15 @@ impl Sequence {
 
     /// What the page after the last one has as its parent.
     pub fn next_parent(&self) -> Parent {
-        if self.keys.len() < self.pages.len() {
-            return Parent::Detached;
+        self.parent(self.pages.len()).unwrap_or(Parent::Detached)
+    }
+
+    /// What comes before the page with this index; `None` if that is not certain yet.
+    pub fn parent(&self, idx: usize) -> Option<Parent> {
+        match idx.checked_sub(1) {
+            None => Some(Parent::Root(self.namespace)),
+            Some(before) => self.keys.get(before).map(|&key| Parent::Page(key)),
         }
-        self.keys.last().map_or(Parent::Root(self.namespace), |&key| Parent::Page(key))
     }
 
     /// The position after `kv` up to which someone else has computed the pages this sequence shares,
@@ -109,6 +122,24 @@ impl Sequence {
             table.write(self.pages[idx], &self.ids[self.kv..stop]);
             self.kv = stop;
         }
+    }
+
+    /// Records which of the guesses that a step computed from position `start` on became ids, and
+    /// returns how many. The newest id stays out of the cache, as always.
+    pub fn commit_guesses(
+        &mut self,
+        start: usize,
+        guesses: &[u32],
+        table: &mut PageTable,
+    ) -> usize {
+        if self.kv != start {
+            return 0; // The job went back to before them.
+        }
+        let came = self.ids.get(start..).unwrap_or_default();
+        let same = guesses.iter().zip(came).take_while(|(a, b)| a == b).count();
+        let committed = same.min(came.len().saturating_sub(1));
+        self.commit(committed, table);
+        committed
     }
 
     /// Forgets ids from `len` on. Pages follow with [`Sequence::truncate_pages`].
@@ -147,10 +178,7 @@ impl Sequence {
             if n > 0 && table.ids(page).get(..n) != Some(own) {
                 return Err(format!("page {page} does not hold ids {begins}.. of its sequence"));
             }
-            let expected = match idx {
-                0 => Parent::Root(self.namespace),
-                _ => self.keys.get(idx - 1).map_or(Parent::Detached, |&key| Parent::Page(key)),
-            };
+            let expected = self.parent(idx).unwrap_or(Parent::Detached);
             if table.parent(page) != expected {
                 return Err(format!(
                     "page {page} has parent {:?}, not {expected:?}",

@@ -3,9 +3,11 @@
 //! A job never touches a page or the model. It is given rows of logits and answers with records; the
 //! generator does the rest between steps. So jobs can be advanced on several threads at once.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::constraint::{Bitmask, Constraint, ConstraintError, Verdict};
+use crate::draft::JobDraft;
 use crate::job::rewind::RestorePoints;
 use crate::job::sequence::Sequence;
 use crate::job::text::TextState;
@@ -31,22 +33,103 @@ pub(crate) struct ConstraintSlot {
     pub mask: Bitmask,
     /// The answer for the next choice, once computed.
     pub verdict: Option<Result<Verdict, ConstraintError>>,
+    /// Guesses that a copy of the constraint has taken, each with mask and answer for the choice after
+    /// it, for as long as choices follow them.
+    pub ahead: VecDeque<MaskAhead>,
+    /// The next ids of text that is the only one possible, as far as they are known.
+    forced: Vec<u32>,
     /// It ends with the healed prompt end: nothing constrains what follows.
     pub only_heals: bool,
 }
 
+/// What a constraint will say once a guess was taken.
+pub(crate) struct MaskAhead {
+    /// The guess.
+    id: u32,
+    mask: Bitmask,
+    verdict: Result<Verdict, ConstraintError>,
+}
+
 impl ConstraintSlot {
-    /// The mask of the next choice, if it denies anything.
-    pub fn mask(&self) -> Option<&Bitmask> {
-        let free = self.verdict.as_ref().is_some_and(|v| v.as_ref().is_ok_and(|v| v.free));
-        (!free).then_some(&self.mask)
+    pub fn new(constraint: Box<dyn Constraint>, vocab: usize, only_heals: bool) -> Self {
+        let (mask, ahead, forced) = (Bitmask::new_none(vocab), VecDeque::new(), Vec::new());
+        ConstraintSlot { constraint, mask, verdict: None, ahead, forced, only_heals }
+    }
+
+    /// The next ids of text that is the only one possible, as far as they are known.
+    pub fn forced(&self) -> &[u32] {
+        &self.forced
+    }
+
+    /// The mask of the choice after so many guesses, if it denies anything.
+    pub fn mask(&self, after: usize) -> Option<&Bitmask> {
+        let (mask, verdict) = match after.checked_sub(1) {
+            None => (&self.mask, self.verdict.as_ref()),
+            Some(idx) => {
+                let ahead = self.ahead.get(idx)?;
+                (&ahead.mask, Some(&ahead.verdict))
+            }
+        };
+        let free = verdict.is_some_and(|v| v.as_ref().is_ok_and(|v| v.free));
+        (!free).then_some(mask)
+    }
+
+    /// Computes the mask of the next choice and those of the choices after guesses.
+    pub fn look_ahead(&mut self, guesses: &[u32]) {
+        if self.verdict.is_none() {
+            self.verdict = Some(self.constraint.mask(&mut self.mask));
+        }
+        self.ahead.clear();
+        if guesses.is_empty() {
+            return;
+        }
+        let mut copy = self.constraint.fork();
+        for &id in guesses {
+            if copy.accept(id).is_err() {
+                break;
+            }
+            let mut mask = Bitmask::new_none(self.mask.vocab());
+            let verdict = copy.mask(&mut mask);
+            self.ahead.push_back(MaskAhead { id, mask, verdict });
+        }
+    }
+
+    /// How many leading guesses the constraint allows.
+    pub fn allowed(&self, guesses: &[u32]) -> usize {
+        let mut copy = self.constraint.fork();
+        guesses.iter().take_while(|id| copy.accept(**id).is_ok()).count()
+    }
+
+    /// Takes an id. What was computed ahead stays if it was the guess.
+    pub fn accept(&mut self, id: u32) -> Result<(), ConstraintError> {
+        let forced = match self.verdict.take() {
+            Some(Ok(Verdict { forced, .. })) if !forced.is_empty() => forced,
+            _ => std::mem::take(&mut self.forced),
+        };
+        self.forced = match forced.split_first() {
+            Some((first, rest)) if *first == id => rest.to_vec(),
+            _ => Vec::new(),
+        };
+        match self.ahead.pop_front() {
+            Some(ahead) if ahead.id == id => {
+                (self.mask, self.verdict) = (ahead.mask, Some(ahead.verdict));
+            }
+            _ => self.ahead.clear(),
+        }
+        self.constraint.accept(id)
+    }
+
+    /// Undoes the last `n` ids; false, and nothing happens to the constraint, if it cannot.
+    pub fn rewind(&mut self, n: usize) -> bool {
+        self.verdict = None;
+        self.ahead.clear();
+        self.forced.clear();
+        self.constraint.rewind(n)
     }
 
     /// A copy with its own state, its mask not computed.
     pub fn fork(&self) -> Self {
-        let mask = Bitmask::new_none(self.mask.vocab());
-        let only_heals = self.only_heals;
-        ConstraintSlot { constraint: self.constraint.fork(), mask, verdict: None, only_heals }
+        Self::new(self.constraint.fork(), self.mask.vocab(), self.only_heals)
     }
 }
 
@@ -68,6 +151,8 @@ pub(crate) struct Job {
     /// Accepted ids at which a banned string is let through, because there was no way around it.
     pub tolerated: Vec<usize>,
     pub constraint: Option<ConstraintSlot>,
+    /// What is guessed of its next ids.
+    pub draft: JobDraft,
     /// Bytes of the healed prompt end that are not written again yet.
     pub healing_bytes: usize,
     /// Most tokens to sample, and why it ends there.
@@ -106,13 +191,14 @@ impl JobClock {
         JobClock { submitted, prefill, first_logits, first_token, newest_token: None }
     }
 
-    /// A job has so many tokens. Returns the time since the one before, if there is a new one and it
-    /// is not the first.
-    pub fn note_tokens(&mut self, n: usize, now: Instant) -> Option<Duration> {
+    /// A job has so many tokens. Returns how many are new and the time of each, which is their share of
+    /// the time since those before; nothing for the first ones.
+    pub fn note_tokens(&mut self, n: usize, now: Instant) -> Option<(usize, Duration)> {
         let (before, known) = self.newest_token.unzip();
-        if n > known.unwrap_or(0) {
+        let new = n.saturating_sub(known.unwrap_or(0));
+        if new > 0 {
             self.newest_token = Some((now, n));
-            return before.map(|before| now - before);
+            return before.map(|before| (new, (now - before) / new as u32));
         }
         // Some were taken back.
         self.newest_token = before.map(|before| (before, n));
@@ -137,6 +223,11 @@ impl Job {
     /// All sequences have everything but their newest id in the cache.
     pub fn is_ready(&self) -> bool {
         self.sequences.iter().all(Sequence::is_ready)
+    }
+
+    /// Ids that it may still write, if each of those of a healed prompt end has one byte.
+    pub fn ids_left(&self) -> usize {
+        self.new_tokens_max.saturating_sub(self.new_tokens) + self.healing_bytes
     }
 
     /// Length of a sequence up to which nothing is taken back any more.

@@ -1,10 +1,10 @@
 //! What a request says besides how ids are chosen: how long the text becomes, where it ends, what it
 //! looks like.
 
-use super::ParamGroup::{Constraints, Length, Seed, Stops};
+use super::ParamGroup::{Constraints, Drafting, Length, Seed, Stops};
 use super::ParamKind::{Code, Flag, Ids, Integer, Json, Texts};
 use super::{Param, Place};
-use crate::{Healing, JobOptions};
+use crate::{DraftDepth, DraftOptions, Healing, JobOptions};
 
 /// Longest window in which a loop is looked for, in tokens.
 const LOOP_WINDOW_MAX: i64 = 16_384;
@@ -53,6 +53,17 @@ pub const JOB: &[Param] = &[
         .of_job(|job, on| job.healing = if on > 0.0 { Healing::Auto } else { Healing::Off }),
     Param::of(Code, Seed)
         .named("negative_prompt", "What guidance steers away from; with cfg_scale"),
+    Param::of(Integer(-1, DraftOptions::GUESSES_MAX as i64), Drafting)
+        .named(
+            "draft_tokens",
+            "Tokens that are guessed and checked at once, with the same text; 0 is none, -1 is as the \
+             server was told",
+        )
+        .or(&["num_draft_tokens", "speculative.n_max"])
+        .off(&[-1.0])
+        .off_word("as the server was told")
+        .hidden()
+        .of_job(|job, n| job.draft_depth = depth(n as i64)),
 ];
 
 /// What the text looks like; at most one of these.
@@ -67,6 +78,15 @@ pub const CONSTRAINTS: &[Param] = &[
         .named("grammar_string", "The answer follows this grammar, GBNF or Lark")
         .or(&["grammar", "guided_grammar"]),
 ];
+
+/// How many ids a job wants guessed; below 0 it leaves that open.
+fn depth(tokens: i64) -> Option<DraftDepth> {
+    match usize::try_from(tokens) {
+        Ok(0) => Some(DraftDepth::Off),
+        Ok(tokens) => Some(DraftDepth::Fixed(tokens)),
+        Err(_) => None,
+    }
+}
 
 impl Param {
     const fn of_job(self, set: fn(&mut JobOptions, f64)) -> Self {

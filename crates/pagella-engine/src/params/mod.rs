@@ -102,6 +102,8 @@ pub enum ParamGroup {
     Constraints,
     /// Draws, guidance, the order of steps.
     Seed,
+    /// Guesses, which change the time and not the text.
+    Drafting,
 }
 
 impl ParamGroup {
@@ -118,6 +120,7 @@ impl ParamGroup {
         (ParamGroup::Stops, "stops", "Stops and bans"),
         (ParamGroup::Constraints, "constraints", "Constraints"),
         (ParamGroup::Seed, "seed", "Seed and guidance"),
+        (ParamGroup::Drafting, "drafting", "Drafting"),
     ];
 
     /// The name for programs.

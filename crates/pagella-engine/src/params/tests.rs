@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::*;
+use crate::DraftDepth;
 
 #[test]
 fn no_spelling_means_two_parameters() {
@@ -91,6 +92,20 @@ fn variants_keep_their_own_meaning() {
     assert_eq!(set("dynatemp_range", 0.5, &given), given);
     assert!(!set("dynamic_temperature", 0.0, &given).has_dynamic_temperature());
     assert_eq!(set("do_sample", 0.0, &plain).temperature, 0.0);
+}
+
+#[test]
+fn a_request_says_how_many_ids_are_guessed_or_leaves_it_open() {
+    let row = JOB.iter().find(|param| param.is_called("speculative.n_max")).unwrap();
+    let Place::Job { set } = row.place else { panic!("{}", row.name) };
+    let depth = |value: Value| {
+        let mut job = JobOptions::default();
+        row.scalar(&value).map(|number| set(&mut job, number)).map(|()| job.draft_depth)
+    };
+    assert_eq!(depth(json!(-1)), Ok(None));
+    assert_eq!(depth(json!(0)), Ok(Some(DraftDepth::Off)));
+    assert_eq!(depth(json!(31)), Ok(Some(DraftDepth::Fixed(31))));
+    assert!(depth(json!(32)).is_err() && depth(json!(-2)).is_err() && depth(json!("4")).is_err());
 }
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/parameters.md");

@@ -74,11 +74,10 @@ fn fits(job: &Job, active: &[Job], table: &PageTable, options: &GeneratorOptions
 
 /// Pages of every sequence of a job.
 fn needs(job: &Job, reserve: Reserve) -> Vec<SequenceNeed<'_>> {
-    let left = job.new_tokens_max - job.new_tokens + job.healing_bytes;
     let need = |sequence: &'_ Sequence| {
         let tokens = match reserve {
             Reserve::Grow => sequence.ids.len(),
-            Reserve::Full => sequence.ids.len() + left,
+            Reserve::Full => sequence.ids.len() + job.ids_left(),
         };
         Sequence::pages_for(tokens) - sequence.keys.len()
     };

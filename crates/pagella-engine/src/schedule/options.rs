@@ -1,5 +1,7 @@
 //! The settings of a generator.
 
+use crate::draft::DraftOptions;
+
 /// How many pages a job takes when it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reserve {
@@ -12,7 +14,7 @@ pub enum Reserve {
 }
 
 /// How a generator schedules. The defaults suit a server and a single user alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GeneratorOptions {
     /// Most sequences in one step.
     pub batch_max: usize,
@@ -37,6 +39,22 @@ pub struct GeneratorOptions {
     pub host_threads: Option<usize>,
     /// Fewest logits of a step, over all rows, for which sampling is spread over threads.
     pub parallel_logits_min: usize,
+    /// Whether ids are guessed and checked several at a time.
+    pub draft: DraftOptions,
+    /// Bytes that all adapters together may hold.
+    pub adapter_bytes_max: u64,
+}
+
+impl GeneratorOptions {
+    /// Rows of logits that a step may have however small the batch: as many as the largest step that a
+    /// device records has tokens.
+    const LOGIT_ROWS_LEAST: usize = 128;
+
+    /// Most rows of logits of one step, each as long as the vocabulary: one of every sequence, those of
+    /// guesses, and those that score a prompt.
+    pub fn logit_rows_max(&self) -> usize {
+        self.batch_max.max(Self::LOGIT_ROWS_LEAST)
+    }
 }
 
 impl Default for GeneratorOptions {
@@ -54,6 +72,8 @@ impl Default for GeneratorOptions {
             host_threads: None,
             // Some 50 µs of one thread.
             parallel_logits_min: 1 << 18,
+            draft: DraftOptions::default(),
+            adapter_bytes_max: 8 << 30,
         }
     }
 }

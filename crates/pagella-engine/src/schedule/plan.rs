@@ -1,5 +1,5 @@
 //! What the next step takes over from the cache and what it computes: one token of every job that
-//! writes, then prompts in order of start.
+//! writes, with the guesses behind it, then prompts in order of start.
 //!
 //! Planning looks at pages and sequences and changes nothing; `step.rs` carries a plan out. A row
 //! starts where its sequence stands in the cache and never writes what someone else writes in the
@@ -12,7 +12,7 @@ use crate::job::{Job, Sequence};
 use crate::pages::{PageIdx, PageTable, Parent};
 use crate::schedule::GeneratorOptions;
 
-/// Rows of logits of one step that score a prompt, at most: each is as long as the vocabulary.
+/// Rows of logits of one step that score one prompt, at most: each is as long as the vocabulary.
 const SCORED_ROWS_MAX: usize = 32;
 
 /// What one step does: first all of `reuse`, in order, then `step`.
@@ -71,6 +71,14 @@ impl PlannedRow {
     pub fn logit_rows(&self) -> usize {
         self.logits.wanted(self.tokens)
     }
+
+    /// How many of its tokens, the last ones, are guesses.
+    pub fn guesses(&self) -> usize {
+        match self.logits {
+            LogitUse::Check { drafted } => drafted,
+            LogitUse::None | LogitUse::Choice | LogitUse::Mix | LogitUse::Score { .. } => 0,
+        }
+    }
 }
 
 impl PlannedStep {
@@ -91,6 +99,8 @@ pub(crate) struct Runnable<'a> {
     /// Index among the active jobs.
     job: usize,
     sequences: Vec<Cursor<'a>>,
+    /// Its newest id and guesses of those after it; empty without guesses.
+    guessed: &'a [u32],
     /// Whether the ids of its prompt are scored.
     scores: bool,
 }
@@ -101,14 +111,14 @@ impl<'a> Runnable<'a> {
         let awake = active.iter().enumerate().filter(|(_, job)| !job.resting);
         let runnable = |(idx, job): (usize, &'a Job)| {
             let scores = job.options.return_prompt_logprobs.is_some() && job.new_tokens == 0;
-            Self::new(idx, &job.sequences, scores)
+            Runnable { guessed: job.draft.fed(), ..Self::new(idx, &job.sequences, scores) }
         };
         awake.map(runnable).collect()
     }
 
     fn new(job: usize, sequences: &'a [Sequence], scores: bool) -> Self {
         let sequences = sequences.iter().map(|sequence| Cursor { sequence, kv: sequence.kv });
-        Runnable { job, sequences: sequences.collect(), scores }
+        Runnable { job, sequences: sequences.collect(), guessed: &[], scores }
     }
 
     /// All sequences have everything but their newest id in the cache.
@@ -153,6 +163,8 @@ pub(crate) struct Planner<'a> {
     options: &'a GeneratorOptions,
     /// Tokens that still fit.
     budget: usize,
+    /// Rows of logits that still fit besides one of every sequence.
+    spare_rows: usize,
     reuse: Vec<Reuse>,
     rows: Vec<PlannedRow>,
     /// The same for the model.
@@ -169,6 +181,7 @@ impl<'a> Planner<'a> {
             table,
             options,
             budget: options.step_tokens.unwrap_or(usize::MAX),
+            spare_rows: 0,
             reuse: Vec::new(),
             rows: Vec::new(),
             step_rows: Vec::new(),
@@ -179,7 +192,11 @@ impl<'a> Planner<'a> {
 
     /// Plans a step of these jobs, which are in the order of their start.
     pub fn plan(mut self, mut jobs: Vec<Runnable<'a>>) -> Result<Plan, PlanError> {
-        jobs.iter().filter(|job| job.is_ready()).for_each(|job| self.add_decode(job));
+        let sequences: usize = jobs.iter().map(|job| job.sequences.len()).sum();
+        self.spare_rows = self.options.logit_rows_max().saturating_sub(sequences);
+        let mut spare = self.guesses_max(&jobs);
+        let ready = jobs.iter().filter(|job| job.is_ready());
+        ready.for_each(|job| self.add_decode(job, &mut spare));
         if let (Some(limit), false) =
             (self.options.prefill_tokens_while_decoding, self.rows.is_empty())
         {
@@ -200,14 +217,37 @@ impl<'a> Planner<'a> {
         Ok(Plan { reuse, step })
     }
 
-    fn add_decode(&mut self, job: &Runnable<'a>) {
-        if self.budget < job.sequences.len() || job.sequences.iter().any(Cursor::lacks_page) {
+    /// Tokens of guesses: what is left when everyone who writes has a token. Where prompts wait, half of
+    /// the step is theirs.
+    fn guesses_max(&self, jobs: &[Runnable<'a>]) -> usize {
+        let ready = || jobs.iter().filter(|job| job.is_ready());
+        let writing: usize = ready().map(|job| job.sequences.len()).sum();
+        let share = if ready().count() == jobs.len() { 1 } else { 2 };
+        (self.budget / share).saturating_sub(writing).min(self.spare_rows / share)
+    }
+
+    /// Adds the newest id of a job, and as many guesses as pages and `spare` tokens have room for.
+    fn add_decode(&mut self, job: &Runnable<'a>, spare: &mut usize) {
+        let n_sequences = job.sequences.len();
+        if self.budget < n_sequences || job.sequences.iter().any(Cursor::lacks_page) {
             return;
         }
-        let logits = if job.sequences.len() == 1 { LogitUse::Choice } else { LogitUse::Mix };
+        let room = job.sequences.iter().map(|cursor| cursor.sequence.room()).min().unwrap_or(0);
+        let drafted = job.guessed.len().saturating_sub(1).min(room).min(*spare / n_sequences);
+        *spare -= drafted * n_sequences;
+        self.spare_rows -= drafted * n_sequences;
+        let logits = match (drafted, n_sequences) {
+            (0, 1) => LogitUse::Choice,
+            (0, _) => LogitUse::Mix,
+            _ => LogitUse::Check { drafted },
+        };
         for (sequence, cursor) in job.sequences.iter().enumerate() {
-            let (job, tokens, is_prompt) = (job.job, 1, false);
-            self.add(cursor, PlannedRow { job, sequence, tokens, is_prompt, logits });
+            let (job_idx, tokens, is_prompt) = (job.job, 1 + drafted, false);
+            let row = PlannedRow { job: job_idx, sequence, tokens, is_prompt, logits };
+            match drafted {
+                0 => self.add(cursor, row),
+                _ => self.add_ids(cursor, row, &job.guessed[..tokens]),
+            }
         }
     }
 
@@ -224,9 +264,13 @@ impl<'a> Planner<'a> {
             let len = cursor.sequence.ids.len();
             // Several prompts need their logits in one step, so each waits before its last id.
             let tokens = self.chunk(cursor, len - usize::from(!alone));
-            let tokens = if job.scores { tokens.min(SCORED_ROWS_MAX) } else { tokens };
+            let scored_max = SCORED_ROWS_MAX.min(1 + self.spare_rows);
+            let tokens = if job.scores { tokens.min(scored_max) } else { tokens };
             if tokens == 0 {
                 continue;
+            }
+            if job.scores {
+                self.spare_rows -= tokens - 1;
             }
             let choice = cursor.kv + tokens == len;
             let logits = match (job.scores, choice) {
@@ -239,17 +283,23 @@ impl<'a> Planner<'a> {
             self.add(cursor, PlannedRow { job, sequence, tokens, is_prompt, logits });
         }
         if job.is_ready() && !self.rows.iter().any(|row| row.job == job.job) {
-            self.add_decode(job);
+            self.add_decode(job, &mut 0);
         }
     }
 
+    /// Adds a row of the sequence's own ids.
     fn add(&mut self, cursor: &Cursor<'a>, row: PlannedRow) {
+        let Cursor { sequence, kv } = *cursor;
+        self.add_ids(cursor, row, &sequence.ids[kv..kv + row.tokens]);
+    }
+
+    fn add_ids(&mut self, cursor: &Cursor<'a>, row: PlannedRow, ids: &'a [u32]) {
         let Cursor { sequence, kv } = *cursor;
         let shared = cursor.page_range(row.tokens).filter(|idx| *idx < sequence.keys.len());
         self.filling.extend(shared.map(|idx| sequence.pages[idx]));
         self.budget -= row.tokens;
-        let ids = &sequence.ids[kv..kv + row.tokens];
-        self.step_rows.push(StepRow::new(ids, kv, &sequence.pages, row.logits));
+        let step_row = StepRow::new(ids, kv, &sequence.pages, row.logits);
+        self.step_rows.push(StepRow { adapters: &sequence.adapters, ..step_row });
         self.rows.push(row);
     }
 

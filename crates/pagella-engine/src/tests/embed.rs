@@ -3,9 +3,11 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use pagella_model::BoundAdapter;
+
 use crate::tests::stand_in::{StandIn, greedy_ids, sums};
 use crate::tests::support::{generator, ids, job};
-use crate::{EmbedHandle, EngineError, GeneratorOptions, Pooling, Worker};
+use crate::{EmbedHandle, EngineError, Forward, GeneratorOptions, Pooling, Worker};
 
 type Vectors = Result<Vec<Vec<f32>>, EngineError>;
 
@@ -134,4 +136,28 @@ fn texts_that_cannot_be_computed_are_refused_at_once() {
     assert!(matches!(refused(vec![vec![1], vec![]]), EngineError::EmptyPrompt));
     assert!(matches!(refused(vec![vec![64]]), EngineError::IdOutOfRange { .. }));
     assert!(matches!(refused(vec![ids(2049, 1)]), EngineError::PromptTooLong { .. }));
+}
+
+#[test]
+fn texts_have_the_adapters_that_everything_has() {
+    let (worker, model) = worker(24);
+    let bound = BoundAdapter::synthetic(model.spec(), 1, 0);
+    let adapter = worker.add_adapter("a", bound).unwrap();
+    worker.set_default_adapters(vec![(adapter, 1.0)]).unwrap();
+    let text = ids(70, 3);
+    let vectors = |worker: &Worker| {
+        let (_handle, vectors) = ask(worker, std::slice::from_ref(&text), Pooling::Last);
+        vectors.recv().unwrap().unwrap()
+    };
+    // What the first slot with scale 1 changes of an id.
+    let changed: Vec<u32> = text.iter().map(|id| id ^ (1.0f32.to_bits() >> 7)).collect();
+    assert_eq!(vectors(&worker)[0][0], expected(&changed, Pooling::Last));
+    // Those that were asked for keep it.
+    let (_handle, asked) = ask(&worker, &vec![text.clone(); 40], Pooling::Last);
+    worker.unload_adapter("a").unwrap();
+    for vector in asked.recv().unwrap().unwrap() {
+        assert_eq!(vector[0], expected(&changed, Pooling::Last));
+    }
+    check(std::slice::from_ref(&text), &vectors(&worker), Pooling::Last);
+    assert_eq!(worker.call(|generator| generator.adapter_bytes()).unwrap(), 0);
 }

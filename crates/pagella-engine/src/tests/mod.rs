@@ -4,10 +4,13 @@
 //! - `random_jobs`: thousands of such scripts; `sharing`: pages computed once;
 //! - `quirks`: one named test for each known mistake of generators of this kind;
 //! - `cache_map`: the picture of the cache; `prompt_logprobs`: prompts scored;
-//! - `embed`: texts as vectors beside jobs;
+//! - `adapters`: loads that fail, pages of different adapters;
+//! - `draft`: ids that are guessed and checked; `embed`: texts as vectors beside jobs;
 //! - `text`: stops, bans, characters; `worker`: threads, streams, cancelling; `saved`: files.
 
+mod adapters;
 mod cache_map;
+mod draft;
 mod embed;
 mod prompt_logprobs;
 mod quirks;

@@ -2,20 +2,16 @@
 
 use pagella_text::BanRule;
 
-use crate::constraint::{ConstraintFactory, ConstraintLimits, ConstraintSpec};
-use crate::tests::stand_in::{END, StandIn, TOKENS, VOCAB, greedy_ids, tokenizer};
+use crate::constraint::ConstraintSpec;
+use crate::tests::stand_in::{END, StandIn, TOKENS, VOCAB, greedy_ids};
 use crate::tests::support::{
-    chars, check_stream, generator, ids, job, job_with, records, roomy, run, solo, up_to,
+    chars, check_stream, constraint, generator, ids, job, job_with, records, roomy, run, solo,
+    up_to,
 };
 use crate::{
     BanExhausted, BoxedConstraint, EngineError, EosReason, GeneratorOptions, Healing, JobOptions,
     JobSpec, LengthPolicy, Stage, WeightedPrompt,
 };
-
-fn constraint(spec: &ConstraintSpec) -> Option<BoxedConstraint> {
-    let factory = ConstraintFactory::new(&tokenizer(), VOCAB, ConstraintLimits::default()).unwrap();
-    Some(BoxedConstraint(factory.compile(spec).unwrap()))
-}
 
 #[test]
 fn g1_a_job_longer_than_the_context_is_refused_or_clamped_as_it_wants() {

@@ -15,6 +15,9 @@ fn play_all(scripts: Range<u64>) {
     assert!(happened.defragmentations > 50 && happened.copied_tokens > 10_000, "{happened:?}");
     assert!(happened.cached_tokens > 100_000, "{happened:?}");
     assert!(happened.guided > 100 && happened.healed > 100, "{happened:?}");
+    assert!(happened.accepted > 5_000 && happened.rejected > 5_000, "{happened:?}");
+    assert!(happened.constrained > 100, "{happened:?}");
+    assert!(happened.adapted > 300 && happened.adapted_accepted > 1_000, "{happened:?}");
     assert!(happened.narrowed_rows > 10_000 && happened.undecided_rows > 1_000, "{happened:?}");
 }
 

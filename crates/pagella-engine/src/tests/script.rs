@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use pagella_text::BanRule;
 
+use crate::constraint::ConstraintSpec;
 use crate::sample::SampleOptions;
 use crate::tests::stand_in::{END, StandIn};
-use crate::tests::support::{check_stream, generator, ids, up_to};
+use crate::tests::support::{
+    check_stream, constraint, draft_model, generator, ids, load_adapters, solo, up_to,
+};
 use crate::{
-    BanExhausted, Completion, EosReason, Generator, GeneratorOptions, Healing, JobSpec, Record,
-    Reserve, StreamGranularity,
+    Adapter, BanExhausted, Completion, DraftDepth, DraftOptions, EosReason, Generator,
+    GeneratorOptions, Healing, JobSpec, Record, Reserve, StreamGranularity,
 };
 
 /// A small generator of random numbers (xorshift), so that a script is one number.
@@ -83,6 +86,11 @@ pub fn random_spec(dice: &mut Dice, family: u32) -> JobSpec {
         options.ban_exhausted = dice.pick(&[BanExhausted::End, BanExhausted::Accept]);
         options.rewinds_max = dice.pick(&[2, 50, 256]);
     }
+    if dice.one_in(6) {
+        // Some of what it allows is the only text possible.
+        let pattern = dice.pick(&["([a-m]abc|[n-z] END)+", "(abcde[a-z]){2,5}", "[a-zA-Z ]*"]);
+        options.constraint = constraint(&ConstraintSpec::Regex(pattern.to_owned()));
+    }
     let negative = dice.one_in(5).then(|| (prompt(dice, family), dice.pick(&[1.5, 0.5, 1.0])));
     if dice.one_in(6) {
         options.healing = dice.pick(&[Healing::Auto, Healing::Ids(1), Healing::Ids(2)]);
@@ -125,8 +133,65 @@ pub fn random_options(dice: &mut Dice) -> GeneratorOptions {
         defragment: dice.one_in(2),
         host_threads: Some(2),
         parallel_logits_min: dice.pick(&[0, usize::MAX, usize::MAX, usize::MAX]),
+        draft: random_drafting(dice),
         ..GeneratorOptions::default()
     }
+}
+
+fn random_drafting(dice: &mut Dice) -> DraftOptions {
+    let fixed = [1, 4, 7, DraftOptions::GUESSES_MAX].map(DraftDepth::Fixed);
+    let depth = match dice.below(3) {
+        0 => DraftDepth::Off,
+        1 => DraftDepth::Adaptive,
+        _ => dice.pick(&fixed),
+    };
+    DraftOptions {
+        depth,
+        guesses_max: dice.pick(&[2, DraftOptions::GUESSES_MAX]),
+        lookup: dice.one_in(2),
+        recent_ids_max: dice.pick(&[0, 300, 1 << 16]),
+        probability_min: dice.pick(&[0.0, 0.1]),
+    }
+}
+
+/// Lets a draft model that knows everything, or nothing, guess for some generators.
+fn add_draft_model(generator: &mut Generator, dice: &mut Dice, n_pages: usize) {
+    if dice.one_in(2) {
+        return;
+    }
+    let mut model = StandIn::with_cache(4096, n_pages, dice.pick(&[16, 512]));
+    if dice.one_in(2) {
+        model = model.narrowing(8);
+    }
+    if dice.one_in(3) {
+        model = model.astray();
+    }
+    generator.set_draft_model(draft_model(&model)).unwrap();
+}
+
+/// Tells some jobs what they will say, or something else, and how much to guess.
+fn predict(mut spec: JobSpec, dice: &mut Dice) -> JobSpec {
+    match dice.below(6) {
+        0 => spec.options.prediction = solo(spec.clone()).token_ids,
+        1 => spec.options.prediction = ids(1 + dice.below(80), dice.below(9) as u32),
+        2 => spec.options.draft_depth = Some(DraftDepth::Fixed(dice.below(9))),
+        _ => {}
+    }
+    spec
+}
+
+/// Gives some jobs adapters.
+fn adapt(mut spec: JobSpec, dice: &mut Dice, adapters: &[Adapter; 2]) -> JobSpec {
+    if dice.one_in(3) {
+        let scale = |dice: &mut Dice| dice.pick(&[0.0, 0.5, 1.0]);
+        let [first, second] = adapters.each_ref().map(|adapter| (adapter.clone(), scale(dice)));
+        spec.options.adapters = Some(match dice.below(3) {
+            0 => vec![first],
+            1 => vec![second],
+            _ => vec![second, first],
+        });
+    }
+    spec
 }
 
 /// What happened in scripts, to be sure that they exercise what they are for.
@@ -143,6 +208,12 @@ pub struct Happened {
     pub healed: usize,
     pub narrowed_rows: usize,
     pub undecided_rows: usize,
+    pub accepted: usize,
+    pub rejected: usize,
+    pub constrained: usize,
+    /// Jobs with adapters, and guesses of theirs that were right.
+    pub adapted: usize,
+    pub adapted_accepted: usize,
 }
 
 /// Plays a script: submits, cancels, lets jobs rest, orders pages, and runs everything to its end.
@@ -155,6 +226,8 @@ pub fn play(seed: u64, happened: &mut Happened) {
         model = model.narrowing([2, 8, 1024][seed as usize / 2 % 3]);
     }
     let mut generator = generator(&model, random_options(dice));
+    add_draft_model(&mut generator, dice, n_pages);
+    let adapters = load_adapters(&mut generator);
     let mut specs: BTreeMap<u64, JobSpec> = BTreeMap::new();
     let mut said: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
     let family = dice.below(1000) as u32;
@@ -163,7 +236,9 @@ pub fn play(seed: u64, happened: &mut Happened) {
     while left > 0 || generator.n_jobs() > 0 {
         if left > 0 && dice.one_in(3) {
             left -= 1;
-            submit(&mut generator, random_spec(dice, family), dice, &mut specs);
+            let spec = adapt(random_spec(dice, family), dice, &adapters);
+            let spec = predict(spec, dice);
+            submit(&mut generator, spec, dice, &mut specs);
         }
         meddle(&mut generator, dice, &mut said);
         for record in generator.step() {
@@ -198,6 +273,13 @@ impl Happened {
         }
         self.preemptions += done.preemptions;
         self.rewinds += done.rewinds;
+        self.accepted += done.accepted_draft_tokens;
+        self.rejected += done.rejected_draft_tokens;
+        self.constrained += usize::from(spec.options.constraint.is_some());
+        if spec.options.adapters.is_some() {
+            self.adapted += 1;
+            self.adapted_accepted += done.accepted_draft_tokens;
+        }
         self.guided += usize::from(spec.prompts().len() > 1);
         self.healed +=
             usize::from(spec.options.healing != Healing::Off && done.warnings.is_empty());
@@ -249,7 +331,7 @@ fn meddle(generator: &mut Generator, dice: &mut Dice, said: &mut BTreeMap<u64, V
 
 /// A finished job equals its solo run; a cancelled one is a beginning of it.
 fn compare(seed: u64, spec: JobSpec, done: &Completion) {
-    let alone = super::support::solo(spec);
+    let alone = solo(spec);
     if done.eos_reason == EosReason::Cancelled {
         assert!(alone.text.starts_with(&done.text), "script {seed}: {done:?} {alone:?}");
         assert!(alone.token_ids.starts_with(&done.token_ids), "script {seed}");

@@ -4,11 +4,15 @@
 //! through the plan's page lists. Any wrong reuse, copy, rotation or rollback changes what follows.
 //! It serves tests only; everything about the quality of text is tested on the demo model.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pagella_arch::{ModelSpec, SpecOptions, spec_from_json};
-use pagella_backend::{KvFormat, NarrowAsk, NarrowRow, PAGE_TOKENS, StepPlan, narrow_plain};
+use pagella_backend::{
+    AdapterUse, KvFormat, NarrowAsk, NarrowRow, PAGE_TOKENS, StepPlan, narrow_plain,
+};
+use pagella_model::AdapterPart;
 use pagella_text::Tokenizer;
 
 use crate::{EngineError, Forward, LogitRows, RowAsk};
@@ -101,6 +105,8 @@ pub struct StandIn {
     logits: Vec<f32>,
     /// Most candidates of a narrowed row, where rows are narrowed.
     narrowed_top: Option<usize>,
+    /// The checksum before the first id.
+    first_sum: u64,
     record: Arc<Mutex<Record>>,
 }
 
@@ -114,6 +120,12 @@ struct Record {
     fail_at: Option<usize>,
     fail_read_at: Option<usize>,
     panic_at: Option<usize>,
+    /// Parts in every slot.
+    parts: BTreeMap<u32, usize>,
+    /// Parts that can still be filled before one fails.
+    fills_left: Option<usize>,
+    /// Slots that cannot be emptied before one can.
+    failing_clears: usize,
     delay: Duration,
     /// Ids that win, by the position of the token they follow, instead of the checksum.
     script: Vec<(usize, u32)>,
@@ -135,7 +147,14 @@ impl StandIn {
         let spec = spec_from_json(config.as_bytes(), None, &SpecOptions::default()).unwrap();
         let pages = vec![[u64::MAX >> 16; PAGE_TOKENS]; n_pages];
         let (logits, narrowed_top) = (Vec::new(), None);
-        StandIn { spec, step_tokens_max, pages, logits, narrowed_top, record: Arc::default() }
+        let (first_sum, record) = (1, Arc::default());
+        StandIn { spec, step_tokens_max, pages, logits, narrowed_top, first_sum, record }
+    }
+
+    /// A stand-in that says other things than the others.
+    pub fn astray(mut self) -> Self {
+        self.first_sum = 2;
+        self
     }
 
     /// Narrows rows as a device does, to `top` candidates even if more are asked for.
@@ -211,6 +230,29 @@ impl StandIn {
             Some(_) => Err(EngineError::LogitsShape { expected: 1, found: 0 }),
             None => Ok(()),
         }
+    }
+
+    /// What adapters change of an id: nothing without any. They must be there.
+    fn adapted(&self, adapters: &[AdapterUse]) -> u32 {
+        let record = self.record.lock().unwrap();
+        assert!(adapters.iter().all(|used| record.parts.contains_key(&used.slot)));
+        let one = |used: &AdapterUse| (used.slot + 1).wrapping_mul(used.scale.to_bits() >> 7);
+        adapters.iter().fold(0, |all: u32, used| all.wrapping_mul(31).wrapping_add(one(used)))
+    }
+
+    /// Slots with something in them.
+    pub fn filled_slots(&self) -> Vec<u32> {
+        self.record.lock().unwrap().parts.keys().copied().collect()
+    }
+
+    /// Lets this many parts of adapters be filled; the next one fails. `None`: all.
+    pub fn fail_fill_after(&self, parts: Option<usize>) {
+        self.record.lock().unwrap().fills_left = parts;
+    }
+
+    /// Lets so many attempts to empty a slot fail.
+    pub fn fail_clears(&self, attempts: usize) {
+        self.record.lock().unwrap().failing_clears = attempts;
     }
 
     fn scripted(&self, position: usize) -> Option<u32> {
@@ -294,13 +336,13 @@ impl Forward for StandIn {
                 let at = past + offset;
                 let slot = |at: usize| (pages[at / PAGE_TOKENS] as usize, at % PAGE_TOKENS);
                 let before = match at {
-                    0 => 1,
+                    0 => self.first_sum,
                     _ => {
                         let (page, at) = slot(at - 1);
                         self.pages[page][at]
                     }
                 };
-                let sum = next_sum(before, plan.ids()[token]);
+                let sum = next_sum(before, plan.ids()[token] ^ self.adapted(plan.adapters(row)));
                 let (page, in_page) = slot(at);
                 self.pages[page][in_page] = sum;
                 if !plan.logit_tokens().contains(&(token as u32)) {
@@ -334,6 +376,30 @@ impl Forward for StandIn {
                 states.resize(states.len() + self.spec.hidden - 1, 1.0);
             }
         }
+        Ok(())
+    }
+
+    fn fill_adapter(&mut self, slot: u32, _part: &AdapterPart) -> Result<(), EngineError> {
+        let mut record = self.record.lock().unwrap();
+        // A part that fails half-way may have taken something.
+        *record.parts.entry(slot).or_default() += 1;
+        match &mut record.fills_left {
+            Some(0) => Err(EngineError::LogitsShape { expected: 1, found: 0 }),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn clear_adapter(&mut self, slot: u32) -> Result<(), EngineError> {
+        let mut record = self.record.lock().unwrap();
+        if record.failing_clears > 0 {
+            record.failing_clears -= 1;
+            return Err(EngineError::LogitsShape { expected: 1, found: 0 });
+        }
+        record.parts.remove(&slot);
         Ok(())
     }
 

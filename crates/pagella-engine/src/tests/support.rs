@@ -1,11 +1,17 @@
 //! Running jobs to their end and looking at what they said.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
+use pagella_model::BoundAdapter;
 use pagella_text::SpecialTokens;
 
-use crate::tests::stand_in::{StandIn, tokenizer};
-use crate::{Completion, Generator, GeneratorOptions, JobOptions, JobSpec, Record, Stage};
+use crate::constraint::{ConstraintFactory, ConstraintLimits, ConstraintSpec};
+use crate::tests::stand_in::{StandIn, VOCAB, tokenizer};
+use crate::{
+    Adapter, BoxedConstraint, Completion, DraftModel, Generator, GeneratorOptions, JobOptions,
+    JobSpec, Record, Stage,
+};
 
 /// Steps after which a set of jobs must have ended; far more than any test needs.
 const STEPS_MAX: usize = 200_000;
@@ -13,6 +19,20 @@ const STEPS_MAX: usize = 200_000;
 /// A generator over a stand-in.
 pub fn generator(model: &StandIn, options: GeneratorOptions) -> Generator {
     Generator::new(Box::new(model.clone()), tokenizer(), options).unwrap()
+}
+
+/// A stand-in that guesses for another.
+pub fn draft_model(model: &StandIn) -> DraftModel {
+    DraftModel::new(Box::new(model.clone()), &tokenizer(), &tokenizer()).unwrap()
+}
+
+/// A constraint over the stand-in's vocabulary.
+pub fn constraint(spec: &ConstraintSpec) -> Option<BoxedConstraint> {
+    static FACTORY: OnceLock<ConstraintFactory> = OnceLock::new();
+    let factory = FACTORY.get_or_init(|| {
+        ConstraintFactory::new(&tokenizer(), VOCAB, ConstraintLimits::default()).unwrap()
+    });
+    Some(BoxedConstraint(factory.compile(spec).unwrap()))
 }
 
 /// A generator with room for everything and the default options.
@@ -97,9 +117,22 @@ pub fn check_stream(stream: &[Record]) -> Completion {
     done
 }
 
+/// Loads an adapter under each of two names.
+pub fn load_adapters(generator: &mut Generator) -> [Adapter; 2] {
+    let bound = BoundAdapter::synthetic(generator.forward().spec(), 1, 0);
+    ["first", "second"].map(|name| generator.load_adapter(name, &bound).unwrap())
+}
+
 /// What a job gives on a generator of its own with a large, empty cache.
-pub fn solo(spec: JobSpec) -> Completion {
+pub fn solo(mut spec: JobSpec) -> Completion {
     let (mut generator, _) = roomy();
+    if let Some(adapters) = spec.options.adapters.as_mut().filter(|used| !used.is_empty()) {
+        // The same ones, of this generator.
+        let own = load_adapters(&mut generator);
+        for (adapter, _) in adapters {
+            *adapter = own.iter().find(|own| own.name() == adapter.name()).unwrap().clone();
+        }
+    }
     let serial = generator.enqueue(spec).unwrap();
     run(&mut generator).remove(&serial).unwrap()
 }

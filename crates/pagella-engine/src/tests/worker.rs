@@ -11,8 +11,8 @@ use futures_core::Stream;
 use crate::tests::stand_in::{StandIn, greedy_ids};
 use crate::tests::support::{generator, ids, job, job_with, up_to};
 use crate::{
-    Backpressure, EngineError, EosReason, Fault, GeneratorOptions, JobOptions, JobSpec,
-    StreamGranularity, Worker,
+    Backpressure, DraftDepth, DraftOptions, EngineError, EosReason, Fault, GeneratorOptions,
+    JobOptions, JobSpec, StreamGranularity, Worker,
 };
 
 fn worker_with(options: GeneratorOptions) -> (Worker, StandIn) {
@@ -296,6 +296,30 @@ fn warming_up_leaves_no_trace() {
     assert!(model.forwarded() >= 32);
     assert_eq!(worker.stats().unwrap().pages.cached, 0);
     assert_eq!(worker.submit(job(&[0], 3)).unwrap().finish().unwrap().cached_tokens, 0);
+}
+
+#[test]
+fn warming_up_counts_guesses_and_remembers_nothing() {
+    let written = |warm: bool| {
+        let model = StandIn::new(4096, 512);
+        let depth = DraftDepth::Fixed(4);
+        let draft = DraftOptions { depth, ..DraftOptions::default() };
+        let mut generator =
+            generator(&model, GeneratorOptions { draft, ..GeneratorOptions::default() });
+        if warm {
+            generator.warmup().unwrap();
+            assert!(model.steps().iter().flatten().all(|row| row.logits <= 1), "no guesses");
+            let stats = generator.stats();
+            assert_eq!((stats.steps, stats.prefill_tokens, stats.decode_tokens), (0, 0, 0));
+            assert!(stats.finished.is_empty() && generator.trace().next().is_none());
+            assert_eq!(stats.draft, crate::DraftStats::default());
+        }
+        // What warming up has written as well.
+        let serial = generator.enqueue(job(&[0], 30)).unwrap();
+        let done = crate::tests::support::run(&mut generator).remove(&serial).unwrap();
+        (done.accepted_draft_tokens, done.token_ids)
+    };
+    assert_eq!(written(true), written(false));
 }
 
 #[test]

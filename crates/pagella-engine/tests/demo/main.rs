@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Support code of tests.
 
+mod adapters;
+mod drafting;
 mod families;
 mod invariance;
 mod schema;

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pagella_arch::{SpecOptions, load_spec};
 use pagella_backend::{Backend, KvFormat};
 use pagella_cpu::{CpuBackend, CpuOptions};
 use pagella_cuda::{CudaBackend, CudaOptions};
-use pagella_engine::{Completion, Forward, Generator, GeneratorOptions, ModelWithCache};
+use pagella_engine::{
+    Completion, DraftModel, Forward, Generator, GeneratorOptions, ModelWithCache,
+};
 use pagella_model::{LoadOptions, LoadProgress, Model};
 use pagella_text::Tokenizer;
 
@@ -28,14 +30,30 @@ pub fn generator(
     step_tokens_max: usize,
     options: GeneratorOptions,
 ) -> Generator {
-    let forward = if on_cuda() {
+    let forward = model(&demo_dir(), format, cache_tokens, step_tokens_max);
+    Generator::new(forward, tokenizer(), options).unwrap()
+}
+
+/// The model that drafts for the demo model, with a cache of its own.
+pub fn draft_model(format: KvFormat, cache_tokens: usize) -> DraftModel {
+    let dir = demo_dir().join("draft");
+    let forward = model(&dir, format, cache_tokens, 128);
+    DraftModel::new(forward, &Tokenizer::from_dir(&dir).unwrap(), &tokenizer()).unwrap()
+}
+
+fn model(
+    dir: &Path,
+    format: KvFormat,
+    cache_tokens: usize,
+    step_tokens_max: usize,
+) -> Box<dyn Forward> {
+    if on_cuda() {
         let backend = CudaBackend::new(CudaOptions::default()).unwrap();
-        forward(backend, format, cache_tokens, step_tokens_max)
+        forward(dir, backend, format, cache_tokens, step_tokens_max)
     } else {
         let backend = CpuBackend::new(CpuOptions::default()).unwrap();
-        forward(backend, format, cache_tokens, step_tokens_max)
-    };
-    Generator::new(forward, tokenizer(), options).unwrap()
+        forward(dir, backend, format, cache_tokens, step_tokens_max)
+    }
 }
 
 /// Whether these tests run on a CUDA device: on a machine that has one, when asked to.
@@ -44,15 +62,16 @@ pub fn on_cuda() -> bool {
 }
 
 fn forward<B: Backend>(
+    dir: &Path,
     backend: B,
     format: KvFormat,
     cache_tokens: usize,
     step_tokens_max: usize,
 ) -> Box<dyn Forward> {
-    let spec = load_spec(&demo_dir(), &SpecOptions::default()).unwrap();
+    let spec = load_spec(dir, &SpecOptions::default()).unwrap();
     let load = LoadOptions { step_tokens_max, ..LoadOptions::default() };
     let mut progress = |_: &LoadProgress<'_>| ControlFlow::Continue(());
-    let model = Model::load(&demo_dir(), spec, backend, &load, &mut progress).unwrap();
+    let model = Model::load(dir, spec, backend, &load, &mut progress).unwrap();
     Box::new(ModelWithCache::new(model, format, cache_tokens).unwrap())
 }
 

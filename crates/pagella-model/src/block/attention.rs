@@ -4,6 +4,7 @@ use pagella_arch::{AttentionSpec, LayerSpec};
 use pagella_backend::{AttentionOp, Backend, KvValues, Projection};
 
 use super::{Output, Pass, Stream};
+use crate::adapter::Part;
 use crate::error::ModelError;
 use crate::load::Loader;
 use crate::weights::{LinearUse, WeightSource};
@@ -44,6 +45,7 @@ impl<B: Backend> AttentionBlock<B> {
         };
         let sinks = spec.sinks.as_ref().map(|base| loader.vector(base, spec.heads)).transpose()?;
         let out = Output {
+            part: Part::Output,
             linear: loader.linear(&spec.o, LinearUse::Layer)?,
             post_norm: loader.optional_norm(layer.attn_post_norm.as_ref())?,
             scale: layer.branch_scale,

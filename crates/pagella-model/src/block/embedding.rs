@@ -1,9 +1,10 @@
 //! Token ids to the residual stream.
 
 use pagella_arch::ModelSpec;
-use pagella_backend::Backend;
+use pagella_backend::{AdapterSlots, Backend};
 
 use super::Pass;
+use crate::adapter::StageSlots;
 use crate::error::ModelError;
 use crate::load::Loader;
 use crate::weights::WeightSource;
@@ -31,9 +32,15 @@ impl<B: Backend> Embedding<B> {
     pub(crate) fn run(
         &self,
         pass: &Pass<'_, B>,
+        adapters: Option<&StageSlots<B>>,
         residual: &mut B::Tensor,
     ) -> Result<(), ModelError> {
+        let Pass { backend, step, .. } = *pass;
         let positions = self.positions.as_ref();
-        Ok(pass.backend.embed(pass.step, &self.table, self.scale, positions, residual)?)
+        backend.embed(step, &self.table, self.scale, positions, residual)?;
+        for (slot, table) in adapters.into_iter().flat_map(StageSlots::tables) {
+            B::Slots::embed(backend, step, slot, table, self.scale, positions, residual)?;
+        }
+        Ok(())
     }
 }

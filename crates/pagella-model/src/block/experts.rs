@@ -2,10 +2,11 @@
 //! MLP beside it where there is a shared expert.
 
 use pagella_arch::{LayerSpec, MoeSpec, SharedExpertSpec};
-use pagella_backend::{Backend, MoeOp, Projection, Routing};
+use pagella_backend::{AdapterSlots, Backend, MoeOp, Projection, Routing};
 
 use super::mlp::{DenseParts, MlpBlock};
 use super::{Pass, Stream};
+use crate::adapter::{LayerSlots, Part};
 use crate::error::ModelError;
 use crate::load::Loader;
 use crate::memory::idle_bytes;
@@ -63,7 +64,14 @@ impl<B: Backend> ExpertsBlock<B> {
     ) -> Result<(), ModelError> {
         let Self { pre_norm, router, experts, shared } = self;
         let norm = pre_norm.as_ref();
-        let mix = |residual| pass.backend.mix_experts(pass.step, norm, router, experts, residual);
+        let Pass { backend, step, slots } = *pass;
+        let adapted = slots.and_then(LayerSlots::experts);
+        let mix = |residual: &mut B::Tensor| match &adapted {
+            Some(adapted) => {
+                B::Slots::mix_experts(backend, step, norm, router, experts, adapted, residual)
+            }
+            None => backend.mix_experts(step, norm, router, experts, residual),
+        };
         // The workspace has room for every shared expert: it was made from the same spec.
         let (Some(shared), Some(room)) = (shared, room) else {
             return Ok(mix(stream.residual)?);
@@ -103,7 +111,14 @@ impl<B: Backend> SharedExpert<B> {
         if let (Some(linear), Some(out)) = (&self.weight, weight) {
             projections.push(Projection { linear, out });
         }
-        Ok(pass.backend.project(pass.step, residual, norm, &mut projections)?)
+        pass.backend.project(pass.step, residual, norm, &mut projections)?;
+        let MlpScratch { gate, up, weight } = room;
+        let parts = [
+            (Part::Gate, Some(gate)),
+            (Part::Up, up.as_mut()),
+            (Part::SharedWeight, weight.as_mut()),
+        ];
+        pass.adapt(residual, norm, parts, 1.0)
     }
 
     /// Adds `σ(weight) · down(act(gate) · up)`. Down is linear, so its inputs may be weighed.

@@ -5,6 +5,7 @@ use pagella_backend::{AttentionOp, Backend, Projection};
 
 use super::attention::op;
 use super::{Output, Pass, Stream};
+use crate::adapter::Part;
 use crate::error::ModelError;
 use crate::load::Loader;
 use crate::weights::{LinearUse, WeightSource};
@@ -50,6 +51,7 @@ impl<B: Backend> LatentBlock<B> {
         let norm = loader.norm(&latent.norm, 1)?;
         let [into_latent, out_of_latent] = loader.unfolding(&spec.v, spec.heads, latent)?;
         let out = Output {
+            part: Part::Output,
             linear: loader.linear(&spec.o, LinearUse::Layer)?,
             post_norm: loader.optional_norm(layer.attn_post_norm.as_ref())?,
             scale: layer.branch_scale,
@@ -73,7 +75,7 @@ impl<B: Backend> LatentBlock<B> {
         let (Some(LatentScratch { query_down, queries }), Some(rope)) = (latent, rope) else {
             return Ok(());
         };
-        let Pass { backend, step } = pass;
+        let Pass { backend, step, .. } = pass;
         let norm = self.pre_norm.as_ref();
         match (&self.query_down, query_down) {
             (Some((down, down_norm)), Some(compressed)) => {
@@ -82,8 +84,13 @@ impl<B: Backend> LatentBlock<B> {
                     Projection { linear: &self.entry, out: entry },
                 ];
                 backend.project(step, residual, norm, &mut projections)?;
+                let parts =
+                    [(Part::QueryDown, Some(&mut *compressed)), (Part::Key, Some(&mut *entry))];
+                pass.adapt(residual, norm, parts, 1.0)?;
                 let up = Projection { linear: &self.q, out: queries };
                 backend.project(step, compressed, Some(down_norm), &mut [up])?;
+                let parts = [(Part::Query, Some(&mut *queries))];
+                pass.adapt(compressed, Some(down_norm), parts, 1.0)?;
             }
             _ => {
                 let mut projections = [
@@ -91,6 +98,8 @@ impl<B: Backend> LatentBlock<B> {
                     Projection { linear: &self.entry, out: entry },
                 ];
                 backend.project(step, residual, norm, &mut projections)?;
+                let parts = [(Part::Query, Some(&mut *queries)), (Part::Key, Some(&mut *entry))];
+                pass.adapt(residual, norm, parts, 1.0)?;
             }
         }
         backend.project_heads(step, queries, &self.into_latent, q)?;

@@ -8,6 +8,7 @@ use super::experts::ExpertsBlock;
 use super::latent::LatentBlock;
 use super::mlp::{DenseParts, MlpBlock};
 use super::{Pass, Stream};
+use crate::adapter::Part;
 use crate::error::ModelError;
 use crate::load::Loader;
 use crate::progress::Progress;
@@ -127,6 +128,8 @@ impl<B: Backend> Layer<B> {
                     let mut projections: Vec<_> = mlp.projections(gate, up.as_mut()).collect();
                     let (norm, residual) = (mlp.pre_norm.as_ref(), &*stream.residual);
                     pass.backend.project(pass.step, residual, norm, &mut projections)?;
+                    let parts = [(Part::Gate, Some(&mut *gate)), (Part::Up, up.as_mut())];
+                    pass.adapt(residual, norm, parts, 1.0)?;
                 }
                 mlp.activate(pass, gate, up.as_ref())?;
                 mlp.add(pass, gate, stream)
@@ -152,6 +155,16 @@ impl<B: Backend> Layer<B> {
             projections.extend(mlp.projections(&mut room.gate, room.up.as_mut()));
         }
         let norm = attn.pre_norm.as_ref();
-        Ok(pass.backend.project(pass.step, residual, norm, &mut projections)?)
+        pass.backend.project(pass.step, residual, norm, &mut projections)?;
+        let Scratch { q, k, v, mlp: room, .. } = scratch;
+        let attention = [(Part::Query, Some(q)), (Part::Key, Some(k)), (Part::Value, Some(v))];
+        pass.adapt(residual, norm, attention, 1.0)?;
+        match (with_mlp, &self.mlp, room) {
+            (true, Mlp::Dense(_), Some(MlpScratch { gate, up, .. })) => {
+                let parts = [(Part::Gate, Some(gate)), (Part::Up, up.as_mut())];
+                pass.adapt(residual, norm, parts, 1.0)
+            }
+            _ => Ok(()),
+        }
     }
 }

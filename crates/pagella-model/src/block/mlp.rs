@@ -4,6 +4,7 @@ use pagella_arch::{Activation, LayerSpec, LinearSpec};
 use pagella_backend::{Backend, Projection};
 
 use super::{Output, Pass, Stream};
+use crate::adapter::Part;
 use crate::error::ModelError;
 use crate::load::Loader;
 use crate::weights::{LinearUse, WeightSource};
@@ -41,6 +42,7 @@ impl<B: Backend> MlpBlock<B> {
             up: up.map(|up| loader.linear(up, LinearUse::Layer)).transpose()?,
             act: parts.act,
             out: Output {
+                part: Part::Down,
                 linear: loader.linear(parts.down, LinearUse::Layer)?,
                 post_norm: loader.optional_norm(layer.mlp_post_norm.as_ref())?,
                 scale: layer.branch_scale,

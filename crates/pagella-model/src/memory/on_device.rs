@@ -13,7 +13,7 @@ use crate::load::LoadOptions;
 use crate::survey::{Survey, check_blocks, open, survey};
 use crate::unfold::is_taken_apart;
 use crate::weights::{LinearUse, request};
-use crate::workspace::tensor_bytes;
+use crate::workspace::{logits_bytes, tensor_bytes};
 
 /// What only the device's backend knows.
 pub trait DeviceLayout {
@@ -99,6 +99,12 @@ impl<L: DeviceLayout> DevicePrediction<L> {
             layout,
             spec: spec.clone(),
         }
+    }
+
+    /// Bytes of logits beyond the one row that is counted, in a run whose steps have up to `rows`.
+    pub fn more_logits_bytes(&self, rows: usize) -> u64 {
+        let all = logits_bytes(self.spec.vocab, rows);
+        all.saturating_sub(logits_bytes(self.spec.vocab, 1))
     }
 
     /// Bytes that one token takes in a cache of this format.

@@ -12,7 +12,7 @@ use crate::load::LoadOptions;
 use crate::survey::Survey;
 use crate::unfold::laid_out_bytes;
 use crate::weights::LinearUse;
-use crate::workspace::workspace_bytes;
+use crate::workspace::{logits_bytes, workspace_bytes};
 
 /// Memory of a process with no model: code, threads, allocator. Measured on Linux.
 const BASELINE_BYTES: u64 = 8 << 20;
@@ -99,6 +99,12 @@ impl MemoryPrediction {
             input_bytes: INPUT_BYTES * (options.step_tokens_max * input_elements(spec)) as u64,
             spec: spec.clone(),
         }
+    }
+
+    /// Bytes of logits beyond the one row that is counted, in a run whose steps have up to `rows`.
+    pub fn more_logits_bytes(&self, rows: usize) -> u64 {
+        let all = logits_bytes(self.spec.vocab, rows);
+        all.saturating_sub(logits_bytes(self.spec.vocab, 1))
     }
 
     /// Bytes that one token takes in a cache of this format.

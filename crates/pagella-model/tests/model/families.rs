@@ -2,7 +2,7 @@
 
 #[allow(dead_code, reason = "shared with other crates' tests")]
 #[path = "../../../../testdata/families/recipe.rs"]
-mod recipe;
+pub mod recipe;
 
 use std::path::Path;
 

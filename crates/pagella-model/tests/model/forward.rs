@@ -2,7 +2,8 @@
 
 use pagella_arch::{Activation, BlockOrder, LayerSpec, MlpSpec, NormKind};
 use pagella_backend::{
-    KvFormat, LogitUse, NarrowAsk, NarrowRow, StepPlan, StepRow, conformance, narrow_plain,
+    AdapterUse, KvFormat, LogitUse, NarrowAsk, NarrowRow, StepPlan, StepRow, conformance,
+    narrow_plain,
 };
 use pagella_model::{Model, Tap};
 
@@ -321,7 +322,7 @@ fn what_a_backend_cannot_do_with_a_row_is_refused_by_name() {
     let plain = StepRow::new(&[1, 2], 0, &[0], LogitUse::Choice);
     for (row, what) in [
         (StepRow { positions: Some(&[4, 6]), ..plain }, "explicit positions"),
-        (StepRow { adapter: Some(0), ..plain }, "adapters"),
+        (StepRow { adapters: &[AdapterUse { slot: 0, scale: 1.0 }], ..plain }, "adapters"),
         (StepRow { embeddings: Some(&[0.5; 192]), ..plain }, "embeddings in the place of ids"),
     ] {
         let error = model.forward(&StepPlan::new(&[row]).unwrap(), &mut kv).unwrap_err();

@@ -5,9 +5,11 @@
 #[path = "../reference/mod.rs"]
 mod reference;
 
+mod adapters;
 mod cpu;
 mod directories;
 mod directory;
+mod draft;
 mod experts;
 mod families;
 mod family_invariance;

@@ -117,3 +117,16 @@ fn the_demo_model_reports_what_its_files_hold() {
     let grown = predicted.peak_bytes(KvFormat::F16, 65_536);
     assert!(grown > predicted.peak_bytes(KvFormat::F16, 256) + 200_000_000, "caches count");
 }
+
+#[test]
+fn rows_of_logits_take_what_was_predicted() {
+    let mut model = load(&demo(), BACKEND, 512).unwrap();
+    let predicted =
+        pagella_model::predict_memory(&demo(), model.spec(), &LoadOptions::default()).unwrap();
+    let before = model.memory().scratch_bytes;
+    for rows in [1, 5, 8] {
+        all_logits(&mut model, &[1, 2, 3, 4, 5, 6, 7, 8][..rows], 8);
+        let taken = model.memory().scratch_bytes - before;
+        assert_eq!(predicted.more_logits_bytes(rows), taken, "{rows} rows");
+    }
+}

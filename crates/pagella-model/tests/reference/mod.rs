@@ -5,48 +5,23 @@
 
 mod kv;
 mod math;
+mod matrix;
 
 use half::f16;
 use kv::{Kv, positions, slot};
 use math::{activate, cap, dot, gated, growth, norm_row, rotate, route, softmax};
+use matrix::Matrix;
 use pagella_arch::{Activation, QkNormOrder, QkNormSpan, RopeSpec, Weigh};
 use pagella_backend::{
-    AttentionOp, Backend, BackendError, HeadWeights, KvFormat, KvSpec, KvValues, MoeOp, NarrowAsk,
-    NarrowRow, NormWeights, PAGE_TOKENS, Projection, StepPlan, TableDtype, TableSource,
-    narrow_plain,
+    AttentionOp, Backend, BackendError, Guess, HeadWeights, HostGuesses, KvFormat, KvSpec,
+    KvValues, MoeOp, NarrowAsk, NarrowRow, NoSlots, NormWeights, PAGE_TOKENS, Projection, StepPlan,
+    TableDtype, TableSource, narrow_plain,
 };
 use pagella_formats::Linear;
 
 /// The obvious backend.
 #[derive(Clone, Copy, Debug)]
 pub struct ReferenceBackend;
-
-/// Rows of `width` values.
-pub struct Matrix {
-    width: usize,
-    data: Vec<f32>,
-}
-
-impl Matrix {
-    fn rows(&self, t: usize) -> impl Iterator<Item = &[f32]> {
-        self.data.chunks_exact(self.width).take(t)
-    }
-
-    fn rows_mut(&mut self, t: usize) -> impl Iterator<Item = &mut [f32]> {
-        self.data.chunks_exact_mut(self.width).take(t)
-    }
-
-    fn expect(&self, what: &'static str, rows: usize, width: usize) -> Result<(), BackendError> {
-        let wrong = |expected, found| Err(BackendError::Size { what, expected, found });
-        if self.width != width {
-            return wrong(width, self.width);
-        }
-        if self.data.len() < rows * width {
-            return wrong(rows, self.data.len() / width.max(1));
-        }
-        Ok(())
-    }
-}
 
 /// A dequantised linear.
 pub struct Dense {
@@ -94,6 +69,8 @@ impl Backend for ReferenceBackend {
     type Kv = Kv;
     type Step = StepPlan;
     type Recordings = ();
+    type Guesses = HostGuesses;
+    type Slots = NoSlots;
 
     fn name(&self) -> &'static str {
         "reference"
@@ -210,6 +187,7 @@ impl Backend for ReferenceBackend {
         positions_table: Option<&TableSource>,
         out: &mut Matrix,
     ) -> Result<(), BackendError> {
+        step.expect_ids()?;
         out.expect("embedding", step.tokens(), table.width)?;
         let rows = out.rows_mut(step.tokens());
         for ((row, id), (_, position)) in rows.zip(step.ids()).zip(positions(step)) {
@@ -504,6 +482,29 @@ impl Backend for ReferenceBackend {
                 *out = cap(f64::from(logit) * f64::from(scale), softcap) as f32;
             }
         }
+        Ok(())
+    }
+
+    fn guess(
+        &self,
+        step: &StepPlan,
+        logits: &Matrix,
+        vocab: usize,
+        guesses: &mut HostGuesses,
+    ) -> Result<(), BackendError> {
+        guesses.push(step, &logits.data, logits.width, vocab)
+    }
+
+    fn feed(&self, step: &mut StepPlan, guesses: &HostGuesses) -> Result<(), BackendError> {
+        guesses.feed(step)
+    }
+
+    fn read_guesses(
+        &self,
+        guesses: &mut HostGuesses,
+        out: &mut Vec<Guess>,
+    ) -> Result<(), BackendError> {
+        guesses.take(out);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::reasoning::ReasoningFields;
 use super::variables::own_variables;
 use crate::fields::{unsupported, wrong_type};
+use crate::refused::Refused;
 use crate::settings::{HostedTools, Limits};
 use crate::wire::error::{ApiError, Code};
 
@@ -141,7 +142,7 @@ impl ChatInput {
         variables.extend(own_variables(fields.template_vars)?);
         Ok(ChatInput {
             messages,
-            tools: ToolSet::read(&written, limits.tools)?,
+            tools: ToolSet::read(&written, limits.tools).map_err(Refused::from)?,
             tool_format: fields.tool_format,
             template: source.or(named).unwrap_or_default(),
             opens: fields.add_generation_prompt,

@@ -11,8 +11,10 @@ use super::input::{ChatInput, TemplateChoice};
 use crate::call::Call;
 use crate::fields::unsupported;
 use crate::generate::ending::{no_template, text_error};
+use crate::generate::shape::constraint_limits;
 use crate::metrics::Histogram;
 use crate::model::ServedModel;
+use crate::refused::Refused;
 use crate::templates;
 use crate::wire::error::{ApiError, Code};
 
@@ -53,9 +55,9 @@ impl ChatPrompt {
             return Err(ApiError::field(Code::ConflictingParameters, param, message));
         }
         set.tools.iter_mut().for_each(|tool| tool.strict |= settings.tools.enforce_always);
-        set.enforce(&settings.limits.constraint());
+        set.enforce(&constraint_limits(&settings.limits));
         let format = input.tool_format.as_deref().unwrap_or(&of_model.tool_format);
-        let tools = ToolPlan::of(set, &template, format)?;
+        let tools = ToolPlan::of(set, &template, format).map_err(Refused::from)?;
         let mut variables = of_model.template_vars_default;
         variables.extend(input.variables);
         variables.extend(of_model.template_vars_force);

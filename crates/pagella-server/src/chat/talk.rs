@@ -21,6 +21,7 @@ use crate::generate::logprobs::LogprobRequest;
 use crate::generate::parameters::Parameters;
 use crate::generate::request::{Delivery, GenerationRequest};
 use crate::generate::sampling::ZeroTopP;
+use crate::generate::shape::constraint_limits;
 use crate::generate::submit::{Entered, Prompt, Running, enter};
 use crate::generate::usage::Usage;
 use crate::log::conversation::Kept;
@@ -159,7 +160,7 @@ async fn enforceable(
 ) -> Result<ToolPlan, ApiError> {
     let (model, app) = (model.clone(), call.app.clone());
     let loosen = move || {
-        let limits = app.settings.limits.constraint();
+        let limits = constraint_limits(&app.settings.limits);
         let times = &app.metrics.constraint_time;
         let compiles =
             |spec: &ConstraintSpec| model.compile(Some(spec), None, &limits, times).is_ok();

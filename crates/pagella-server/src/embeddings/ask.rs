@@ -10,6 +10,7 @@ use super::vector::{Encoding, Shape};
 use crate::fields::{InertList, NoEffect, ids, out_of_range, unsupported, wrong_type};
 use crate::generate::ending::text_error;
 use crate::model::{EmbeddingFacts, ServedModel};
+use crate::settings::UsualPooling;
 use crate::wire::error::{ApiError, Code};
 
 /// Texts of one request, at most.
@@ -85,7 +86,7 @@ impl EmbedRequest {
     pub fn read(
         fields: EmbeddingFields,
         model: &ServedModel,
-        usual: Option<Pooling>,
+        usual: Option<UsualPooling>,
     ) -> Result<Self, ApiError> {
         let facts = &model.parts.facts.embedding;
         let named = fields.pooling.as_deref().and_then(Pooling::from_name);

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::adapters::refuse_named;
 use crate::call::{Call, Reply};
 use crate::embeddings::{EmbedRequest, EmbeddingsBody, run, shaped};
 use crate::generate::submit::enter;
@@ -12,6 +13,7 @@ use crate::wire::error::ApiError;
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let ((fields, _), ignored) = call.read::<EmbeddingsBody>().await?;
     let model = resolve(&call, fields.model.as_deref(), false).await?;
+    refuse_named(&call, &model, fields.model.as_deref())?;
     let ask = EmbedRequest::read(fields, &model, call.app.settings.embeddings.pooling)?;
     let (pooling, shape) = (ask.pooling, ask.shape);
     let entered = enter(&call)?;

@@ -63,6 +63,7 @@ fn told(error: &EngineError, prompt: &str) -> ApiError {
             ApiError::field(Code::OutOfRange, prompt, message)
         }
         E::Busy { .. } => ApiError::new(Code::QueueFull, "the queue is full: try again later"),
+        E::BadAdapter { .. } => ApiError::field(Code::UnsupportedValue, "lora", error.to_string()),
         E::Options(error) => out_of_range(error.name, &error.allowed),
         E::Constraint(error) => constraint_refusal(error),
         E::Text(error) => text_error(error),

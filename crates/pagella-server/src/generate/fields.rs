@@ -46,10 +46,14 @@ pub struct GenerationFields {
     /// llama.cpp's `timings`
     #[serde(default)]
     pub timings_per_token: bool,
-    /// Adapters
-    #[schemars(extend("$ref" = "#/components/schemas/AdapterChoice", "x-aliases" = ["adapter", "loras"]))]
+    /// Adapters that answer: a name, {"name", "scale"}, or a list of up to 4, [] being the model alone;
+    /// without it the default set
+    #[schemars(extend("$ref" = "#/components/schemas/AdapterChoice", "x-aliases" = ["adapter", "loras"], "x-empty" = true))]
     pub lora: Option<Value>,
-    /// How many tokens are drafted at once; false: none
+    /// A text that the answer probably repeats: guesses are looked for there; never changes the answer
+    #[schemars(extend("$ref" = "#/components/schemas/Prediction"))]
+    pub prediction: Option<Value>,
+    /// How many tokens are guessed at once, as {"tokens": 4}; false: none
     #[schemars(extend("$ref" = "#/components/schemas/DraftChoice", "x-aliases" = ["speculative"]))]
     pub draft: Option<Value>,
     /// What the text must look like
@@ -79,18 +83,8 @@ pub type InertFields = NoEffect<Everywhere>;
 impl InertList for Everywhere {
     const NAME: &'static str = "Inert";
     const ACCEPTED: &'static str = "user metadata store service_tier safety_identifier prompt_cache_key \
-        prompt_cache_options prompt_cache_retention generate_window";
+        prompt_cache_options prompt_cache_retention generate_window speculative_ngram";
     const OTHERS: &'static [Inert] = &[
-        Inert::ignored(
-            "prediction",
-            &[],
-            "A text that the answer probably repeats; has no effect yet and never changes the answer",
-        ),
-        Inert::ignored(
-            "speculative_ngram",
-            &[],
-            "Guesses from the prompt; has no effect yet and never changes the answer",
-        ),
         // Kobold's clients send a slope of 0.7 or 0.9 whether or not anyone asked for it.
         Inert::ignored(
             "rep_pen_slope",

@@ -4,10 +4,11 @@
 //! - `parameters`, `fields`: what clients send; `sampling`, `shape`, `request`: what it means;
 //! - `submit`: jobs in the engine, held by guards; `choices`: their records, whichever comes next;
 //! - `prompt`: text as ids; `given`: prompts as clients give them; `fill`: prompts with a gap;
-//! - `ending`, `usage`, `logprobs`: what clients read of them.
+//! - `draft`: guesses; `ending`, `usage`, `logprobs`: what clients read of them.
 
 pub mod choices;
 pub mod cut_short;
+pub mod draft;
 pub mod ending;
 pub mod fields;
 pub mod fill;

@@ -1,14 +1,15 @@
 //! The generation parameters of a request: the rows of the engine's table that it has.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use pagella_engine::params::{self, Param as Row, ParamKind};
+use pagella_engine::params::{self, Param as Row, ParamError, ParamKind};
 use pagella_text::AddBos;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::fields::Field;
+use crate::fields::{Field, FieldKind, Rule, as_integer, out_of_range, wrong_type};
 use crate::wire::error::{ApiError, Code};
 
 /// Shapes of what is no scalar.
@@ -81,11 +82,56 @@ fn property(row: &'static Row, shape: Option<&Value>) -> Value {
     if let Some(default) = default {
         property["default"] = row.to_json(default);
     }
-    let aliases = Field::of_row(row).aliases;
+    let aliases = aliases(row);
     if !aliases.is_empty() {
         property["x-aliases"] = json!(aliases);
     }
     property
+}
+
+/// Other spellings of a row.
+fn aliases(row: &'static Row) -> Vec<String> {
+    let own = Some(row.name).filter(|name| *name != row.wire());
+    own.into_iter().chain(row.aliases.iter().copied()).map(str::to_owned).collect()
+}
+
+/// The field of a row.
+pub fn field(name: &str) -> Option<Field> {
+    let row = params::all().find(|row| row.wire() == name)?;
+    let rule: Arc<dyn Rule> = Arc::new(Scalar(row));
+    let kind = match row.kind {
+        ParamKind::Code => FieldKind::Text { min: 0, max: usize::MAX },
+        ParamKind::Texts | ParamKind::Ids | ParamKind::Json => FieldKind::Any,
+        _ => FieldKind::Ruled(rule.clone()),
+    };
+    Some(Field { aliases: aliases(row), rule: Some(rule), ..Field::new(name, kind) })
+}
+
+/// What a row of the engine's table says of its values.
+#[derive(Debug)]
+struct Scalar(&'static Row);
+
+impl Rule for Scalar {
+    fn check(&self, path: &str, value: &Value) -> Result<Value, ApiError> {
+        let Scalar(row) = self;
+        match (row.scalar(value), row.kind) {
+            (Ok(_), ParamKind::Integer(..)) => {
+                as_integer(value).map(Value::from).ok_or_else(|| wrong_type(path, "an integer"))
+            }
+            (Ok(_), ParamKind::Number(..)) => Ok(value.as_f64().map_or(Value::Null, Value::from)),
+            (Ok(_), _) => Ok(value.clone()),
+            (Err(ParamError::Type(expected)), _) => Err(wrong_type(path, &expected)),
+            (Err(ParamError::Range(allowed)), ParamKind::Choice(_)) => {
+                let message = format!("{path} must be {allowed}");
+                Err(ApiError::field(Code::UnsupportedValue, path, message))
+            }
+            (Err(ParamError::Range(allowed)), _) => Err(out_of_range(path, &allowed)),
+        }
+    }
+
+    fn is_neutral(&self, value: &Value) -> bool {
+        self.0.is_neutral(value)
+    }
 }
 
 impl Parameters {

@@ -8,13 +8,15 @@ use pagella_engine::{Backpressure, JobOptions, LengthPolicy, SampleOptions};
 use pagella_text::BanRule;
 use serde_json::Value;
 
+use super::draft;
 use super::fields::GenerationFields;
 use super::parameters::Parameters;
 use super::sampling::{self, Vocabulary, ZeroTopP};
 use super::shape;
+use crate::adapters::{self, ChosenAdapters, Signature};
 use crate::auth::{CacheScope, Role};
 use crate::call::Call;
-use crate::fields::{id, ids, out_of_range, strings, unsupported, wrong_type};
+use crate::fields::{id, ids, out_of_range, strings, wrong_type};
 use crate::model::ServedModel;
 use crate::settings::Limits;
 use crate::wire::error::{ApiError, Code};
@@ -68,8 +70,12 @@ pub struct GenerationRequest {
     pub seed: i64,
     /// What to steer away from.
     pub negative: Option<String>,
+    /// What the answer is expected to be.
+    pub prediction: Option<String>,
     /// How the answer is sent.
     pub delivery: Delivery,
+    /// What the answer says of what computed it.
+    pub signature: Signature,
 }
 
 impl GenerationRequest {
@@ -81,11 +87,11 @@ impl GenerationRequest {
         zero_top_p: ZeroTopP,
     ) -> Result<Self, ApiError> {
         let parameters = &call.app.presets.apply(parameters);
-        refuse_unbuilt(fields)?;
         let limits = &call.app.settings.limits;
         let parts = &model.parts;
         let neutral = SampleOptions::default();
-        let mut job = JobOptions::default();
+        let ChosenAdapters { used, signature } = adapters::choose(call, fields, model)?;
+        let mut job = JobOptions { adapters: Some(used), ..JobOptions::default() };
         let recommended = match call.app.settings.sampling.use_generation_config {
             true => &parts.sampling,
             false => &neutral,
@@ -104,6 +110,7 @@ impl GenerationRequest {
         job.backpressure = Backpressure::Merge;
         job.max_new_tokens = most_tokens(call, parameters);
         scalars(parameters, &mut job)?;
+        job.draft_depth = draft::depth(fields, parameters)?;
         if job.max_new_tokens.is_some_and(|max| job.min_new_tokens > max) {
             return Err(out_of_range("min_tokens", "at most max_tokens"));
         }
@@ -122,6 +129,7 @@ impl GenerationRequest {
         let (constraint_field, constraint) = shape::constraint(fields, parameters)?
             .map_or(("", None), |(field, spec)| (field, Some(spec)));
         let delivery = delivery(call, fields, parameters)?;
+        let prediction = fields.prediction.as_ref().map(draft::prediction).transpose()?.flatten();
         Ok(GenerationRequest {
             job,
             constraint,
@@ -130,7 +138,9 @@ impl GenerationRequest {
             n,
             seed,
             negative,
+            prediction,
             delivery,
+            signature,
         })
     }
 
@@ -168,21 +178,6 @@ fn negative(parameters: &Parameters, sampling: &SampleOptions) -> Result<Option<
             Err(ApiError::field(Code::MissingParameter, "negative_prompt", message))
         }
     }
-}
-
-/// What the engine does not have yet is accepted where it changes nothing.
-fn refuse_unbuilt(fields: &GenerationFields) -> Result<(), ApiError> {
-    if fields.lora.is_some() {
-        let message = "there is no adapter of that name: leave lora out";
-        return Err(ApiError::field(Code::LoraNotFound, "lora", message));
-    }
-    let tokens = |value: &Value| value.get("tokens").and_then(Value::as_f64);
-    match &fields.draft {
-        None | Some(Value::Bool(false)) => {}
-        Some(value) if tokens(value) == Some(0.0) => {}
-        Some(_) => return Err(unsupported("draft", "there is no draft model, leave it out")),
-    }
-    Ok(())
 }
 
 fn most_tokens(call: &Call, parameters: &Parameters) -> Option<usize> {

@@ -1,15 +1,26 @@
 //! From fields to what the text must look like. What cannot be enforced is refused, never ignored.
 
-use pagella_engine::constraint::ConstraintSpec;
+use pagella_engine::constraint::{ConstraintLimits, ConstraintSpec};
 use serde_json::{Map, Value};
 
 use super::fields::GenerationFields;
 use super::parameters::Parameters;
 use crate::fields::{missing, strings, wrong_type};
+use crate::settings::Limits;
 use crate::wire::error::{ApiError, Code};
 
 /// Options of a choice, at most.
 const CHOICES_MAX: usize = 10_000;
+
+/// How large constraints may be and how much work they may cost.
+pub fn constraint_limits(limits: &Limits) -> ConstraintLimits {
+    let made = ConstraintLimits {
+        text_bytes_max: limits.constraint_bytes,
+        compile_time: limits.constraint_time,
+        ..ConstraintLimits::default()
+    };
+    made.with_memory(limits.constraint_memory_bytes).with_mask_time(limits.mask_time)
+}
 
 /// The constraint of a request, if it has one, and the field that it comes from.
 pub fn constraint(
@@ -157,7 +168,7 @@ mod tests {
 
     fn read(body: Value) -> Result<Option<ConstraintSpec>, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        let (fields, parameters) = <(GenerationFields, Parameters)>::read(map)?.body;
+        let (fields, parameters) = <(GenerationFields, Parameters)>::read::<crate::App>(map)?.body;
         Ok(constraint(&fields, &parameters)?.map(|(_, spec)| spec))
     }
 
@@ -199,5 +210,27 @@ mod tests {
         ] {
             assert!(read(body.clone()).is_err(), "{body}");
         }
+    }
+
+    #[test]
+    fn limits_of_constraints_are_those_of_the_engine() {
+        let limits = Limits {
+            constraint_bytes: 7,
+            constraint_time: std::time::Duration::from_millis(3),
+            constraint_memory_bytes: 32 << 20,
+            mask_time: std::time::Duration::from_millis(10),
+            ..Limits::default()
+        };
+        let usual = ConstraintLimits::default();
+        let made = constraint_limits(&limits);
+        assert_eq!(
+            (made.text_bytes_max, made.compile_time),
+            (7, std::time::Duration::from_millis(3))
+        );
+        assert_eq!((made.mask_fuel, made.mask_items_max), (70_000, 100_000));
+        // Half of the usual memory, and all of it.
+        let all = constraint_limits(&Limits::default()).states_max;
+        assert_eq!((made.states_max, all), ((32 << 20) / 1342, (64 << 20) / 1342));
+        assert!(all.abs_diff(usual.states_max) < usual.states_max / 1000, "{all}");
     }
 }

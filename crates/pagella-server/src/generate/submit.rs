@@ -6,15 +6,20 @@ use std::time::Instant;
 
 use pagella_conversation::{Ending, Splitter};
 use pagella_engine::constraint::{Block, ConstraintSpec};
-use pagella_engine::{BoxedConstraint, Completion, JobOptions, JobSpec, JobStream, Record, Stage};
+use pagella_engine::{
+    BoxedConstraint, Completion, EosReason, JobOptions, JobSpec, JobStream, Record, Stage,
+};
+use pagella_text::{AddBos, EncodeBudget, Span};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::choices::Choices;
 use super::cut_short::CutShort;
-use super::ending::{answer_finish_reason, finish_reason};
+use super::ending::{answer_finish_reason, finish_reason, text_error};
 use super::journal::Journal;
 use super::request::GenerationRequest;
-use crate::access::AccessEntry;
+use super::shape::constraint_limits;
+use crate::access::{AccessEntry, Facts, Times};
+use crate::adapters::Signature;
 use crate::admission::Ticket;
 use crate::app::{App, Phase};
 use crate::call::Call;
@@ -50,6 +55,8 @@ pub struct Running {
     pub done: Vec<Option<Completion>>,
     /// Tokens of all prompts.
     pub prompt_tokens: usize,
+    /// What the answer says of what computed it.
+    pub signature: Signature,
     listed: Listed,
     access: Arc<AccessEntry>,
     cut_short: CutShort,
@@ -94,20 +101,17 @@ impl Entered {
         prompts: Vec<Prompt>,
         prompt_field: &'static str,
     ) -> Result<Running, ApiError> {
-        let Entered { ticket, listed, access, mut phases } = self;
         let most = call.app.settings.limits.max_choices;
         if prompts.len().saturating_mul(generation.n) > most {
             let allowed = format!("so few that there are at most {most} choices");
             return Err(out_of_range("n", &allowed));
         }
         let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len()).sum();
-        listed.live.prompt_is(prompt_tokens);
-        access.note(|facts| {
-            facts.prompt_tokens = prompt_tokens;
-            facts.model = Some(model.parts.id.clone());
-            facts.n = prompts.len() * generation.n;
-        });
-        let GenerationRequest { job, constraint, constraint_field, block, n, .. } = generation;
+        self.note(model, &generation, prompts.len(), prompt_tokens);
+        let Entered { ticket, listed, access, mut phases } = self;
+        let signature = generation.signature.clone();
+        let GenerationRequest { mut job, constraint, constraint_field, block, n, .. } = generation;
+        job.prediction = expected_ids(call, model, generation.prediction).await?;
         if let Some(block) = &block {
             listed.live.reasons(block.switch.clone());
         }
@@ -143,6 +147,7 @@ impl Entered {
             ticket,
             done,
             prompt_tokens,
+            signature,
             listed,
             access,
             cut_short,
@@ -155,6 +160,46 @@ impl Entered {
             _place: place,
         })
     }
+}
+
+impl Entered {
+    /// Lists and writes down what is asked of whom.
+    fn note(
+        &self,
+        model: &ServedModel,
+        generation: &GenerationRequest,
+        n_prompts: usize,
+        prompt_tokens: usize,
+    ) {
+        let signature = &generation.signature;
+        self.listed.live.prompt_is(prompt_tokens);
+        self.listed.live.adapter_is(signature.names.as_deref());
+        self.access.note(|facts| {
+            facts.prompt_tokens = prompt_tokens;
+            facts.model = Some(model.parts.id.clone());
+            facts.adapter.clone_from(&signature.adapter);
+            facts.n = n_prompts * generation.n;
+        });
+    }
+}
+
+/// What the answer is expected to be, as ids. No answer is longer than the context, so what lies
+/// beyond cannot come.
+async fn expected_ids(
+    call: &Call,
+    model: &Arc<ServedModel>,
+    text: Option<String>,
+) -> Result<Vec<u32>, ApiError> {
+    let Some(text) = text else { return Ok(Vec::new()) };
+    let model = model.clone();
+    let encode = move |budget: EncodeBudget| {
+        let encoded =
+            model.parts.tokenizer.encode_within(&[Span::Text(text)], AddBos::Never, &budget);
+        let mut ids = encoded.map_err(|error| text_error(&error).at("prediction"))?;
+        ids.truncate(model.capacity());
+        Ok(ids)
+    };
+    call.app.blocking.prepare(call.body_bytes, encode).await
 }
 
 /// What the text must look like, compiled; `None` where it may be anything. `field` is what errors
@@ -171,7 +216,7 @@ async fn compile(
     }
     let (model, app) = (model.clone(), call.app.clone());
     let compile = move || {
-        let limits = app.settings.limits.constraint();
+        let limits = constraint_limits(&app.settings.limits);
         let times = &app.metrics.constraint_time;
         model.compile(spec.as_ref(), block.as_ref(), &limits, times)
     };
@@ -304,7 +349,7 @@ impl Running {
         let lead = self.lead;
         self.app.metrics.note_job(done, lead, !idx.is_multiple_of(self.n.max(1)));
         let finish = finish_reason(reason);
-        self.access.note(|facts| facts.add(done, lead, finish.as_ref().ok().copied()));
+        self.access.note(|facts| add(facts, done, lead, finish.as_ref().ok().copied()));
         finish?;
         self.done[idx] = Some((**done).clone());
         if self.is_done() {
@@ -333,4 +378,20 @@ impl Running {
         }
         all.into_iter().map(|record| record.ok_or_else(ApiError::internal)).collect()
     }
+}
+
+/// Adds a job that has ended to what is known of its request.
+fn add(facts: &mut Facts, done: &Completion, lead: Lead, finish: Option<&'static str>) {
+    facts.new_tokens += done.new_tokens;
+    facts.cached_tokens = facts.cached_tokens.max(done.cached_tokens);
+    (facts.finish, facts.eos) = (finish, Some(done.eos_reason.name()));
+    facts.is_cancelled = done.eos_reason == EosReason::Cancelled;
+    let Times { queue, first_token, prefill, decode } = facts.times;
+    facts.times = Times {
+        queue: queue.max(Some(lead.waited + done.time_enqueued)),
+        first_token: first_token.max(done.time_to_first_token.map(|time| lead.passed + time)),
+        prefill: prefill.max(Some(done.time_prefill)),
+        decode: decode.max(Some(done.time_generate)),
+    };
+    facts.warn(done.warnings.iter().cloned());
 }

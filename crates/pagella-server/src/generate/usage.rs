@@ -17,6 +17,13 @@ pub struct Usage {
     pub completion_tokens: usize,
     /// Of these, reasoning.
     pub reasoning_tokens: usize,
+    /// Tokens that were guessed right, over all choices.
+    accepted_draft_tokens: usize,
+    /// Tokens that were guessed wrong.
+    rejected_draft_tokens: usize,
+    /// The same, of choices whose request came with a prediction.
+    accepted_prediction_tokens: usize,
+    rejected_prediction_tokens: usize,
     written_tokens: usize,
     queue: Duration,
     prompt: Duration,
@@ -45,6 +52,12 @@ impl Usage {
             usage.completion_tokens += ended().map(|job| job.new_tokens).sum::<usize>();
         }
         for job in done.iter().flatten() {
+            usage.accepted_draft_tokens += job.accepted_draft_tokens;
+            usage.rejected_draft_tokens += job.rejected_draft_tokens;
+            if job.predicted {
+                usage.accepted_prediction_tokens += job.accepted_draft_tokens;
+                usage.rejected_prediction_tokens += job.rejected_draft_tokens;
+            }
             usage.queue = usage.queue.max(job.time_enqueued);
             usage.prompt = usage.prompt.max(job.time_prefill);
             usage.completion = usage.completion.max(job.time_generate);
@@ -66,8 +79,8 @@ impl Usage {
             },
             "completion_tokens_details": {
                 "reasoning_tokens": self.reasoning_tokens,
-                "accepted_prediction_tokens": 0,
-                "rejected_prediction_tokens": 0,
+                "accepted_prediction_tokens": self.accepted_prediction_tokens,
+                "rejected_prediction_tokens": self.rejected_prediction_tokens,
             },
             "queue_time": self.queue.as_secs_f64(),
             "prompt_time": self.prompt.as_secs_f64(),
@@ -75,8 +88,8 @@ impl Usage {
             "completion_time": self.completion.as_secs_f64(),
             "completion_tokens_per_sec": per_second(self.completion_tokens, self.completion),
             "total_time": self.total.as_secs_f64(),
-            "draft_accepted_tokens": 0,
-            "draft_rejected_tokens": 0,
+            "draft_accepted_tokens": self.accepted_draft_tokens,
+            "draft_rejected_tokens": self.rejected_draft_tokens,
         })
     }
 
@@ -110,7 +123,7 @@ impl Usage {
     /// llama.cpp's object, in milliseconds.
     pub fn timings(&self) -> Value {
         let computed = self.prompt_tokens.saturating_sub(self.cached_tokens);
-        json!({
+        let mut timings = json!({
             "cache_n": self.cached_tokens,
             "prompt_n": computed,
             "prompt_ms": self.prompt.as_secs_f64() * 1e3,
@@ -118,6 +131,13 @@ impl Usage {
             "predicted_n": self.completion_tokens,
             "predicted_ms": self.completion.as_secs_f64() * 1e3,
             "predicted_per_second": per_second(self.completion_tokens, self.completion),
-        })
+        });
+        let guessed = self.accepted_draft_tokens + self.rejected_draft_tokens;
+        // As there: only where something was guessed.
+        if guessed > 0 {
+            timings["draft_n"] = guessed.into();
+            timings["draft_n_accepted"] = self.accepted_draft_tokens.into();
+        }
+        timings
     }
 }

@@ -85,7 +85,11 @@ impl Answer {
             }))
         };
         let results = records.iter().map(result).collect::<Result<Vec<_>, _>>()?;
-        Ok(json!({ "results": results }))
+        let mut answer = json!({ "results": results });
+        if let Some(adapter) = &running.signature.adapter {
+            answer["adapter"] = adapter.as_str().into();
+        }
+        Ok(answer)
     }
 
     async fn stream(self, mut running: Running, sink: Sink) {

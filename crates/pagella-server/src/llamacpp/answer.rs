@@ -128,6 +128,7 @@ impl LlamaAnswer {
             "id_slot": self.slot,
             "stop": true,
             "model": self.model.parts.id,
+            "adapter": running.signature.adapter,
             "tokens_predicted": done.new_tokens,
             "tokens_evaluated": done.prompt_tokens,
             "generation_settings": settings,

@@ -4,11 +4,12 @@
 mod answer;
 mod generate;
 mod infill;
+mod lora;
 mod prompt;
 mod request;
 mod settings;
 
-use crate::route::{Access, BodyRule, Route, of_family, post, to};
+use crate::route::{Access, BodyRule, MODEL, Route, get, of_family, post, to};
 use crate::settings::ApiServer;
 use crate::wire::error::Dialect;
 
@@ -48,5 +49,18 @@ pub const ROUTES: &[Route] = &of_family(
             .body::<LlamaBody<InfillFields>>(BodyRule::Generation, "InfillRequest")
             .events("LlamaPiece")
             .also(STATUSES),
+        get("/lora-adapters", Access::Api, to!(lora::list))
+            .doc("llamacpp", "llamaAdapters", "Loaded adapters and their scales by default")
+            .json("LlamaAdapters")
+            .also(MODEL),
+        post("/lora-adapters", Access::Admin, to!(lora::set))
+            .doc(
+                "llamacpp",
+                "llamaScaleAdapters",
+                "Scales of adapters by default; 0 for all others",
+            )
+            .json("Success")
+            .body::<lora::AdapterScales>(BodyRule::Small, "LlamaAdapterScales")
+            .also(MODEL),
     ],
 );

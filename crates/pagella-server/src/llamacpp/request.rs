@@ -94,7 +94,7 @@ pub enum OfLlama {}
 
 impl InertList for OfLlama {
     const NAME: &'static str = "LlamaInert";
-    const ACCEPTED: &'static str = "n_keep n_discard n_cache_reuse t_max_prompt_ms penalize_nl speculative.n_max \
+    const ACCEPTED: &'static str = "n_keep n_discard n_cache_reuse t_max_prompt_ms penalize_nl \
         speculative.n_min speculative.p_min speculative.type preserved_tokens \
         chat_format reasoning_format backend_sampling";
     const UNBUILT: &'static str =

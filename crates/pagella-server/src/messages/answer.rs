@@ -101,7 +101,7 @@ impl MessageAnswer {
     }
 
     fn message(&self, talk: &Talk, content: Vec<Value>, usage: Value) -> Value {
-        json!({
+        let mut message = json!({
             "id": self.id,
             "type": "message",
             "role": "assistant",
@@ -110,7 +110,11 @@ impl MessageAnswer {
             "stop_reason": null,
             "stop_sequence": null,
             "usage": usage,
-        })
+        });
+        if let Some(adapter) = &talk.running.signature.adapter {
+            message["adapter"] = adapter.as_str().into();
+        }
+        message
     }
 
     fn usage(&self, talk: &Talk) -> Value {

@@ -195,7 +195,7 @@ mod tests {
 
     fn read(body: Value) -> Result<MessagesRequest, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        let (fields, _, generation, parameters, _) = MessagesBody::read(map)?.body;
+        let (fields, _, generation, parameters, _) = MessagesBody::read::<crate::App>(map)?.body;
         need_max_tokens(&parameters)?;
         MessagesRequest::read(fields, generation.n, HostedTools::Drop, &Limits::default())
     }

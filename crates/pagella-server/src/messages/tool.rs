@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::request::MessagesFields;
 use crate::chat::hosted_tool;
 use crate::fields::{missing, wrong_type};
+use crate::refused::Refused;
 use crate::settings::HostedTools;
 use crate::wire::error::{ApiError, Code};
 
@@ -17,12 +18,16 @@ pub fn tools(
     most: usize,
     dropped: &mut Vec<String>,
 ) -> Result<ToolSet, ApiError> {
-    let read = |path: &str, tool: &Value| match tool.get("type").map(Value::as_str) {
-        None | Some(Some("custom")) => {
-            let Value::Object(tool) = tool else { return Err(wrong_type(path, "an object")) };
-            Ok(Some(Tool::function(path, tool, "input_schema")?))
+    let read = |path: &str, tool: &Value| -> Result<_, Refused> {
+        match tool.get("type").map(Value::as_str) {
+            None | Some(Some("custom")) => {
+                let Value::Object(tool) = tool else {
+                    return Err(wrong_type(path, "an object").into());
+                };
+                Ok(Some(Tool::function(path, tool, "input_schema")?))
+            }
+            Some(kind) => Ok(hosted_tool((path, kind), hosted, dropped)?),
         }
-        Some(kind) => hosted_tool((path, kind), hosted, dropped),
     };
     let tools = match &fields.tools {
         None => Vec::new(),
@@ -46,12 +51,12 @@ fn choose(value: &Value, set: &mut ToolSet) -> Result<(), ApiError> {
         }
     }
     match choice.get("type").and_then(Value::as_str) {
-        Some("auto") => set.choose_mode(path, Mode::Auto)?,
-        Some("any") => set.choose_mode(path, Mode::Required)?,
-        Some("none") => set.choose_mode(path, Mode::None)?,
+        Some("auto") => set.choose_mode(path, Mode::Auto).map_err(Refused::from)?,
+        Some("any") => set.choose_mode(path, Mode::Required).map_err(Refused::from)?,
+        Some("none") => set.choose_mode(path, Mode::None).map_err(Refused::from)?,
         Some("tool") => {
             let name = choice.get("name").ok_or_else(|| missing("tool_choice.name"))?;
-            set.choose_tool("tool_choice.name", Some(name))?;
+            set.choose_tool("tool_choice.name", Some(name)).map_err(Refused::from)?;
         }
         _ => {
             let message = "tool_choice.type must be auto, any, tool or none";
@@ -89,7 +94,7 @@ mod tests {
         let Value::Object(mut map) = body else { panic!() };
         map.insert("messages".into(), json!([]));
         let mut dropped = Vec::new();
-        let (fields,) = <(MessagesFields,)>::read(map)?.body;
+        let (fields,) = <(MessagesFields,)>::read::<crate::App>(map)?.body;
         Ok((tools(&fields, hosted, 16, &mut dropped)?, dropped))
     }
 

@@ -16,6 +16,7 @@ use super::plan::MemoryPlan;
 use super::registry::{Remembered, Resident, State, Trouble};
 use super::restart;
 use super::served::{Closing, ModelParts, ServedModel};
+use crate::adapters;
 use crate::app::{App, Phase};
 use crate::name;
 use crate::wire::error::{ApiError, Code};
@@ -113,9 +114,7 @@ pub fn begin_load(app: &Arc<App>, ask: LoadAsk) -> Result<Option<Follower>, ApiE
     if app.phase() >= Phase::Leaving {
         return Err(ApiError::new(Code::Draining, "the server is shutting down"));
     }
-    let is_same = |resident: &Resident| {
-        resident.model.parts.id == ask.id && resident.options == ask.options && !resident.leaving
-    };
+    let is_same = |resident: &Resident| !resident.leaving && resident.is_as(&ask.id, &ask.options);
     if let Some(idx) = state.resident.iter().position(is_same) {
         let resident = state.resident.remove(idx);
         state.resident.push(resident);
@@ -347,6 +346,11 @@ fn adopt(
             })?;
             model.set_template(Some(Arc::new(active)));
         }
+        let adapters = options.adapters.clone().unwrap_or_default();
+        adapters::load_all(app, &model, adapters).map_err(|error| OpenError::Refused {
+            option: Some("loras"),
+            message: error.message,
+        })?;
         place(app, Arc::new(model), options).map_err(|error| OpenError::Failed(error.to_string()))
     })();
     if ready.is_err() {
@@ -492,7 +496,7 @@ pub(super) fn give_up_idle(app: &Arc<App>, idle: Duration) {
             } else if !resident.leaving && resident.used.elapsed() >= idle {
                 resident.leaving = true;
                 let id = resident.model.parts.id.clone();
-                let options = resident.options.clone();
+                let options = resident.options_now();
                 gone.push((resident.model.clone(), Remembered { id, options }));
             }
         }

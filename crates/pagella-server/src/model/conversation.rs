@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::chat::check_variables;
 use crate::fields::unsupported;
+use crate::refused::Refused;
 use crate::settings::{ConversationSettings, Toggle};
 use crate::wire::error::ApiError;
 
@@ -57,7 +58,7 @@ impl ConversationOptions {
         if self.muse_glimmer == Some(Toggle::On) {
             return Err(unsupported("muse_glimmer", "messages with recipients cannot be read"));
         }
-        self.tool_format.as_deref().map_or(Ok(()), check_format)?;
+        self.tool_format.as_deref().map_or(Ok(()), check_format).map_err(Refused::from)?;
         for (name, variables) in [
             ("template_vars_default", &self.template_vars_default),
             ("template_vars_force", &self.template_vars_force),
@@ -118,7 +119,7 @@ mod tests {
 
     fn read(body: Value) -> Result<ConversationOptions, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        <(ConversationOptions,)>::read(map)?.body.0.checked()
+        <(ConversationOptions,)>::read::<crate::App>(map)?.body.0.checked()
     }
 
     /// A value for every field, other than the usual one.

@@ -7,9 +7,11 @@
 use pagella_engine::SampleOptions;
 use serde_json::{Map, Value};
 
+use super::draft::DraftLoad;
 use super::open::ModelFile;
 use super::options::{LoadOptions, OptionFields, OptionsBody};
 use super::served::ActiveTemplate;
+use crate::adapters::{self, AdapterLoad};
 use crate::app::App;
 use crate::fields::Body;
 use crate::name;
@@ -28,19 +30,31 @@ pub fn effective_options(
     let (mut forced, mut sampling) = (Map::new(), Map::new());
     if let Some(file) = model_file(app, id, trust)? {
         merged.extend(safe_fields(app, id, &file, "model")?);
+        if let Some(Value::Object(table)) = file.tables.get("draft_model") {
+            DraftLoad::read(table.clone()).map_err(|error| of_file("draft_model", error))?;
+            lay_over(&mut merged, Map::from_iter([("draft_model".into(), table.clone().into())]));
+        }
         forced = safe_fields(app, id, &file, "force")?;
         if let Some(Value::Object(table)) = file.tables.get("sampling") {
             sampling = table.clone();
         }
     }
-    merged.extend(request);
-    merged.extend(forced);
-    let options = LoadOptions::read(OptionsBody::read(merged)?.body)?;
+    lay_over(&mut merged, request);
+    lay_over(&mut merged, forced);
+    let options = LoadOptions::read(OptionsBody::read::<App>(merged)?.body)?;
     let options = LoadOptions { sampling, ..options };
     if let Some(name) = &options.prompt_template {
         // One that cannot be used is refused before anything is given up for it.
         template(app, name)?;
     }
+    let adapters = options.adapters.or_else(|| operators_own(app, id));
+    for adapter in adapters.iter().flatten() {
+        if !matches!(adapters::find(app, id, adapter), Ok(Some(_))) {
+            let message = format!("there is no adapter {}: see /v1/loras", adapter.name);
+            return Err(ApiError::field(Code::LoraNotFound, "loras", message));
+        }
+    }
+    let options = LoadOptions { adapters, ..options };
     match options.sampling(&SampleOptions::default()) {
         Some(_) => Ok(options),
         None => {
@@ -48,6 +62,39 @@ pub fn effective_options(
             Err(ApiError::field(Code::UnsupportedValue, "model_name", message))
         }
     }
+}
+
+/// The adapters that the operator gave to a model: the one at the start has some.
+fn operators_own(app: &App, id: &str) -> Option<Vec<AdapterLoad>> {
+    let own = app.model.opener().ok()?.adapters(id)?;
+    let own = own.into_iter().map(|adapter| AdapterLoad::new(adapter.name, adapter.scaling));
+    let mut all: Vec<AdapterLoad> = own.collect();
+    for adapter in &app.settings.lora.loras.0 {
+        if all.iter().all(|known| known.name != adapter.name) {
+            all.push(adapter.clone());
+        }
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+/// Puts stronger fields over weaker ones; those of `draft_model` one by one.
+fn lay_over(fields: &mut Map<String, Value>, stronger: Map<String, Value>) {
+    for (name, value) in stronger {
+        match (fields.get_mut(&name), value) {
+            (Some(Value::Object(weaker)), Value::Object(own)) if name == "draft_model" => {
+                weaker.extend(own.into_iter().filter(|(_, value)| !value.is_null()));
+            }
+            (_, value) => {
+                fields.insert(name, value);
+            }
+        }
+    }
+}
+
+/// The error for a table of a model's file.
+fn of_file(table: &str, error: ApiError) -> ApiError {
+    let message = format!("the model's file, [{table}]: {}", error.message);
+    ApiError { param: error.param, ..ApiError::new(Code::UnsupportedValue, message) }
 }
 
 /// The template of a name, tried. Reads the disk.
@@ -89,7 +136,7 @@ fn safe_fields(
     table: &str,
 ) -> Result<Map<String, Value>, ApiError> {
     let Some(Value::Object(fields)) = file.tables.get(table) else { return Ok(Map::new()) };
-    let is_safe = |name: &str| <(OptionFields,)>::table().field(name).is_some();
+    let is_safe = |name: &str| <(OptionFields,)>::table::<App>().field(name).is_some();
     let (safe, other): (Map<_, _>, Map<_, _>) =
         fields.clone().into_iter().partition(|(name, _)| is_safe(name));
     if !other.is_empty() {
@@ -97,12 +144,10 @@ fn safe_fields(
         let detail = format!("{id}: [{table}] {names} cannot be set by a model's file: ignored");
         app.issue("model_file", &detail);
     }
-    let checked = OptionsBody::read(safe.clone()).and_then(|given| LoadOptions::read(given.body));
+    let checked =
+        OptionsBody::read::<App>(safe.clone()).and_then(|given| LoadOptions::read(given.body));
     match checked {
         Ok(_) => Ok(safe),
-        Err(error) => {
-            let message = format!("the model's file, [{table}]: {}", error.message);
-            Err(ApiError { param: error.param, ..ApiError::new(Code::UnsupportedValue, message) })
-        }
+        Err(error) => Err(of_file(table, error)),
     }
 }

@@ -45,7 +45,10 @@ pub struct Load {
 #[derive(Default)]
 struct State {
     events: Vec<Value>,
+    /// Of the model itself.
     step: LoadStep,
+    /// Of its draft model, once that is reached.
+    draft: Option<LoadStep>,
     end: Option<Result<(), ApiError>>,
     followers: usize,
     /// Someone relies on it who may be gone.
@@ -94,14 +97,26 @@ impl Load {
     }
 
     /// The next module is about to be laid out. Returns the event; `None` for the call after the last.
+    /// A draft model is finished by itself; the model is when all of it is ready.
     pub fn step(&self, step: LoadStep) -> Option<Value> {
-        self.lock().step = step;
-        (step.modules_done < step.modules_total).then(|| self.say("processing"))
+        let mut state = self.lock();
+        match step.of_draft {
+            true => state.draft = Some(step),
+            false => state.step = step,
+        }
+        drop(state);
+        match (step.modules_done < step.modules_total, step.of_draft) {
+            (true, _) => Some(self.say_of(step, "processing")),
+            (false, true) => Some(self.say_of(step, "finished")),
+            (false, false) => None,
+        }
     }
 
     /// How far it is now.
     pub fn progress(&self) -> Value {
-        let step = self.lock().step;
+        let state = self.lock();
+        let step = state.draft.unwrap_or(state.step);
+        drop(state);
         json!({
             "module": step.modules_done,
             "modules": step.modules_total,
@@ -113,15 +128,18 @@ impl Load {
 
     /// Says what happens now. Returns the event.
     pub fn say(&self, status: &str) -> Value {
-        let mut state = self.lock();
-        let step = state.step;
+        let step = self.lock().step;
+        self.say_of(step, status)
+    }
+
+    fn say_of(&self, step: LoadStep, status: &str) -> Value {
         let module = match status {
             "processing" => step.modules_done + 1,
             "finished" => step.modules_total,
             _ => step.modules_done,
         };
         let event = json!({
-            "model_type": "model",
+            "model_type": if step.of_draft { "draft" } else { "model" },
             "module": module,
             "modules": step.modules_total,
             "status": status,
@@ -129,8 +147,7 @@ impl Load {
             "bytes_total": step.bytes_total,
             "elapsed": self.seconds(),
         });
-        state.events.push(event.clone());
-        drop(state);
+        self.lock().events.push(event.clone());
         self.said.send_replace(());
         event
     }
@@ -253,6 +270,40 @@ mod tests {
         assert_eq!(statuses[4..], [(3, "finished")]);
         assert_eq!(runtime.block_on(hear(load.follow(true))), heard);
         assert!(!load.is_cancelled());
+    }
+
+    #[test]
+    fn a_draft_model_has_steps_of_its_own_before_the_model_is_finished() {
+        let load = load();
+        for of_draft in [false, true] {
+            for modules_done in 0..=2 {
+                let step =
+                    LoadStep { modules_done, modules_total: 2, of_draft, ..LoadStep::default() };
+                load.step(step);
+            }
+        }
+        assert_eq!(load.progress()["module"], 2);
+        load.end(Ok(()));
+        let events = load.lock().events.clone();
+        let told: Vec<String> = events
+            .iter()
+            .map(|event| format!("{} {} {}", event["model_type"], event["module"], event["status"]))
+            .collect();
+        let expected = [
+            "model 1 processing",
+            "model 2 processing",
+            "draft 1 processing",
+            "draft 2 processing",
+            "draft 2 finished",
+            "model 2 finished",
+        ];
+        assert_eq!(
+            told,
+            expected.map(|line| {
+                let words: Vec<&str> = line.split(' ').collect();
+                format!("\"{}\" {} \"{}\"", words[0], words[1], words[2])
+            })
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::options::LoadOptions;
 use super::plan::MemoryPlan;
 use super::served::ModelParts;
+use crate::adapters::OperatorAdapter;
 use crate::wire::error::{ApiError, Code};
 
 /// Opens models. The server calls it from threads of its own, one `open` at a time.
@@ -22,6 +23,11 @@ pub trait ModelOpener: Send + Sync {
     /// The model of this name; the name was checked. `None` if there is none.
     fn find(&self, id: &str) -> Option<KnownModel> {
         self.list().into_iter().find(|model| model.id == id)
+    }
+
+    /// Adapters that the operator gave to the model at the start; `None` for all others.
+    fn adapters(&self, _id: &str) -> Option<Vec<OperatorAdapter>> {
+        None
     }
 
     /// What the model's own folder says about opening it.
@@ -96,6 +102,8 @@ pub struct LoadStep {
     pub bytes_done: u64,
     /// Bytes in all.
     pub bytes_total: u64,
+    /// These are of the draft model, which comes after the model itself.
+    pub of_draft: bool,
 }
 
 /// Why a model cannot be opened. Messages name no path: clients read them.
@@ -105,6 +113,9 @@ pub enum OpenError {
     /// There is no such model.
     #[error("there is no model of that name: see /v1/model/list")]
     NotFound,
+    /// There is no such draft model.
+    #[error("there is no draft model of that name: see /v1/model/draft/list")]
+    NoDraft,
     /// The model or an option is refused.
     #[error("{message}")]
     Refused {
@@ -134,6 +145,9 @@ impl OpenError {
         let message = self.to_string();
         match self {
             OpenError::NotFound => ApiError::field(Code::ModelNotFound, "model_name", message),
+            OpenError::NoDraft => {
+                ApiError::field(Code::ModelNotFound, "draft_model.draft_model_name", message)
+            }
             OpenError::Refused { option, .. } => {
                 let error = ApiError::new(Code::UnsupportedValue, message);
                 ApiError { param: Some(option.unwrap_or("model_name").to_owned()), ..error }

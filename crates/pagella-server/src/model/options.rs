@@ -8,9 +8,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::conversation::ConversationOptions;
-use crate::fields::{Body, InertList, NoEffect, out_of_range, unsupported, wrong_type};
+use super::draft::DraftLoad;
+use crate::adapters::{ADAPTERS_MAX, AdapterEntry, AdapterLoad, entries};
+use crate::fields::{out_of_range, unsupported, wrong_type};
+use crate::name::{self, NameError};
 use crate::whole_pages::whole_pages;
 use crate::wire::error::{ApiError, Code};
+
+/// What is said of fields that need several devices.
+pub(super) const ONE_DEVICE: &str = "a model runs on one device, leave it out";
 
 /// Most tokens of a context or a cache.
 const TOKENS_MAX: i64 = 1 << 30;
@@ -66,9 +72,11 @@ pub struct ForeignFields {
     /// Refused unless it asks for nothing
     #[serde(default)]
     vision: bool,
-    /// Refused unless it asks for nothing
+    /// Adapters that requests have which ask for no others, as [{"name", "scaling"}]; without it those of
+    /// the configuration, for the model at the start
+    #[schemars(extend("$ref" = "#/components/schemas/AdapterLoads"))]
     loras: Option<Value>,
-    /// Refused unless it asks for nothing
+    /// How tokens are guessed: draft_mode, draft_model_name, draft_num_tokens and so on
     draft_model: Option<Map<String, Value>>,
     /// Accepted, without effect
     #[expect(dead_code, reason = "one engine, one way to split work")]
@@ -84,32 +92,6 @@ pub struct ForeignFields {
     /// Accepted, without effect
     #[expect(dead_code, reason = "one engine, one way to split work")]
     output_chunking: Option<bool>,
-}
-
-#[derive(Deserialize, JsonSchema, PartialEq)]
-#[serde(rename_all = "lowercase")]
-enum DraftMode {
-    Model,
-    Ngram,
-    Mtp,
-    Disabled,
-}
-
-/// Which model drafts, and how.
-#[derive(Deserialize, JsonSchema)]
-struct DraftFields {
-    draft_mode: Option<DraftMode>,
-    #[schemars(length(max = 255))]
-    draft_model_name: Option<String>,
-}
-
-/// How a draft model is opened.
-enum OfDrafts {}
-
-impl InertList for OfDrafts {
-    const NAME: &'static str = "DraftInert";
-    const ACCEPTED: &'static str = "draft_rope_scale draft_rope_alpha draft_cache_mode draft_gpu_split \
-        draft_num_tokens dynamic_draft ngram_match_min";
 }
 
 /// All fields that say how a model is opened.
@@ -141,6 +123,12 @@ pub struct LoadOptions {
     /// What is said about conversations.
     #[serde(default)]
     pub conversation: ConversationOptions,
+    /// How its tokens are guessed.
+    #[serde(default)]
+    pub draft: DraftLoad,
+    /// Its adapters; `None`: those that the operator gave it.
+    #[serde(default)]
+    pub adapters: Option<Vec<AdapterLoad>>,
     /// Sampling in place of what the model recommends, field by field.
     pub sampling: Map<String, Value>,
 }
@@ -148,20 +136,21 @@ pub struct LoadOptions {
 impl LoadOptions {
     /// What the fields say; what this engine cannot do is refused.
     pub fn read((fields, foreign, conversation): OptionsBody) -> Result<Self, ApiError> {
-        refuse_foreign(foreign)?;
+        refuse_foreign(&foreign)?;
+        let draft = foreign.draft_model.map(DraftLoad::read).transpose()?.unwrap_or_default();
         let cache_size = fields.cache_size.map(whole_pages).transpose();
         let cache_size =
             cache_size.map_err(|problem| out_of_range("cache_size", &problem.to_string()))?;
         let rope_scale = fields.rope_scale.map(|f| f as f32).filter(|f| *f != 1.0);
-        let rope_alpha = rope_alpha(fields.rope_alpha.as_ref())?;
+        let rope_alpha = rope_alpha("rope_alpha", fields.rope_alpha.as_ref())?;
         if rope_scale.is_some() && rope_alpha.is_some() {
-            let message = "rope_scale and rope_alpha both stretch positions: give one";
-            return Err(ApiError::field(Code::ConflictingParameters, "rope_alpha", message));
+            return Err(stretched_twice("rope_scale", "rope_alpha"));
         }
+        let cache_mode = fields.cache_mode.as_deref().map(|name| cache_mode("cache_mode", name));
         Ok(LoadOptions {
             max_seq_len: fields.max_seq_len.and_then(|n| usize::try_from(n).ok()),
             cache_size,
-            cache_mode: fields.cache_mode.as_deref().map(cache_mode).transpose()?,
+            cache_mode: cache_mode.transpose()?,
             rope_scale,
             rope_alpha,
             chunk_size: fields.chunk_size,
@@ -169,8 +158,20 @@ impl LoadOptions {
             ignore_unused_tensors: fields.ignore_unused_tensors,
             prompt_template: fields.prompt_template.filter(|name| !name.is_empty()),
             conversation: conversation.checked()?,
+            draft,
+            adapters: foreign.loras.as_ref().map(adapters).transpose()?.flatten(),
             sampling: Map::new(),
         })
+    }
+
+    /// Whether clients mean a model of this id, opened so, or an adapter of it, by a name.
+    pub(super) fn is_called(&self, id: &str, name: &str) -> bool {
+        let is_model = |name: &str| id == name || id.rsplit('/').next() == Some(name);
+        let mut adapters = self.adapters.iter().flatten();
+        let (base, own) = name.rsplit_once(':').unzip();
+        is_model(name)
+            || base.is_some_and(is_model)
+            || (own.is_none() && adapters.any(|adapter| adapter.name == name))
     }
 
     /// The sampling of a model that recommends `own`; `None` where a field does not fit.
@@ -185,8 +186,20 @@ impl LoadOptions {
     }
 }
 
+/// The adapters that a load names, as its default set.
+fn adapters(value: &Value) -> Result<Option<Vec<AdapterLoad>>, ApiError> {
+    let Some(entries) = entries("loras", value, ADAPTERS_MAX)? else { return Ok(None) };
+    let load = |entry: &AdapterEntry| {
+        let name = entry.name()?;
+        let bad = |error: NameError| out_of_range(format!("{}.name", entry.at), &error.to_string());
+        name::check(name).map_err(bad)?;
+        Ok(AdapterLoad::new(name, entry.scale.unwrap_or(1.0)))
+    };
+    entries.iter().map(load).collect::<Result<_, ApiError>>().map(Some)
+}
+
 /// A format by its name.
-mod format_name {
+pub(super) mod format_name {
     use pagella_backend::KvFormat;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -203,7 +216,7 @@ mod format_name {
 }
 
 /// `FP16`, `Q8`, `Q6`, `Q4`, `F8`, in any case, or bits of keys and values such as `8,4`.
-fn cache_mode(name: &str) -> Result<KvFormat, ApiError> {
+pub(super) fn cache_mode(field: &str, name: &str) -> Result<KvFormat, ApiError> {
     let bits: String = name.chars().filter(|c| !c.is_whitespace()).collect();
     let known = match bits.to_ascii_lowercase().as_str() {
         "f8" => Some(KvFormat::Fp8),
@@ -214,31 +227,38 @@ fn cache_mode(name: &str) -> Result<KvFormat, ApiError> {
         lower => KvFormat::from_name(lower),
     };
     known.ok_or_else(|| {
-        let message = "cache_mode must be one of FP16, Q8, Q6, Q4, F8, or bits of keys and values: \
-                       16,16 or 8,8 or 8,4 or 4,4";
-        ApiError::field(Code::UnsupportedValue, "cache_mode", message)
+        let message = format!(
+            "{field} must be one of FP16, Q8, Q6, Q4, F8, or bits of keys and values: 16,16 or 8,8 or \
+             8,4 or 4,4"
+        );
+        ApiError::field(Code::UnsupportedValue, field, message)
     })
 }
 
 /// A number, or `auto` for the model's own.
-fn rope_alpha(value: Option<&Value>) -> Result<Option<f32>, ApiError> {
+pub(super) fn rope_alpha(field: &str, value: Option<&Value>) -> Result<Option<f32>, ApiError> {
     let Some(value) = value else { return Ok(None) };
     match (value.as_f64(), value.as_str()) {
         (_, Some("auto")) => Ok(None),
         (Some(alpha), _) if (1.0..=1e6).contains(&alpha) => {
             Ok(Some(alpha as f32).filter(|alpha| *alpha != 1.0))
         }
-        (Some(_), _) => Err(out_of_range("rope_alpha", "from 1 to 1000000, or \"auto\"")),
-        _ => Err(wrong_type("rope_alpha", "a number or \"auto\"")),
+        (Some(_), _) => Err(out_of_range(field, "from 1 to 1000000, or \"auto\"")),
+        _ => Err(wrong_type(field, "a number or \"auto\"")),
     }
 }
 
-/// Refuses what needs several devices, drafts, adapters or images.
-fn refuse_foreign(fields: ForeignFields) -> Result<(), ApiError> {
-    const ONE_DEVICE: &str = "a model runs on one device, leave it out";
-    let split = numbers("gpu_split", fields.gpu_split)?.iter().any(|share| *share > 0.0);
+/// The error for positions that are stretched in two ways.
+pub(super) fn stretched_twice(scale: &str, alpha: &str) -> ApiError {
+    let message = format!("{scale} and {alpha} both stretch positions: give one");
+    ApiError::field(Code::ConflictingParameters, alpha, message)
+}
+
+/// Refuses what needs several devices or images.
+fn refuse_foreign(fields: &ForeignFields) -> Result<(), ApiError> {
+    let split = numbers("gpu_split", fields.gpu_split.clone())?.iter().any(|share| *share > 0.0);
     // 96 MB is what clients send that do not care.
-    let reserve = numbers("autosplit_reserve", fields.autosplit_reserve)?;
+    let reserve = numbers("autosplit_reserve", fields.autosplit_reserve.clone())?;
     let asked = [
         ("tensor_parallel", fields.tensor_parallel, ONE_DEVICE),
         ("gpu_split", split, ONE_DEVICE),
@@ -249,15 +269,14 @@ fn refuse_foreign(fields: ForeignFields) -> Result<(), ApiError> {
             ONE_DEVICE,
         ),
         ("vision", fields.vision, "models read text only, leave it out"),
-        ("loras", fields.loras.is_some(), "adapters cannot be loaded yet, leave it out"),
     ];
     match asked.into_iter().find(|(_, asks, _)| *asks) {
         Some((name, _, instead)) => Err(unsupported(name, instead)),
-        None => fields.draft_model.map_or(Ok(()), refuse_draft),
+        None => Ok(()),
     }
 }
 
-fn numbers(name: &str, value: Option<Value>) -> Result<Vec<f64>, ApiError> {
+pub(super) fn numbers(name: &str, value: Option<Value>) -> Result<Vec<f64>, ApiError> {
     let wrong = || wrong_type(name, "a list of numbers");
     match value {
         None => Ok(Vec::new()),
@@ -268,34 +287,15 @@ fn numbers(name: &str, value: Option<Value>) -> Result<Vec<f64>, ApiError> {
     }
 }
 
-fn refuse_draft(draft: Map<String, Value>) -> Result<(), ApiError> {
-    let within = |error: ApiError| {
-        let param = error.param.as_ref().map(|param| format!("draft_model.{param}"));
-        ApiError { param, ..error }
-    };
-    let given = <(DraftFields, NoEffect<OfDrafts>)>::read(draft).map_err(within)?;
-    if let Some(name) = given.unknown.first() {
-        return Err(within(given.refuse_unknown(name)));
-    }
-    let (DraftFields { draft_mode, draft_model_name }, _) = given.body;
-    let drafts = match draft_mode {
-        None | Some(DraftMode::Model) => draft_model_name.is_some(),
-        Some(mode) => mode != DraftMode::Disabled,
-    };
-    match drafts {
-        true => Err(unsupported("draft_model", "models cannot draft for others yet, leave it out")),
-        false => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::Body;
     use serde_json::json;
 
     fn read(body: Value) -> Result<LoadOptions, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        LoadOptions::read(OptionsBody::read(map)?.body)
+        LoadOptions::read(OptionsBody::read::<crate::App>(map)?.body)
     }
 
     #[test]
@@ -315,6 +315,8 @@ mod tests {
             ignore_unused_tensors: true,
             prompt_template: None,
             conversation: ConversationOptions::default(),
+            draft: DraftLoad::default(),
+            adapters: None,
             sampling: Map::new(),
         };
         assert_eq!(options.unwrap(), expected);
@@ -332,10 +334,10 @@ mod tests {
             "tensor_parallel": false, "tensor_parallel_backend": "native", "gpu_split_auto": true,
             "gpu_split": [], "autosplit_reserve": [96], "vision": false, "loras": [],
             "output_chunking": true, "prompt_template": "",
-            "draft_model": {"draft_mode": "disabled", "draft_model_name": "x"},
+            "draft_model": {"draft_mode": null, "draft_model_name": "", "draft_gpu_split": [0]},
         });
         assert_eq!(read(body).unwrap(), LoadOptions::default());
-        assert!(read(json!({"draft_model": {}})).is_ok());
+        assert_eq!(read(json!({"draft_model": {}})).unwrap(), LoadOptions::default());
     }
 
     #[test]
@@ -345,9 +347,6 @@ mod tests {
             ("gpu_split", json!([8.0, 8.0])),
             ("autosplit_reserve", json!([512])),
             ("vision", json!(true)),
-            ("loras", json!([{"name": "x"}])),
-            ("draft_model", json!({"draft_mode": "ngram"})),
-            ("draft_model", json!({"draft_model_name": "small"})),
             ("cpu_moe_offload_layers", json!(1)),
         ] {
             let error = read(json!({ field: value })).unwrap_err();

@@ -51,6 +51,20 @@ pub struct Resident {
     pub leaving: bool,
 }
 
+impl Resident {
+    /// How to open it again as it is now.
+    pub fn options_now(&self) -> LoadOptions {
+        LoadOptions { adapters: Some(self.model.adapters.loads()), ..self.options.clone() }
+    }
+
+    /// Whether it is as a load wants it.
+    pub fn is_as(&self, id: &str, options: &LoadOptions) -> bool {
+        let now = self.options_now();
+        let adapters = now.adapters.filter(|_| options.adapters.is_some());
+        self.model.parts.id == id && LoadOptions { adapters, ..now } == *options
+    }
+}
+
 /// Something that went wrong and is not resolved.
 #[derive(Clone, Debug)]
 pub struct Trouble {
@@ -102,6 +116,17 @@ impl State {
         if let Some(idx) = self.position(model) {
             self.resident[idx].leaving = true;
         }
+    }
+
+    /// The model of that name, or else the one with an adapter of that name.
+    pub fn resident_called(&mut self, name: &str) -> Option<&mut Resident> {
+        let of_model = self.resident.iter().rposition(|resident| resident.model.is_called(name));
+        let of_adapter = || {
+            let has = |resident: &Resident| resident.model.adapter_called(name).is_some();
+            self.resident.iter().rposition(has)
+        };
+        let idx = of_model.or_else(of_adapter)?;
+        self.resident.get_mut(idx)
     }
 
     /// The model that answers requests without a name, among those that `sees` accepts.

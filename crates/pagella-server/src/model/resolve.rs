@@ -11,6 +11,7 @@ use super::load::{Follower, LoadOrigin};
 use super::options::LoadOptions;
 use super::registry::{State, none};
 use super::served::ServedModel;
+use crate::adapters::unknown as unknown_adapter;
 use crate::app::App;
 use crate::auth::{Key, Role};
 use crate::call::Call;
@@ -109,9 +110,13 @@ fn choose(app: &App, key: &Key, name: Option<&str>) -> Chosen {
     let Some(name) = name.and_then(|name| meant(settings, name)) else {
         return current(&mut state, key);
     };
-    let mut residents = state.resident.iter_mut().rev();
-    if let Some(resident) = residents.find(|resident| resident.model.is_called(name)) {
-        return match (key.sees(&resident.model.parts.id), resident.leaving) {
+    if let Some(resident) = state.resident_called(name) {
+        let model = &resident.model;
+        let sees = match model.adapter_called(name) {
+            Some(adapter) => adapter.is_seen_by(key, model),
+            None => key.sees(&model.parts.id),
+        };
+        return match (sees, resident.leaving) {
             (false, _) => Chosen::Refused(unknown()),
             (true, false) => {
                 resident.used = Instant::now();
@@ -125,11 +130,8 @@ fn choose(app: &App, key: &Key, name: Option<&str>) -> Chosen {
             (true, true) => absent(&state, name).unwrap_or_else(|| Chosen::Refused(none(&state))),
         };
     }
-    if let Some((base, _)) = name.split_once(':')
-        && state.resident.iter().any(|resident| resident.model.is_called(base))
-    {
-        let message = "there is no adapter of that name: see /v1/loras";
-        return Chosen::Refused(ApiError::field(Code::LoraNotFound, "model", message));
+    if state.resident.iter().any(|resident| resident.model.own_part(name).is_some()) {
+        return Chosen::Refused(unknown_adapter("model"));
     }
     if let Some(chosen) = absent(&state, name).filter(|_| key.sees(name)) {
         return chosen;
@@ -144,7 +146,7 @@ fn choose(app: &App, key: &Key, name: Option<&str>) -> Chosen {
 }
 
 /// The name of a model that a name stands for; `None` for names that mean any model.
-fn meant<'s>(settings: &'s ModelSettings, name: &'s str) -> Option<&'s str> {
+pub fn meant<'s>(settings: &'s ModelSettings, name: &'s str) -> Option<&'s str> {
     let is_dummy =
         settings.use_dummy_models && settings.dummy_model_names.iter().any(|dummy| dummy == name);
     (!is_dummy).then(|| settings.aliases.get(name).map_or(name, String::as_str))
@@ -152,14 +154,14 @@ fn meant<'s>(settings: &'s ModelSettings, name: &'s str) -> Option<&'s str> {
 
 /// A model that is on its way for someone's answer, or comes back when it is asked for.
 fn absent(state: &State, name: &str) -> Option<Chosen> {
-    let is_called = |id: &str| id == name || id.rsplit('/').next() == Some(name);
     if let Some(load) = &state.load
-        && is_called(&load.id)
+        && load.options.is_called(&load.id, name)
         && load.origin == LoadOrigin::Answer
     {
         return Some(Chosen::Wait(load.follow(true)));
     }
-    let remembered = state.idle.iter().rev().find(|model| is_called(&model.id))?;
+    let mut idle = state.idle.iter().rev();
+    let remembered = idle.find(|model| model.options.is_called(&model.id, name))?;
     Some(Chosen::Back(remembered.id.clone(), Box::new(remembered.options.clone())))
 }
 

@@ -53,7 +53,7 @@ pub fn watch(app: &Arc<App>, model: &Arc<ServedModel>) -> std::io::Result<()> {
 fn bring_back(app: &Arc<App>, model: Arc<ServedModel>, reason: &str) {
     let mut state = app.model.lock();
     let Some(idx) = state.position(&model) else { return };
-    let options = state.resident.remove(idx).options;
+    let options = state.resident.remove(idx).options_now();
     let id = model.parts.id.clone();
     state.trouble = Some(Trouble {
         id: id.clone(),

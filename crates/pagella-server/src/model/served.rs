@@ -12,11 +12,13 @@ use pagella_text::ChatTemplate;
 use tokio::sync::watch;
 
 use super::conversation::ConversationOptions;
+use super::open::KnownModel;
 use super::plan::MemoryPlan;
 use super::pulse::{Counts, Pulse};
+use crate::adapters::{LoadedAdapter, LoadedAdapters};
 use crate::generate::ending::engine_error;
 use crate::metrics::Histogram;
-use crate::settings::ConversationSettings;
+use crate::settings::{ConversationSettings, UsualPooling};
 use crate::wire::error::{ApiError, Code};
 
 /// An open model under a name.
@@ -82,6 +84,23 @@ pub struct ModelFacts {
     pub family: Option<String>,
     /// How many weights its linears have.
     pub parameters: Option<u64>,
+    /// The model that guesses for it.
+    pub draft: Option<DraftFacts>,
+}
+
+/// What is worth knowing about a model that guesses for another.
+#[derive(Clone, Debug, Default)]
+pub struct DraftFacts {
+    /// What can be said of it without opening it.
+    pub known: KnownModel,
+    /// How it stores keys and values.
+    pub cache_mode: String,
+    /// Bytes of its weights.
+    pub weight_bytes: u64,
+    /// By what positions are divided, if not by 1.
+    pub rope_scale: Option<f32>,
+    /// By what the rotary base is raised, if it is.
+    pub rope_alpha: Option<f32>,
 }
 
 /// What a model's files say about vectors of texts.
@@ -182,6 +201,8 @@ pub struct ServedModel {
     conversation: ConversationOptions,
     /// What makes prompts of conversations now.
     template: RwLock<Option<Arc<ActiveTemplate>>>,
+    /// Its adapters.
+    pub adapters: LoadedAdapters,
     pulse: Pulse,
     closing: watch::Sender<Option<Closing>>,
 }
@@ -194,7 +215,8 @@ impl ServedModel {
         let own = own.map(|template| ActiveTemplate { name: template.name().to_owned(), template });
         let template = RwLock::new(own.map(Arc::new));
         let closing = watch::Sender::new(None);
-        Ok(ServedModel { parts, conversation, template, pulse, closing })
+        let adapters = LoadedAdapters::default();
+        Ok(ServedModel { parts, conversation, template, adapters, pulse, closing })
     }
 
     /// What holds for conversations, where the configuration says `usual`.
@@ -248,8 +270,9 @@ impl ServedModel {
     }
 
     /// How hidden states become a vector: as its files say, or else as `usual`.
-    pub fn pooling(&self, usual: Option<Pooling>) -> Result<Pooling, ApiError> {
+    pub fn pooling(&self, usual: Option<UsualPooling>) -> Result<Pooling, ApiError> {
         let facts = &self.parts.facts.embedding;
+        let usual = usual.and_then(|usual| Pooling::from_name(usual.name()));
         let message = match (&facts.problem, facts.pooling.or(usual)) {
             (None, Some(pooling)) => return Ok(pooling),
             (Some(problem), _) => {
@@ -267,6 +290,20 @@ impl ServedModel {
     pub fn is_called(&self, name: &str) -> bool {
         let id = &self.parts.id;
         name == id || id.rsplit('/').next().is_some_and(|last| last == name)
+    }
+
+    /// What stands behind this model's name and a colon.
+    pub fn own_part<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let (base, own) = name.rsplit_once(':')?;
+        (self.is_called(base) && !self.is_called(name)).then_some(own)
+    }
+
+    /// The adapter that clients mean by the name of a model: behind this one's and a colon, or alone.
+    pub fn adapter_called(&self, name: &str) -> Option<LoadedAdapter> {
+        match self.is_called(name) {
+            true => None,
+            false => self.adapters.named(self.own_part(name).unwrap_or(name)),
+        }
     }
 
     /// How many requests hold the model, beside the registry. Whoever answers with a model holds it

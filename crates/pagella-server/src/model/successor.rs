@@ -94,7 +94,7 @@ fn legacy(app: &App) -> Legacy {
     let staying = state.resident.iter().filter(|resident| !resident.leaving);
     let staying = staying.map(|resident| LegacyModel {
         id: resident.model.parts.id.clone(),
-        options: resident.options.clone(),
+        options: resident.options_now(),
     });
     let mut models: Vec<LegacyModel> = staying.collect();
     // The first to fail was the one that was in use.

@@ -112,6 +112,8 @@ impl OllamaAnswer {
         if self.form == AnswerForm::Generate && !talk.context.is_empty() {
             object.insert("context".into(), [&talk.context, written].concat().into());
         }
+        let adapter = talk.running.signature.adapter.as_deref();
+        object.extend(adapter.map(|adapter| ("adapter".to_owned(), adapter.into())));
         if let Value::Object(counts) = talk.usage().ollama(self.load) {
             object.extend(counts);
         }

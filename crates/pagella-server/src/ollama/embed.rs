@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::adapters::refuse_named;
 use crate::call::{Call, Ignored, Reply};
 use crate::embeddings::{EmbedRequest, EmbeddingFields, run, shaped};
 use crate::generate::submit::enter;
@@ -28,7 +29,9 @@ struct Vectors {
 impl Asked {
     async fn of(call: &Call, model: Option<&str>, ignored: Ignored) -> Result<Self, ApiError> {
         let begun = Instant::now();
-        let model = resolve(call, model.map(own_name), false).await?;
+        let name = model.map(own_name);
+        let model = resolve(call, name, false).await?;
+        refuse_named(call, &model, name)?;
         Ok(Asked { model, load: begun.elapsed(), ignored })
     }
 

@@ -23,6 +23,7 @@ use crate::ollama::{
     AnswerForm, OllamaAnswer, OllamaChatBody, OllamaFields, OllamaGenerateBody,
     OllamaGenerateFields, done_without_text, messages, own_name, tagged,
 };
+use crate::refused::Refused;
 use crate::wire::error::{ApiError, Code, Dialect};
 use crate::wire::sse;
 
@@ -47,7 +48,8 @@ impl Asked {
         let begun = Instant::now();
         let named = fields.model.as_deref().map(own_name);
         let model = resolve(call, named, false).await?;
-        let is_meant = named.is_some_and(|name| model.is_called(name));
+        let is_meant =
+            named.is_some_and(|name| model.is_called(name) || model.adapter_called(name).is_some());
         let name = match fields.model.clone().filter(|_| is_meant) {
             Some(name) => name,
             None => tagged(&model.parts.id),
@@ -139,7 +141,7 @@ pub async fn chat(mut call: Call) -> Result<Reply, ApiError> {
     let Some(list) = own.messages else { return asked.without_prompt(AnswerForm::Chat) };
     let messages = messages(&list, call.app.settings.limits.messages)?;
     let written = WrittenTools { tools: own.tools.as_ref(), ..WrittenTools::default() };
-    let tools = ToolSet::read(&written, call.app.settings.limits.tools)?;
+    let tools = ToolSet::read(&written, call.app.settings.limits.tools).map_err(Refused::from)?;
     // An answer that has begun is continued.
     let begun = |last: &Message| {
         last.role == "assistant" && last.content != "" && !last.extra.contains_key("tool_calls")

@@ -7,6 +7,7 @@ use pagella_text::Message;
 use serde_json::Value;
 
 use crate::fields::{out_of_range, wrong_type};
+use crate::refused::Refused;
 use crate::wire::error::{ApiError, Code};
 
 /// A call that no tool has answered yet.
@@ -55,7 +56,7 @@ fn read(path: &str, value: &Value) -> Result<Message, ApiError> {
         role.make_ascii_lowercase();
     }
     map.entry("content").or_insert_with(|| "".into());
-    Ok(message(path, &Value::Object(map))?)
+    Ok(message(path, &Value::Object(map)).map_err(Refused::from)?)
 }
 
 /// Finds the call that a tool answered.

@@ -12,6 +12,7 @@ use crate::generate::logprobs::LogprobRequest;
 use crate::generate::parameters::Parameters;
 use crate::generate::request::GenerationRequest;
 use crate::llamacpp;
+use crate::ollama::own_name;
 use crate::wire::error::{ApiError, Code};
 
 /// What every route has that generates text.
@@ -36,6 +37,9 @@ pub struct OllamaFields {
     /// Whether the model thinks first, or how hard
     #[schemars(extend("$ref" = "#/components/schemas/OllamaThink"))]
     think: Option<Value>,
+    /// Adapters that answer, as in `options`
+    #[schemars(extend("$ref" = "#/components/schemas/AdapterChoice", "x-aliases" = ["adapter", "loras"], "x-empty" = true))]
+    lora: Option<Value>,
     /// Old messages give way where a conversation does not fit; a prompt that does not is refused
     #[schemars(extend("default" = true))]
     pub truncate: Option<bool>,
@@ -180,7 +184,8 @@ impl OllamaFields {
         ignored: &mut Ignored,
     ) -> Result<(GenerationFields, Parameters), ApiError> {
         let options = self.options.clone().unwrap_or_default();
-        let ((own, _, fields, mut parameters), unknown) = call.read_from::<OptionsBody>(options)?;
+        let ((own, _, mut fields, mut parameters), unknown) =
+            call.read_from::<OptionsBody>(options)?;
         let unknown = unknown.names().unwrap_or_default().iter();
         ignored.add(unknown.map(|name| format!("options.{name}")).collect());
         // A longer context than there is cannot be had by asking.
@@ -194,6 +199,12 @@ impl OllamaFields {
             parameters.set("max_tokens", -1);
         }
         parameters.say("tfs", own.tfs)?;
+        if self.lora.is_some() && fields.lora.is_some() {
+            let message = "lora and options.lora both choose adapters: give one";
+            return Err(ApiError::field(Code::ConflictingParameters, "options.lora", message));
+        }
+        fields.lora = self.lora.clone().or(fields.lora);
+        fields.model = self.model.as_deref().map(|name| own_name(name).to_owned());
         if fields.n.is_some_and(|n| n != 1) {
             return Err(out_of_range("options.n", "1, as there is one answer"));
         }
@@ -275,7 +286,7 @@ mod tests {
 
     fn read(body: Value) -> OllamaFields {
         let Value::Object(map) = body else { panic!() };
-        OllamaGenerateBody::read(map).unwrap().body.1
+        OllamaGenerateBody::read::<crate::App>(map).unwrap().body.1
     }
 
     #[test]
@@ -296,7 +307,7 @@ mod tests {
             read(json!({ "images": nothing }));
         }
         let body = json!({"images": ["aGk="]}).as_object().unwrap().clone();
-        assert!(OllamaGenerateBody::read(body).is_err());
+        assert!(OllamaGenerateBody::read::<crate::App>(body).is_err());
     }
 
     #[test]

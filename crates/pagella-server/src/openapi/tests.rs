@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::document::{TAGS, text};
-use super::{document, page};
+use super::{TAGS, document, page, text};
 use crate::route::AnswerKind;
 use crate::router::ROUTES;
 

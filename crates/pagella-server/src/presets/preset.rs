@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::app::App;
 use crate::fields::{Body, Field};
 use crate::generate::parameters::Parameters;
 
@@ -90,7 +91,7 @@ fn as_list(value: &Value) -> Vec<Value> {
 
 /// The field of a name and its value; nothing where the value is null.
 fn one(name: &str, given: &Value) -> Result<Option<(String, Override)>, String> {
-    let table = <(Parameters,)>::table();
+    let table = <(Parameters,)>::table::<App>();
     let Some(field) = table.field(name) else {
         let known = table.fields().flat_map(Field::spellings);
         let near = crate::wire::nearest::nearest(name, known);
@@ -132,7 +133,7 @@ mod tests {
 
     fn applied(preset: Value, request: Value) -> Value {
         let preset = Preset::read(&map(preset)).unwrap();
-        let (mut parameters,) = <(Parameters,)>::read(map(request)).unwrap().body;
+        let (mut parameters,) = <(Parameters,)>::read::<App>(map(request)).unwrap().body;
         preset.apply(&mut parameters);
         serde_json::to_value(parameters).unwrap()
     }
@@ -177,7 +178,7 @@ mod tests {
             [json!(0), json!(0.0), json!(1), json!(false), json!([]), json!(""), json!("all")];
         let values = values.into_iter().chain(["mixture", "error", "philox"].map(Value::from));
         let values: Vec<Value> = values.collect();
-        for param in <(Parameters,)>::table().fields() {
+        for param in <(Parameters,)>::table::<App>().fields() {
             let fitting = values.iter().filter_map(|value| param.check("x", value.clone()).ok());
             let fitting: Vec<Value> = fitting.collect();
             assert!(!fitting.is_empty(), "{}", param.name);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::ask::RerankRequest;
+use crate::adapters::refuse_named;
 use crate::call::Call;
 use crate::embeddings::{EmbedRequest, EmbeddingFields, run};
 use crate::generate::submit::enter;
@@ -21,6 +22,7 @@ pub async fn scores(
     model: &Arc<ServedModel>,
     ask: &RerankRequest,
 ) -> Result<(Vec<f32>, usize), ApiError> {
+    refuse_named(call, model, ask.model.as_deref())?;
     let query = embed_ask(call, model, vec![ask.query.as_str().into()], QUERY)?;
     let documents = ask.documents.iter().map(|text| text.as_str().into()).collect();
     let documents = embed_ask(call, model, documents, DOCUMENT)?;

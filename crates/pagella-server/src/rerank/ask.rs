@@ -48,6 +48,8 @@ pub type RerankBody = (RerankFields, NoEffect<OfRanking>);
 
 /// What a request asks for.
 pub struct RerankRequest {
+    /// Who is asked, by name.
+    pub model: Option<String>,
     /// What is looked for.
     pub query: String,
     /// Where it is looked for.
@@ -63,6 +65,7 @@ impl RerankRequest {
     pub fn read(fields: RerankFields) -> Result<Self, ApiError> {
         let documents = documents(&fields.documents)?;
         Ok(RerankRequest {
+            model: fields.model,
             query: fields.query,
             // Nothing and zero are all of them.
             most: if fields.top_n == 0 { documents.len() } else { fields.top_n },
@@ -108,7 +111,7 @@ mod tests {
 
     fn read(body: Value) -> Result<RerankRequest, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        RerankRequest::read(RerankBody::read(map)?.body.0)
+        RerankRequest::read(RerankBody::read::<crate::App>(map)?.body.0)
     }
 
     #[test]

@@ -25,8 +25,9 @@ pub async fn scores(
     let judge = judge(model)?;
     let tokenizer = &model.parts.tokenizer;
     let (yes, no) = (token(tokenizer, &judge.yes)?, token(tokenizer, &judge.no)?);
-    let nothing = (&GenerationFields::default(), &Parameters::default());
-    let mut job = GenerationRequest::read(call, nothing, model, ZeroTopP::Off)?;
+    let fields = GenerationFields { model: ask.model.clone(), ..GenerationFields::default() };
+    let plain = (&fields, &Parameters::default());
+    let mut job = GenerationRequest::read(call, plain, model, ZeroTopP::Off)?;
     // The two verdicts alone, as the model finds them: what is reported is their share of both.
     job.job.sampling = SampleOptions { allow: Some(vec![yes, no]), ..SampleOptions::default() };
     job.job.max_new_tokens = Some(1);

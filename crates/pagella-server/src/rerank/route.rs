@@ -10,10 +10,9 @@ use crate::wire::error::ApiError;
 
 /// Answers the request.
 pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
-    let ((mut fields, _), ignored) = call.read::<RerankBody>().await?;
-    let name = fields.model.take();
+    let ((fields, _), ignored) = call.read::<RerankBody>().await?;
     let ask = RerankRequest::read(fields)?;
-    let model = resolve(&call, name.as_deref(), false).await?;
+    let model = resolve(&call, ask.model.as_deref(), false).await?;
     let (scores, tokens) = match call.app.settings.rerank.method {
         RerankMethod::Model => judgements(&call, &model, &ask).await?,
         RerankMethod::Embeddings => angles(&call, &model, &ask).await?,

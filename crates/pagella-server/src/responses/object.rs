@@ -43,6 +43,11 @@ impl Object {
         self.value.insert("top_p".into(), top_p.into());
     }
 
+    /// Says which adapters it is computed with.
+    pub fn adapted_by(&mut self, adapter: Option<&str>) {
+        self.value.extend(adapter.map(|adapter| ("adapter".to_owned(), adapter.into())));
+    }
+
     /// Changes the status.
     pub fn set_status(&mut self, status: &str) {
         self.value.insert("status".into(), status.into());

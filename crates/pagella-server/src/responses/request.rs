@@ -267,7 +267,7 @@ mod tests {
 
     fn read(body: Value) -> Result<ResponsesRequest, ApiError> {
         let Value::Object(map) = body else { panic!() };
-        let (fields, _, generation, parameters, _) = ResponsesBody::read(map)?.body;
+        let (fields, _, generation, parameters, _) = ResponsesBody::read::<crate::App>(map)?.body;
         let shared = (&generation, &parameters);
         ResponsesRequest::read(fields, shared, HostedTools::Drop, &Limits::default())
     }

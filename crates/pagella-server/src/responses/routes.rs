@@ -138,6 +138,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let mut object = Object::new(&call.id, &model.parts.id, request.echo);
     let sampling = &chat.generation.job.sampling;
     object.sampled_with(sampling.temperature, sampling.top_p);
+    object.adapted_by(chat.generation.signature.adapter.as_deref());
     let writer = Writer::new(object);
     let mut headers = http::HeaderMap::new();
     let mut reply = if request.background {

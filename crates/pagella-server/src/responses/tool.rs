@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::request::ResponsesFields;
 use crate::chat::hosted_tool;
 use crate::fields::wrong_type;
+use crate::refused::Refused;
 use crate::settings::HostedTools;
 use crate::wire::error::{ApiError, Code};
 
@@ -17,10 +18,12 @@ pub fn tools(
     most: usize,
     dropped: &mut Vec<String>,
 ) -> Result<ToolSet, ApiError> {
-    let read = |path: &str, tool: &Value| match tool.get("type").map(Value::as_str) {
-        _ if !tool.is_object() => Err(wrong_type(path, "an object")),
-        Some(Some("function" | "custom")) => Ok(Some(Tool::read(path, tool)?)),
-        kind => hosted_tool((path, kind.flatten()), hosted, dropped),
+    let read = |path: &str, tool: &Value| -> Result<_, Refused> {
+        match tool.get("type").map(Value::as_str) {
+            _ if !tool.is_object() => Err(wrong_type(path, "an object").into()),
+            Some(Some("function" | "custom")) => Ok(Some(Tool::read(path, tool)?)),
+            kind => Ok(hosted_tool((path, kind.flatten()), hosted, dropped)?),
+        }
     };
     let tools = match &fields.tools {
         None => Vec::new(),
@@ -56,7 +59,7 @@ fn choose(choice: &Value, hosted: HostedTools, set: &mut ToolSet) -> Result<bool
             return Err(ApiError::field(Code::UnsupportedValue, param, message));
         }
     }
-    set.choose(path, &choice)?;
+    set.choose(path, &choice).map_err(Refused::from)?;
     Ok(true)
 }
 
@@ -70,7 +73,7 @@ mod tests {
     fn read(body: Value, hosted: HostedTools) -> Result<(ToolSet, Vec<String>), ApiError> {
         let Value::Object(map) = body else { panic!() };
         let mut dropped = Vec::new();
-        let (fields,) = <(ResponsesFields,)>::read(map)?.body;
+        let (fields,) = <(ResponsesFields,)>::read::<crate::App>(map)?.body;
         Ok((tools(&fields, hosted, 16, &mut dropped)?, dropped))
     }
 

@@ -8,6 +8,7 @@ use pagella_engine::Record;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use crate::adapters::Signature;
 use crate::generate::request::Delivery;
 use crate::generate::usage::Usage;
 use crate::model::ServedModel;
@@ -22,6 +23,8 @@ pub struct CompletionBody<'a, C> {
     pub created: u64,
     pub model: &'a str,
     pub system_fingerprint: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<&'a str>,
     pub choices: &'a [C],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_progress: Option<Value>,
@@ -38,7 +41,7 @@ impl<'a, C: Serialize> CompletionBody<'a, C> {
     pub fn new(
         (id, created): (&'a str, u64),
         object: &'static str,
-        model: &'a ServedModel,
+        (model, signature): (&'a ServedModel, &'a Signature),
         choices: &'a [C],
     ) -> Self {
         CompletionBody {
@@ -46,7 +49,8 @@ impl<'a, C: Serialize> CompletionBody<'a, C> {
             object,
             created,
             model: &model.parts.id,
-            system_fingerprint: &model.parts.facts.fingerprint,
+            system_fingerprint: &signature.fingerprint,
+            adapter: signature.adapter.as_deref(),
             choices,
             prompt_progress: None,
             usage: UsageField::Absent,

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::adapters::LoadedAdapter;
 use crate::auth::Role;
 use crate::generate::fill;
-use crate::model::{KnownModel, ServedModel, describe_conversation};
+use crate::model::{DraftFacts, KnownModel, ServedModel, describe_conversation};
 use crate::settings::ConversationSettings;
 
 /// What models here can do, by what is known of them.
@@ -74,6 +75,28 @@ pub fn alias(name: &str, card: &Value) -> Value {
     alias
 }
 
+/// The card of a model with an adapter, by which requests can ask for both.
+pub fn adapter(model: &ServedModel, adapter: &LoadedAdapter) -> Value {
+    let mut card = alias(&adapter.id(model), &served(model));
+    card["type"] = "lora".into();
+    card["created"] = adapter.created.into();
+    card["size_bytes"] = adapter.handle.bytes().into();
+    card
+}
+
+/// The card of a model that guesses for another.
+fn draft(facts: &DraftFacts) -> Value {
+    let mut card = known(&facts.known, "draft", "loaded");
+    card["size_bytes"] = facts.weight_bytes.into();
+    card["parameters"] = json!({
+        "max_seq_len": facts.known.max_model_len,
+        "cache_mode": facts.cache_mode,
+        "rope_scale": facts.rope_scale.unwrap_or(1.0),
+        "rope_alpha": facts.rope_alpha.unwrap_or(1.0),
+    });
+    card
+}
+
 /// How a model that answers was opened.
 pub fn parameters(model: &ServedModel, usual: &ConversationSettings, role: Role) -> Value {
     let facts = &model.parts.facts;
@@ -89,7 +112,7 @@ pub fn parameters(model: &ServedModel, usual: &ConversationSettings, role: Role)
         "chunk_size": facts.chunk_tokens,
         "prompt_template": template.map(|active| &active.name),
         "use_vision": false,
-        "draft": null,
+        "draft": facts.draft.as_ref().map(draft),
         "device": facts.device,
     });
     let mut conversation = describe_conversation(&model.conversation(usual));

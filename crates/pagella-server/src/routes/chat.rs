@@ -17,6 +17,7 @@ use crate::generate::ending::answer_finish_reason;
 use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::logprobs::{self, LogprobFields, LogprobRequest};
 use crate::generate::parameters::Parameters;
+use crate::refused::Refused;
 use crate::settings::ReasoningField;
 use crate::wire::error::ApiError;
 use crate::wire::sse::{self, Sink};
@@ -46,7 +47,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
     let (Messages { messages }, logprobs, conversation, reasoning, fields, parameters, _) = body;
     let model = model_for(&call, &fields).await?;
     let settings = &call.app.settings;
-    let messages = read_messages(&messages, settings.limits.messages)?;
+    let messages = read_messages(&messages, settings.limits.messages).map_err(Refused::from)?;
     let of_model = model.conversation(&settings.model.conversation);
     let input = ChatInput::read(messages, conversation, &reasoning, &settings.limits)?;
     let mut request = ChatRequest::new(&call, (&fields, &parameters), input, &model)?;
@@ -78,7 +79,7 @@ pub async fn input_tokens(mut call: Call) -> Result<Reply, ApiError> {
     let (Messages { messages }, _, conversation, reasoning, fields, ..) = body;
     let model = model_for(&call, &fields).await?;
     let limits = &call.app.settings.limits;
-    let messages = read_messages(&messages, limits.messages)?;
+    let messages = read_messages(&messages, limits.messages).map_err(Refused::from)?;
     let input = ChatInput::read(messages, conversation, &reasoning, limits)?;
     let tokens = ChatPrompt::new(&call, input, &model)?.count(&call, &model).await?;
     let body = json!({ "object": "response.input_tokens", "input_tokens": tokens });
@@ -224,7 +225,8 @@ impl Chat {
         object: &'static str,
         choices: &'a [Choice<'a>],
     ) -> CompletionBody<'a, Choice<'a>> {
-        CompletionBody::new((&self.id, self.created), object, &talk.model, choices)
+        let by = (&*talk.model, &talk.running.signature);
+        CompletionBody::new((&self.id, self.created), object, by, choices)
     }
 
     /// The whole answer.

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::body::{CompletionBody, UsageField, progress};
 use super::model_name::model_for;
 use super::streamed;
+use crate::adapters::Signature;
 use crate::call::{Call, Reply};
 use crate::fields::{ids, out_of_range, unsupported, wrong_type};
 use crate::generate::ending::{finish_reason, text_error};
@@ -70,6 +71,7 @@ struct Completions {
     echo: Option<Vec<Echo>>,
     /// Jobs per prompt, of which `n` are shown.
     jobs_per_prompt: usize,
+    signature: Signature,
     begun: std::time::Instant,
 }
 
@@ -119,6 +121,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
         logprobs,
         echo,
         jobs_per_prompt: best_of,
+        signature: running.signature.clone(),
         n,
         seed,
         delivery,
@@ -227,7 +230,8 @@ struct Choice<'a> {
 
 impl Completions {
     fn body<'a>(&'a self, choices: &'a [Choice<'a>]) -> CompletionBody<'a, Choice<'a>> {
-        CompletionBody::new((&self.id, self.created), "text_completion", &self.model, choices)
+        let by = (&*self.model, &self.signature);
+        CompletionBody::new((&self.id, self.created), "text_completion", by, choices)
     }
 
     /// One choice, or one piece of it, behind the prompt where that is its beginning.

@@ -10,13 +10,17 @@ use serde_json::{Value, json};
 
 use crate::call::{Call, Reply};
 use crate::downloads::{Order, Secret, Standing, Transfer};
-use crate::fields::{InertList, NoEffect, out_of_range, strings, unsupported};
+use crate::fields::{InertList, NoEffect, out_of_range, strings};
 use crate::name;
 use crate::wire::error::{ApiError, Code};
 use crate::wire::sse;
 
 /// Most patterns of file names.
 const PATTERNS_MAX: usize = 64;
+/// The files of an adapter.
+const ADAPTER_FILES: [&str; 3] =
+    ["adapter_config.json", "adapter_model*.safetensors", "adapter_model*.json"];
+
 /// What is fetched, and how it is told.
 #[derive(Deserialize, JsonSchema)]
 pub struct DownloadFields {
@@ -138,9 +142,7 @@ pub async fn create(mut call: Call) -> Result<Reply, ApiError> {
 }
 
 fn order(call: &Call, fields: DownloadFields) -> Result<(String, Order), ApiError> {
-    if fields.repo_type == Some(RepoType::Lora) {
-        return Err(unsupported("repo_type", "adapters are not supported yet"));
-    }
+    let is_adapter = fields.repo_type == Some(RepoType::Lora);
     let repository = fields.repo_id;
     let last = repository.rsplit('/').next().unwrap_or(&repository);
     let name = fields.folder_name.unwrap_or_else(|| last.to_owned());
@@ -155,8 +157,15 @@ fn order(call: &Call, fields: DownloadFields) -> Result<(String, Order), ApiErro
         Ok(list.into_iter().filter(|pattern| pattern != "*").collect())
     };
     let settings = &call.app.settings;
-    let root: PathBuf =
-        settings.downloads.dir.clone().unwrap_or_else(|| settings.model.model_dir.clone());
+    let root: PathBuf = match &settings.downloads.dir {
+        _ if is_adapter => settings.lora.lora_dir.clone(),
+        Some(dir) => dir.clone(),
+        None => settings.model.model_dir.clone(),
+    };
+    let mut include = patterns("include", fields.include)?;
+    if is_adapter && include.is_empty() {
+        include = ADAPTER_FILES.map(str::to_owned).to_vec();
+    }
     let target = root.join(&name);
     // A link that leads nowhere is there, too.
     if target.symlink_metadata().is_ok() {
@@ -167,7 +176,7 @@ fn order(call: &Call, fields: DownloadFields) -> Result<(String, Order), ApiErro
         repository,
         revision: fields.revision,
         token: fields.token.map(Secret),
-        include: patterns("include", fields.include)?,
+        include,
         exclude: patterns("exclude", fields.exclude)?,
         hosts: settings.downloads.hosts.clone(),
         target,

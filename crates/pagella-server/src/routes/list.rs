@@ -18,8 +18,14 @@ pub(crate) async fn cards(call: &Call) -> Result<Vec<Value>, ApiError> {
         Role::Admin => Some(look(call, |models| models.known()).await?),
     };
     let models = &call.app.model;
+    let mut adapted: Vec<Value> = Vec::new();
     let mut cards: Vec<Value> =
         models.residents().iter().rev().map(|model| card::served(model)).collect();
+    for model in models.residents().iter().rev() {
+        let seen = model.adapters.list();
+        let seen = seen.iter().filter(|adapter| adapter.is_seen_by(&call.caller.key, model));
+        adapted.extend(seen.map(|adapter| card::adapter(model, adapter)));
+    }
     let has = |cards: &[Value], id: &str| cards.iter().any(|card| card["id"] == id);
     let (load, trouble) = (models.load(), models.trouble());
     let unready = load.iter().map(|load| (load.id.as_str(), "loading"));
@@ -41,6 +47,7 @@ pub(crate) async fn cards(call: &Call) -> Result<Vec<Value>, ApiError> {
         }
     }
     cards.retain(|card| card["id"].as_str().is_some_and(|id| call.caller.key.sees(id)));
+    cards.extend(adapted);
     add_names(call, &mut cards);
     Ok(cards)
 }

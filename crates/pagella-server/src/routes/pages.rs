@@ -144,6 +144,7 @@ fn work(map: &CacheMap, app: &App) -> (Vec<Value>, Vec<Value>) {
             "waited_ms": job.age.as_millis() as u64,
             "skips": job.skips,
             "priority": job.priority,
+            "lora": owner.and_then(|owner| owner.adapter.as_deref()),
         }));
     }
     (begun, queue)
@@ -171,6 +172,6 @@ fn describe(id: String, owner: Option<&Owner>, parts: &[&MappedJob]) -> Value {
         "pages": pages,
         "priority": parts.iter().map(|job| job.priority).max(),
         "skips": parts.iter().map(|job| job.skips).max(),
-        "lora": null,
+        "lora": owner.and_then(|owner| owner.adapter.as_deref()),
     })
 }

@@ -24,7 +24,9 @@ pub fn document() -> Value {
         if *group == REASONING.2 {
             groups.push(json!({ "name": REASONING.0, "title": REASONING.1 }));
         }
-        groups.push(json!({ "name": name, "title": title }));
+        if params::all().any(|param| param.offered && param.group == *group) {
+            groups.push(json!({ "name": name, "title": title }));
+        }
     }
     let rows = params::all().filter(|param| param.offered && !is_variant(param)).map(describe);
     let parameters: Vec<Value> = rows.chain(of_the_server()).collect();
@@ -132,7 +134,7 @@ mod tests {
             for value in ends.chain(row["slider"].as_array().cloned().unwrap_or_default()) {
                 let messages = ("messages".to_owned(), json!([]));
                 let body = Map::from_iter([messages, (name.to_owned(), value.clone())]);
-                let read = ChatBody::read(body);
+                let read = ChatBody::read::<crate::App>(body);
                 assert!(read.is_ok_and(|given| given.unknown.is_empty()), "{name} {value}");
             }
         }

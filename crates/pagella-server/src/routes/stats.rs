@@ -30,7 +30,11 @@ fn describe(app: &Arc<App>, role: Role) -> Value {
     let stats = app.model.loaded().and_then(|model| model.stats());
     let engine = match (role, stats) {
         (_, None) => Value::Null,
-        (Role::Admin, Some(stats)) => json!(stats),
+        (Role::Admin, Some(stats)) => {
+            let mut engine = json!(stats);
+            engine["draft"]["depth"] = stats.draft.depth().into();
+            engine
+        }
         // How often others' prompts were found in the cache is none of a key's business.
         (Role::Api, Some(stats)) => json!({
             "queue": stats.queue,

@@ -239,24 +239,33 @@ pub const ROUTES: &[Route] = &[
         .doc("settings", "listAdaptersTabby", "Adapters")
         .json("AdapterList")
         .tabby(),
-    get("/v1/lora", Access::Api, to!(lora::list))
+    get("/v1/lora", Access::Api, to!(lora::loaded))
         .doc("settings", "getAdapters", "Adapters in use")
         .json("AdapterList")
         .tabby(),
     post("/v1/lora/load", Access::Admin, to!(lora::load))
-        .doc("settings", "loadAdapters", "Load adapters; not supported yet")
+        .doc("settings", "loadAdapters", "Load adapters, as the default set or beside it")
         .json("AdapterChange")
         .tabby()
-        .body::<()>(BodyRule::Small, "AdapterRequest")
-        .optional()
-        .also(&[501, 503]),
+        .body::<(lora::AdapterLoadFields,)>(BodyRule::Small, "AdapterLoadRequest")
+        .also(MODEL),
     post("/v1/lora/unload", Access::Admin, to!(lora::unload))
         .doc("settings", "unloadAdapters", "Unload adapters")
         .json("AdapterChange")
         .tabby()
-        .body::<()>(BodyRule::Small, "AdapterRequest")
+        .body::<(lora::AdapterUnloadFields,)>(BodyRule::Small, "AdapterUnloadRequest")
         .optional()
-        .also(&[503]),
+        .also(MODEL),
+    post("/v1/load_lora_adapter", Access::Admin, to!(lora::load_one))
+        .doc("settings", "loadAdapterVllm", "Load an adapter, in vLLM's form")
+        .kinds(&["text/plain"])
+        .body::<(lora::VllmAdapter,)>(BodyRule::Small, "VllmAdapterRequest")
+        .also(MODEL),
+    post("/v1/unload_lora_adapter", Access::Admin, to!(lora::unload_one))
+        .doc("settings", "unloadAdapterVllm", "Unload an adapter, in vLLM's form")
+        .kinds(&["text/plain"])
+        .body::<(lora::VllmAdapterName,)>(BodyRule::Small, "VllmAdapterNameRequest")
+        .also(MODEL),
     post("/v1/chat/completions/control", Access::Api, to!(control::act))
         .doc("generation", "controlChatCompletion", "Steer an answer that is being written")
         .json("Controlled")

@@ -13,6 +13,7 @@ use crate::chat::{ChatInput, ChatPrompt, ConversationFields, Messages, Reasoning
 use crate::fields::{Body, InertList, NoEffect, ids, out_of_range, wrong_type};
 use crate::generate::ending::text_error;
 use crate::model::{ServedModel, resolve};
+use crate::refused::Refused;
 use crate::wire::error::ApiError;
 
 /// Most ids that are decoded at once.
@@ -154,7 +155,7 @@ pub async fn encode(mut call: Call) -> Result<Reply, ApiError> {
         }
         list @ Value::Array(_) => {
             let limits = &call.app.settings.limits;
-            let messages = messages(&list, limits.messages)?;
+            let messages = messages(&list, limits.messages).map_err(Refused::from)?;
             let mut input = ChatInput::read(messages, conversation, &reasoning, limits)?;
             input.opens = input.opens.or(Some(false));
             let conversation = ChatPrompt::new(&call, input, &model)?;
@@ -227,7 +228,7 @@ pub async fn apply_template(mut call: Call) -> Result<Reply, ApiError> {
     let (body, model) = read::<TemplateBody>(&mut call, |body| &body.0).await?;
     let (_, Messages { messages: list }, conversation, reasoning) = body;
     let limits = &call.app.settings.limits;
-    let list = messages(&list, limits.messages)?;
+    let list = messages(&list, limits.messages).map_err(Refused::from)?;
     let input = ChatInput::read(list, conversation, &reasoning, limits)?;
     let conversation = ChatPrompt::new(&call, input, &model)?;
     let prompt = call.app.blocking.prepare(call.body_bytes, move |_| conversation.render()).await?;

@@ -128,6 +128,10 @@ impl Answer {
             (_, "length") => "num_tokens",
             _ => "eos",
         };
-        Ok(Some(ending(&self.used, &self.text, reason)))
+        let mut last = ending(&self.used, &self.text, reason);
+        if let Some(adapter) = &self.running.signature.adapter {
+            last["adapter"] = adapter.as_str().into();
+        }
+        Ok(Some(last))
     }
 }

@@ -61,8 +61,8 @@ impl SocketOrigin {
         let (id, begun) = (request_id(None), Instant::now());
         let peer = self.app.log.peer(self.peer);
         let mut access =
-            AccessEntry::new(self.app.clone(), id.clone(), "GET".to_owned(), peer, begun);
-        access.set_route(self.route);
+            AccessEntry::new(self.app.http.clone(), id.clone(), "GET".to_owned(), peer, begun);
+        access.set_route(self.route.labels());
         access.set_agent(&self.headers);
         access.begin();
         access.note(|facts| facts.key = Some(caller.key.name.clone()));

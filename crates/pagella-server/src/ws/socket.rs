@@ -204,7 +204,7 @@ impl Session {
     /// Does what a message asks for, or begins to. Returns what is answered at once.
     async fn receive(&mut self, message: String) -> Result<Option<String>, End> {
         let app = &self.origin.app;
-        app.metrics.http.body_bytes.note(message.len() as f64);
+        app.http_metrics.body_bytes.note(message.len() as f64);
         let length = message.len();
         let parse = move || {
             json::parse(message.as_bytes())
@@ -224,7 +224,7 @@ impl Session {
             Ok(answer) => Ok(answer),
             Err(Refusal::Close(error)) => Err(Some(error.into())),
             Err(Refusal::Answer(error)) => {
-                self.origin.app.metrics.note_rejected(error.code);
+                self.origin.app.http_metrics.note_rejected(error.code);
                 Ok(Some(envelope.error(&error)))
             }
         }
@@ -292,7 +292,7 @@ impl Session {
         let back = outbox.clone();
         self.work.spawn(async move {
             let answered = caught::answered(
-                app.clone(),
+                app.http.clone(),
                 path,
                 Box::pin(async move {
                     match action {
@@ -308,7 +308,7 @@ impl Session {
                 }),
             );
             if let Err(error) = answered.await {
-                app.metrics.note_rejected(error.code);
+                app.http_metrics.note_rejected(error.code);
                 outbox.fail(&error.traced(traces)).await;
             }
         });

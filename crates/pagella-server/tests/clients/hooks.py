@@ -20,12 +20,11 @@ def before_call(context, case, kwargs):
         case.body.pop("timeout", None)
 
 
-# What there is not, and says so: models for embeddings alone, adapters. Ollama's errors are a sentence.
+# What there is not, and says so: models for embeddings alone. Ollama's errors are a sentence.
 ABSENT = {
     "/v1/model/embedding": "no_model_loaded",
     "/v1/model/embedding/load": "feature_disabled",
     "/v1/model/embedding/unload": "feature_disabled",
-    "/v1/lora/load": "feature_disabled",
     "/api/pull": "not fetched here",
     "/api/push": "not changed here",
     "/api/create": "not changed here",

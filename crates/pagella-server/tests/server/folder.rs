@@ -69,6 +69,8 @@ pub struct Levers {
     pub steps: Arc<Gate>,
     /// Bytes of the device.
     pub total_bytes: AtomicUsize,
+    /// How the last model was opened.
+    pub last: Mutex<Option<LoadOptions>>,
     /// What every model's own file says.
     pub file: Mutex<Option<ModelFile>>,
 }
@@ -170,6 +172,7 @@ impl FolderOpener {
                 modules_total: at.modules_total,
                 bytes_done: at.bytes_done,
                 bytes_total: at.bytes_total,
+                of_draft: false,
             };
             if fault.is_err() { ControlFlow::Break(()) } else { progress(step) }
         };
@@ -253,10 +256,14 @@ impl ModelOpener for FolderOpener {
         let forward = self.load(&dir, options, progress)?;
         let tokenizer = Tokenizer::from_dir(&dir).unwrap();
         let batch_max = options.max_batch_size.unwrap_or(64);
-        let generator = GeneratorOptions { batch_max, ..GeneratorOptions::default() };
+        let mut generator = GeneratorOptions { batch_max, ..GeneratorOptions::default() };
+        // Most tests count steps of which each writes one token.
+        if options.draft.tokens.is_some() {
+            generator.draft = options.draft.options();
+        }
         let cache_tokens = forward.cache_tokens();
         let cache_mode = forward.kv_format().name().to_owned();
-        let mut model = TextModel::start(forward, tokenizer, generator).unwrap();
+        let mut model = TextModel::start(forward, tokenizer, generator, None).unwrap();
         model.template = Some(ChatTemplate::from_dir(&dir).unwrap());
         model.sampling = SampleOptions::greedy();
         if let Err(error) = self.fails(Fault::Parts) {
@@ -269,6 +276,7 @@ impl ModelOpener for FolderOpener {
             self.levers.device_gone.store(true, Ordering::SeqCst);
         }
         self.levers.opened.fetch_add(1, Ordering::SeqCst);
+        *self.levers.last.lock().unwrap() = Some(options.clone());
         Ok(ModelParts {
             id: id.to_owned(),
             model,

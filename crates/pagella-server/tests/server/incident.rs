@@ -72,7 +72,7 @@ const REACHED_BY_CLIENTS: &[Line] = &[
     ("bad_constraint_is_never_ignored", &[at(SHAPE, &["bad_constraint_is_never_ignored"])]),
     (
         "schema_echo_is_bounded",
-        &[at("pagella-server/src/wire/error.rs", &["schema_echo_is_bounded"])],
+        &[at("pagella-http/src/wire/error.rs", &["schema_echo_is_bounded"])],
     ),
     ("numeric_fields_property", &[at(FIELD, &["numeric_fields_property"])]),
     ("nan_inf_never_reach_device", &[at(HOSTILE, &["nan_inf_never_reach_device"])]),
@@ -86,7 +86,7 @@ const REACHED_BY_CLIENTS: &[Line] = &[
 const SERVER: &[Line] = &[
     (
         "key_compare_constant_time",
-        &[at("pagella-server/src/auth/key.rs", &["key_compare_constant_time"])],
+        &[at("pagella-http/src/auth/key.rs", &["key_compare_constant_time"])],
     ),
     (
         "every_route_needs_a_key",
@@ -154,12 +154,12 @@ const SERVER: &[Line] = &[
     ),
     ("peer_messages_bounds_checked", &[at(NETWORK, &["peer_messages_bounds_checked"])]),
     ("browser_cannot_drive_open_server", &[at(HTTP, &["browser_cannot_drive_open_server"])]),
-    ("log_injection", &[at("pagella-server/src/log.rs", &["log_injection"])]),
+    ("log_injection", &[at("pagella-http/src/log.rs", &["log_injection"])]),
     (
         "metrics_cardinality",
         &[
             at("pagella-server/tests/server/metrics.rs", &["metrics_cardinality"]),
-            at("pagella-server/src/metrics/http.rs", &["metrics_cardinality"]),
+            at("pagella-http/src/metrics/http.rs", &["metrics_cardinality"]),
         ],
     ),
     (
@@ -173,7 +173,7 @@ const FILES: &[Line] = &[
     (
         "names_cannot_escape",
         &[
-            at("pagella-server/src/name.rs", &["names_cannot_escape"]),
+            at("pagella-http/src/name.rs", &["names_cannot_escape"]),
             at("pagella-server/tests/server/load.rs", &["names_cannot_escape"]),
         ],
     ),

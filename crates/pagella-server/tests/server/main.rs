@@ -5,11 +5,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 mod access;
+mod adapters;
 mod cancel;
 mod chat;
 mod client_bodies;
 mod completions;
 mod download;
+mod draft;
 mod embeddings;
 mod field;
 mod folder;

@@ -185,12 +185,11 @@ fn a_neutral_value_gives_way_to_another_spelling_that_asks_for_something() {
 fn what_has_no_effect_is_named_and_refused_where_that_was_asked_for() {
     let server = TestServer::demo();
     let client = server.client(API);
-    let prediction = json!({"type": "content", "content": "CSS is a language"});
+    let slope = || json!(2.5);
     for (path, name, value) in [
-        ("/v1/completions", "speculative_ngram", json!(true)),
-        ("/v1/completions", "rep_pen_slope", json!(2.5)),
-        ("/v1/chat/completions", "prediction", prediction.clone()),
-        ("/v1/responses", "prediction", prediction),
+        ("/v1/completions", "rep_pen_slope", slope()),
+        ("/v1/chat/completions", "rep_pen_slope", slope()),
+        ("/v1/responses", "rep_pen_slope", slope()),
     ] {
         let mut body = json!({"prompt": "x", "input": "x", "max_tokens": 1, name: value,
             "messages": [{"role": "user", "content": "x"}]});

@@ -105,16 +105,3 @@ fn templates_are_tried_before_they_are_used() {
     assert_eq!(refused.refusal().1, "no_chat_template");
     assert_eq!(list(API), json!([]));
 }
-
-#[test]
-fn adapters_are_listed_as_none_and_refused_clearly() {
-    let server = TestServer::demo();
-    for path in ["/v1/loras", "/v1/lora/list", "/v1/lora"] {
-        assert_eq!(server.client(API).get(path).good()["data"], json!([]), "{path}");
-    }
-    let body = json!({"loras": [{"name": "x", "scaling": 1.0}]});
-    let refused = server.client(ADMIN).post("/v1/lora/load", &body);
-    assert_eq!(refused.refusal(), (501, "feature_disabled".to_owned(), None));
-    assert_eq!(refused.header("x-should-retry"), Some("false"));
-    server.client(ADMIN).post("/v1/lora/unload", &json!({"loras": []})).good();
-}

@@ -2,6 +2,7 @@
 
 use pagella_engine::Pooling;
 use pagella_server::settings::RerankMethod;
+use pagella_server::settings::UsualPooling;
 use pagella_server::{Judge, JudgeForm, RerankFacts, Verdict};
 use serde_json::{Value, json};
 
@@ -124,7 +125,7 @@ fn models_that_do_not_say_how_they_judge_are_refused_and_nothing_takes_their_pla
 fn angles_count_where_the_operator_chose_them() {
     let mut chosen = settings();
     chosen.rerank.method = RerankMethod::Embeddings;
-    chosen.embeddings.pooling = Some(Pooling::Mean);
+    chosen.embeddings.pooling = Some(UsualPooling::Mean);
     let server = TestServer::start(chosen, keys(), Some(demo(8)));
     let client = server.client(API);
     let asked = body(json!({"documents": ["What is an array?", "Cats sleep."]}));

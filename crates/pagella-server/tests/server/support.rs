@@ -56,7 +56,7 @@ pub fn demo_behind(gate: Arc<Gate>, batch_max: usize) -> ModelParts {
     let tokenizer = Tokenizer::from_dir(&dir).unwrap();
     let options = GeneratorOptions { batch_max, ..GeneratorOptions::default() };
     let forward = Watched::new(Box::new(forward()), Arc::default(), Arc::default()).behind(gate);
-    let mut model = TextModel::start(Box::new(forward), tokenizer, options).unwrap();
+    let mut model = TextModel::start(Box::new(forward), tokenizer, options, None).unwrap();
     model.template = Some(ChatTemplate::from_dir(&dir).unwrap());
     model.sampling = SampleOptions::greedy();
     ModelParts {

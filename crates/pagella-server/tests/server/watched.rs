@@ -7,6 +7,7 @@ use std::time::Duration;
 use pagella_arch::ModelSpec;
 use pagella_backend::{BackendError, KvFormat, StepPlan};
 use pagella_engine::{EngineError, Forward, LogitRows, RowAsk};
+use pagella_model::AdapterPart;
 
 use crate::gate::Gate;
 
@@ -82,6 +83,13 @@ impl Forward for Watched {
     fn hidden_states(&mut self, plan: &StepPlan, states: &mut Vec<f32>) -> Result<(), EngineError> {
         self.expect_device()?;
         self.inner.hidden_states(plan, states)
+    }
+    fn fill_adapter(&mut self, slot: u32, part: &AdapterPart) -> Result<(), EngineError> {
+        self.gate.part()?;
+        self.inner.fill_adapter(slot, part)
+    }
+    fn clear_adapter(&mut self, slot: u32) -> Result<(), EngineError> {
+        self.inner.clear_adapter(slot)
     }
     fn on_layer(&mut self, beat: Arc<dyn Fn() + Send + Sync>) {
         self.inner.on_layer(beat);

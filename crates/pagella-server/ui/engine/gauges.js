@@ -4,8 +4,9 @@ import { el, setText } from '../page/element.js';
 import { formatBytes, formatCount, formatPercent, formatRate, formatSeconds } from '../page/format.js';
 import { say } from '../page/words.js';
 import { History, drawSparkline } from './charts.js';
+import { describeGuesses, shareGuessedRight } from './guesses.js';
 
-/** `[name, value of stats, text]`. A gauge whose value the server does not send is not shown. */
+/** `[name, value of stats, text of both]`. A gauge whose value the server does not send is not shown. */
 const GAUGES = [
   ['decode', (s) => s.decode_tokens_per_second, (v) => `${formatRate(v)} tok/s`],
   ['prefill', (s) => s.prefill_tokens_per_second, (v) => `${formatRate(v)} tok/s`],
@@ -13,7 +14,7 @@ const GAUGES = [
   ['active', (s) => s.queue?.active ?? s.requests?.running, formatCount],
   ['waiting', (s) => s.queue?.pending ?? s.requests?.waiting, formatCount],
   ['hits', (s) => s.cache_hit_ratio, formatPercent],
-  ['draft', (s) => s.draft_acceptance, formatPercent],
+  ['draft', shareGuessedRight, describeGuesses],
   ['p50', (s) => s.step_time_p50 ?? s.iteration_time_p50, formatSeconds],
   ['p99', (s) => s.step_time_p99 ?? s.iteration_time_p99, formatSeconds],
   ['memory', (s) => s.device_memory_bytes, formatBytes],
@@ -39,7 +40,7 @@ export class GaugeRow {
       gauge.node.hidden = typeof now !== 'number';
       if (gauge.node.hidden) continue;
       gauge.history.push(now);
-      setText(gauge.value, gauge.text(now));
+      setText(gauge.value, gauge.text(now, stats));
       drawSparkline(gauge.canvas, gauge.history);
     }
   }

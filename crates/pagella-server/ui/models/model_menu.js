@@ -8,6 +8,7 @@ import { showError } from '../page/toast.js';
 import { say } from '../page/words.js';
 import { getJson, postJson } from '../net/api.js';
 import { contextTokens, currentModel, isAdmin } from '../net/connection.js';
+import { readScale, withAdapter } from './adapter_set.js';
 import { loadProgress } from './load_progress.js';
 import { memoryBars } from './memory_bar.js';
 import { modelLoading, unloadModel } from './model_load.js';
@@ -49,18 +50,19 @@ function modelCard(model) {
 
 async function drawAdapters(node) {
   try {
-    const [all, loaded] = await Promise.all([getJson('v1/loras'), getJson('v1/lora')]);
-    const scale = new Map((loaded.data ?? []).map((card) => [card.id, card.scaling ?? 1]));
-    const cards = all.data ?? [];
-    if (cards.length === 0) return;
-    fill(node, el('h4', null, say('adapters.title')), cards.map((card) => adapterRow(card, scale.get(card.id), node)));
-  } catch {
-    // No adapters on this server.
+    const cards = (await getJson('v1/loras')).data ?? [];
+    fill(node, cards.length === 0 ? null : [el('h4', null, say('adapters.title')), cards.map((card) => adapterRow(card, cards, node))]);
+  } catch (error) {
+    showError(error);
   }
 }
 
-function adapterRow(card, scale, node) {
-  const input = textInput(String(scale ?? 1), { inputmode: 'decimal' });
+function adapterRow(card, cards, node) {
+  const isLoaded = card.status === 'loaded';
+  const state = say(card.default ? 'adapters.default' : isLoaded ? 'adapters.loaded' : 'adapters.unloaded');
+  const name = el('span', { title: card.adapter ?? card.id }, card.id, ' ', el('small', null, state));
+  if (!isAdmin()) return el('div.adapter-row', null, name, isLoaded ? el('span', null, String(card.scaling)) : null);
+  const input = textInput(String(card.scaling ?? 1), { inputmode: 'decimal' });
   const send = async (path, body) => {
     try {
       const reply = await postJson(path, body);
@@ -70,7 +72,12 @@ function adapterRow(card, scale, node) {
     }
     drawAdapters(node);
   };
-  return el('div.adapter-row', null, el('span', null, card.id), isAdmin() ? [field(say('adapters.scale'), input, { inline: true }),
-    button({ label: say(scale === undefined ? 'adapters.load' : 'adapters.apply'), variant: 'plain', onClick: () => send('v1/lora/load', { loras: [{ name: card.id, scaling: Number(input.value) || 0 }] }) }),
-    scale === undefined ? null : button({ label: say('adapters.unload'), variant: 'plain', onClick: () => send('v1/lora/unload', { loras: [card.id] }) })] : null);
+  const load = () => {
+    const scale = readScale(input.value);
+    if (scale === null) showError(new Error(say('adapters.badScale')));
+    else send('v1/lora/load', withAdapter(cards, card.id, scale));
+  };
+  return el('div.adapter-row', null, name, field(say('adapters.scale'), input, { inline: true }),
+    button({ label: say(card.default ? 'adapters.apply' : isLoaded ? 'adapters.use' : 'adapters.load'), variant: 'plain', onClick: load }),
+    isLoaded ? button({ label: say('adapters.unload'), variant: 'plain', onClick: () => send('v1/lora/unload', { loras: [card.id] }) }) : null);
 }

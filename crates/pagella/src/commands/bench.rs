@@ -4,6 +4,8 @@
 //! Writing one token reads all weights once, so the speed of memory is the limit. It is measured in
 //! the same run, before and after, because machines differ from minute to minute.
 
+mod adapters;
+mod draft;
 mod load_speed;
 mod measure;
 mod report;
@@ -39,7 +41,8 @@ const BATCH_REPETITIONS_MAX: usize = 10;
 /// Prompt and writing are measured with one sequence, then writing with several at once (--batch).
 /// With --synthetic, weights of a published shape are made in memory; their values do not matter for
 /// speed. With --write they are written to a folder instead and nothing is measured: bench that folder
-/// to see how fast a model loads.
+/// to see how fast a model loads. With --draft, writing with guessed tokens is compared with writing
+/// without, with --adapters, writing with adapters, and nothing else is measured.
 #[derive(Args)]
 pub struct BenchArgs {
     /// Model: a directory, a hub id in the local cache, or demo
@@ -79,6 +82,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch_steps: u32,
     #[command(flatten)]
+    draft: draft::DraftBenchFlags,
+    #[command(flatten)]
+    adapters: adapters::AdapterBenchFlags,
+    #[command(flatten)]
     model_flags: ModelFlags,
     #[command(flatten)]
     output: OutputFlags,
@@ -97,6 +104,12 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     check(args)?;
     if let (Some(dir), Some(preset)) = (&args.write, &args.synthetic) {
         return write(args, preset, dir);
+    }
+    if args.draft.wanted() {
+        return draft::run(args);
+    }
+    if args.adapters.wanted() {
+        return adapters::run(args);
     }
     let machine = Machine::look();
     let place = args.model_flags.builder("", Math::Wide).place()?;

@@ -2,7 +2,7 @@
 
 mod text;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
@@ -10,10 +10,10 @@ use pagella::{EngineBuilder, KvFormat, Math, MemoryNeed, Place};
 use pagella_arch::{Extra, MlpSpec, ModelSpec, MoeSpec};
 use pagella_cuda::probe::Probe;
 use pagella_formats::LinearKind;
-use pagella_model::{Survey, UnusedTensors};
+use pagella_model::{BoundAdapter, Survey, UnusedTensors};
 use serde_json::{Value, json};
 
-use crate::flags::{ModelFlags, OutputFlags};
+use crate::flags::{AdapterFlags, ModelFlags, OutputFlags};
 use crate::machine::available_bytes;
 use crate::output::{self, Table};
 use text::TextFacts;
@@ -34,6 +34,11 @@ pub struct InspectArgs {
     /// Model: a directory, a hub id in the local cache, or demo
     #[arg(env = "PAGELLA_MODEL")]
     model: String,
+    /// Count a draft model, too: a directory, a hub id in the local cache, or demo-draft
+    #[arg(long, value_name = "MODEL")]
+    draft: Option<String>,
+    #[command(flatten)]
+    adapters: AdapterFlags,
     #[command(flatten)]
     model_flags: ModelFlags,
     #[command(flatten)]
@@ -45,6 +50,10 @@ struct Findings {
     spec: ModelSpec,
     place: Place,
     need: MemoryNeed,
+    /// Of the draft model, whose cache is as long and of the same kind.
+    draft: Option<MemoryNeed>,
+    /// Directories of adapters, with the bytes of their values.
+    adapters: Vec<(PathBuf, u64)>,
     /// Tokens the cache would have with the given flags.
     cache_tokens: usize,
     cache: KvFormat,
@@ -70,6 +79,8 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         unused: Survey::of(&dir, &spec).map_err(pagella::Error::from)?.unused,
         cache_tokens: builder.cache_tokens_for(&spec),
         cache: args.model_flags.cache_or(KvFormat::F16),
+        draft: draft_need(args, &builder, place)?,
+        adapters: adapters(args, &spec)?,
         spec,
         place,
         need,
@@ -84,6 +95,28 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         return output::print_json(&findings.json(&dir));
     }
     Ok(output::report(&findings.text(&dir))?)
+}
+
+/// What the draft model will need.
+fn draft_need(
+    args: &InspectArgs,
+    builder: &EngineBuilder,
+    place: Place,
+) -> Result<Option<MemoryNeed>> {
+    let Some(model) = &args.draft else { return Ok(None) };
+    // How long its cache is does not change what a token takes.
+    let Some(own) = builder.clone().draft(model).draft_builder(0) else { return Ok(None) };
+    let dir = own.dir()?;
+    Ok(Some(own.predict_memory(&dir, &own.spec(&dir)?, place)?))
+}
+
+/// The adapters, which must fit the model.
+fn adapters(args: &InspectArgs, spec: &ModelSpec) -> Result<Vec<(PathBuf, u64)>> {
+    let bytes = |(dir, _): &(PathBuf, f32)| {
+        let bound = BoundAdapter::open(dir, spec).map_err(pagella::Error::from)?;
+        Ok((dir.clone(), bound.bytes()))
+    };
+    args.adapters.all().iter().map(bytes).collect()
 }
 
 /// The model as data. A `generation_config.json` that cannot be read is a finding of its own.
@@ -168,6 +201,13 @@ impl Findings {
         report.layers.params + report.head.params + embedding
     }
 
+    /// Largest memory of a run with a cache of so many tokens, draft model and adapters included.
+    fn peak_bytes(&self, cache: KvFormat, tokens: usize) -> u64 {
+        let needs = std::iter::once(&self.need).chain(&self.draft);
+        let models: u64 = needs.map(|need| need.peak_bytes(cache, tokens)).sum();
+        models + self.adapters.iter().map(|(_, bytes)| bytes).sum::<u64>()
+    }
+
     /// Kinds of cache that there are where the model runs.
     fn caches(&self) -> Vec<KvFormat> {
         let on_cpu = self.place == Place::Cpu;
@@ -194,7 +234,7 @@ impl Findings {
     /// is free now.
     fn fitting(&self, cache: KvFormat) -> Option<usize> {
         let free = self.available_bytes?;
-        let fits = |tokens: usize| self.need.peak_bytes(cache, tokens) <= free;
+        let fits = |tokens: usize| self.peak_bytes(cache, tokens) <= free;
         let (mut low, mut high) = (0, self.spec.context);
         if fits(high) {
             return Some(high);
@@ -252,6 +292,14 @@ impl Findings {
             "unused": self.unused.iter().map(unused_json).collect::<Vec<_>>(),
             "notes": spec.notes,
             "warnings": spec.warnings,
+            "draft": self.draft.as_ref().map(|need| json!({
+                "weights_bytes": need.report().weights_bytes,
+                "kv_bytes_per_token": need.kv_bytes_per_token(self.cache),
+            })),
+            "adapters": self.adapters.iter().map(|(dir, bytes)| json!({
+                "dir": dir,
+                "bytes": bytes,
+            })).collect::<Vec<_>>(),
             "memory": memory,
             "available_bytes": self.available_bytes,
             "context_that_fits": fits,
@@ -259,7 +307,7 @@ impl Findings {
                 "cache": self.cache.name(),
                 "cache_tokens": self.cache_tokens,
                 "cache_bytes": self.need.kv_bytes(self.cache, self.cache_tokens),
-                "peak_bytes": self.need.peak_bytes(self.cache, self.cache_tokens),
+                "peak_bytes": self.peak_bytes(self.cache, self.cache_tokens),
             },
         })
     }
@@ -267,7 +315,7 @@ impl Findings {
     fn memory_row(&self, context: usize) -> Value {
         let mut row = json!({ "context": context });
         for format in self.caches() {
-            row[format.name()] = json!(self.need.peak_bytes(format, context));
+            row[format.name()] = json!(self.peak_bytes(format, context));
         }
         row
     }
@@ -286,7 +334,7 @@ impl Findings {
         let mut table = Table::new(&header);
         for context in self.contexts() {
             let cells = self.caches().into_iter();
-            let cells = cells.map(|f| output::bytes(self.need.peak_bytes(f, context)));
+            let cells = cells.map(|f| output::bytes(self.peak_bytes(f, context)));
             table.row(std::iter::once(context.to_string()).chain(cells).collect());
         }
         if self.available_bytes.is_some() {
@@ -368,6 +416,14 @@ impl Findings {
             ("weight files", output::bytes(self.files_bytes)),
             ("in memory", output::bytes(report.weights_bytes)),
         ];
+        facts.extend(self.draft.iter().map(|need| {
+            let weights = output::bytes(need.report().weights_bytes);
+            let token = output::bytes(need.kv_bytes_per_token(self.cache));
+            ("draft model", format!("{weights}, {token} of cache per token"))
+        }));
+        facts.extend(self.adapters.iter().map(|(dir, bytes)| {
+            ("adapter", format!("{}: {}", dir.display(), output::bytes(*bytes)))
+        }));
         if let MemoryNeed::Cuda(need) = &self.need {
             let tables = match need.tables_bytes() {
                 0 => format!("{} on the host", output::bytes(report.mapped_bytes)),
@@ -376,7 +432,7 @@ impl Findings {
             let scratch = report.scratch_bytes + need.scratch_bytes(self.cache_tokens);
             facts.extend([("embedding", tables), ("scratch", output::bytes(scratch))]);
         }
-        let peak = output::bytes(self.need.peak_bytes(self.cache, self.cache_tokens));
+        let peak = output::bytes(self.peak_bytes(self.cache, self.cache_tokens));
         let (cache, tokens) = (self.cache.name(), self.cache_tokens);
         facts.extend([
             ("cache per token", output::bytes(self.need.kv_bytes_per_token(self.cache))),

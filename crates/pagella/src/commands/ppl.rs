@@ -16,8 +16,9 @@ use clap::Args;
 use pagella::{Math, Place, Session};
 use pagella_backend::KvFormat;
 use pagella_engine::{score, score_steps};
+use pagella_model::BoundAdapter;
 
-use crate::flags::{ModelFlags, OutputFlags};
+use crate::flags::{AdapterFlags, ModelFlags, OutputFlags};
 use crate::output::{self, LoadBar};
 use crate::usage::Usage;
 use reference::{Reference, Scope};
@@ -58,6 +59,8 @@ pub struct PplArgs {
     #[command(flatten)]
     model_flags: ModelFlags,
     #[command(flatten)]
+    adapters: AdapterFlags,
+    #[command(flatten)]
     output: OutputFlags,
 }
 
@@ -75,6 +78,9 @@ pub fn run(args: &PplArgs) -> Result<()> {
         None => None,
     };
     let mut session = Session::new(load(args, longest, cache)?.forward);
+    for (dir, scale) in args.adapters.all() {
+        session.add_adapter(&BoundAdapter::open(dir, session.spec())?, *scale)?;
+    }
     ids::check_vocab(&texts, session.spec().vocab)?;
     let mut rows = Vec::new();
     for ids in &texts {

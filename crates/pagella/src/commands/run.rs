@@ -17,7 +17,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use pagella::{Complete, Completion, DEMO, Engine, EngineError, Math};
 
-use crate::flags::{BatchFlags, ConstraintFlags, ModelFlags, OutputFlags, SamplingFlags};
+use crate::flags::{
+    AdapterFlags, BatchFlags, ConstraintFlags, DraftFlags, ModelFlags, OutputFlags, SamplingFlags,
+};
 use crate::output::{self, LoadBar};
 use crate::usage::Usage;
 use jsonl::JsonlFlags;
@@ -67,7 +69,11 @@ pub struct RunArgs {
     #[command(flatten)]
     batch: BatchFlags,
     #[command(flatten)]
+    draft: DraftFlags,
+    #[command(flatten)]
     model_flags: ModelFlags,
+    #[command(flatten)]
+    adapters: AdapterFlags,
 }
 
 /// Runs the command.
@@ -83,6 +89,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let jsonl = jsonl::read(args)?;
     let mut bar = LoadBar::new(args.output.json);
     let builder = args.batch.apply(args.model_flags.builder(&args.model, Math::Wide));
+    let builder = args.draft.apply(builder)?;
+    let builder = args.adapters.apply(builder);
     let engine = builder.open_with(&mut |progress| bar.update(progress))?;
     drop(bar);
     output::warn(&engine);

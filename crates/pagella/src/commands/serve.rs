@@ -3,6 +3,7 @@
 //! The socket is bound before the model is loaded, so that a port in use fails at once and health
 //! can be asked meanwhile. The server loads models by way of an opener, which is made here.
 
+mod draft;
 mod embedding;
 mod fetch;
 mod folder;
@@ -18,13 +19,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use pagella::Math;
 use pagella_server::config::{Config, Source};
-use pagella_server::name::Links;
 use pagella_server::{
     App, Keys, Server, ServerError, Settings, create_keys, keys_in_use, keys_open_to_others,
     load_at_start, load_keys, succeed,
 };
 
-use crate::flags::{BatchFlags, ConfigFlags, ModelFlags};
+use crate::flags::{AdapterFlags, BatchFlags, ConfigFlags, ModelFlags};
 use crate::output;
 use crate::usage::Usage;
 use fetch::HubFetcher;
@@ -68,6 +68,8 @@ pub struct ServeArgs {
     batch: BatchFlags,
     #[command(flatten)]
     model_flags: ModelFlags,
+    #[command(flatten)]
+    adapters: AdapterFlags,
     #[command(flatten)]
     config: ConfigFlags,
 }
@@ -177,10 +179,7 @@ fn opener(args: &ServeArgs, config: &Config) -> Result<open::Opener> {
     let settings = &config.settings.model;
     let root = &settings.model_dir;
     let folder = match root.is_dir() {
-        true => {
-            let links = if settings.follow_symlinks { Links::Follow } else { Links::Refuse };
-            Some(folder::Folder { root: root.clone(), links })
-        }
+        true => Some(folder::Folder { root: root.clone(), links: folder::links(settings) }),
         false if config.says("model.model_dir") => {
             let message = format!("model_dir {}: there is no such folder", root.display());
             return Err(Usage::error(message));
@@ -205,6 +204,9 @@ fn opener(args: &ServeArgs, config: &Config) -> Result<open::Opener> {
         }
         (None, None) => None,
     };
+    if named.is_none() && !args.adapters.all().is_empty() {
+        return Err(Usage::error("--lora belongs to the model of the command line: give MODEL"));
+    }
     if named.is_none() && folder.is_none() {
         return Err(Usage::error(
             "there is nothing to serve: give MODEL, or a folder with --model-dir",
@@ -214,7 +216,20 @@ fn opener(args: &ServeArgs, config: &Config) -> Result<open::Opener> {
     let rows = settings.max_batch_size.map(|rows| u16::try_from(rows).unwrap_or(u16::MAX));
     batch.batch_max = batch.batch_max.or(rows);
     let models_max = settings.max_models;
-    Ok(open::Opener { named, folder, model_flags, batch, models_max })
+    let adapters = args.adapters.clone();
+    let drafts = draft::Drafts::new(config, folder.as_ref(), named.is_some())?;
+    let adapter_bytes_max = config.settings.lora.bytes_max();
+    Ok(open::Opener {
+        named,
+        folder,
+        model_flags,
+        adapters,
+        adapter_dir: config.settings.lora.lora_dir.clone(),
+        adapter_bytes_max,
+        batch,
+        models_max,
+        drafts,
+    })
 }
 
 /// `NAME=MODEL`.

@@ -147,7 +147,7 @@ fn isa(text: &str) -> Result<Isa, String> {
     Isa::by_name(text).ok_or_else(|| format!("this machine has {}", known.join(", ")))
 }
 
-fn kv_format(text: &str) -> Result<KvFormat, String> {
+pub fn kv_format(text: &str) -> Result<KvFormat, String> {
     let names = KvFormat::ALL.map(KvFormat::name).join(", ");
     KvFormat::from_name(text).ok_or_else(|| format!("choose one of {names}"))
 }

@@ -29,9 +29,9 @@ fn a_sample_is_fine_and_mistakes_are_named() {
     let wrong = run(&["config", "check"]);
     assert!(wrong.error(2).contains("\"network.port\""), "{}", wrong.err);
     let other = dir.path().join("other.toml");
-    std::fs::write(&other, "[lora]\nloras = ['x']\n").unwrap();
+    std::fs::write(&other, "[model]\nvision = true\n[lora]\nloras = ['x']\n").unwrap();
     let unbuilt = run(&["config", "check", "--config", text(&other)]);
-    assert!(unbuilt.error(2).contains("lora.loras is not built"), "{}", unbuilt.err);
+    assert!(unbuilt.error(2).contains("model.vision is not built"), "{}", unbuilt.err);
     assert_eq!(run(&["config", "check", "--config", "absent.toml"]).code, 2);
 }
 

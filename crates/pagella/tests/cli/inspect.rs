@@ -120,3 +120,48 @@ fn names_of_tensors_and_folders_cannot_command_the_terminal() {
     assert_tame(pagella(&["run", "Hi", "-m", &format!("nothing{WILD}")]).error(1));
     assert_tame(pagella(&["run", "Hi", &format!("--no-such{WILD}")]).error(2));
 }
+
+/// An adapter of rank 2 for one linear of the demo model, as PEFT writes it.
+fn write_adapter(dir: &Path) {
+    let config = json!({
+        "peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["q_proj"],
+        "base_model_name_or_path": "demo", "bias": "none",
+    });
+    std::fs::write(dir.join("adapter_config.json"), config.to_string()).unwrap();
+    let base = "base_model.model.model.layers.0.self_attn.q_proj";
+    let half = |shape: [usize; 2], from: usize| json!({ "dtype": "F32", "shape": shape, "data_offsets": [from, from + 3072] });
+    let header = json!({
+        format!("{base}.lora_A.weight"): half([2, 384], 0),
+        format!("{base}.lora_B.weight"): half([384, 2], 3072),
+    });
+    let mut header = header.to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header);
+    file.resize(file.len() + 6144, 0);
+    std::fs::write(dir.join("adapter_model.safetensors"), file).unwrap();
+}
+
+#[test]
+fn a_draft_model_and_adapters_count() {
+    let dir = tempfile::tempdir().unwrap();
+    write_adapter(dir.path());
+    // Of a cache that is long enough to count for more than what the process varies.
+    let common = ["inspect", "demo", "--device", "cpu", "--cache-tokens", "1048576", "--json"];
+    let found = |args: &[&str]| pagella(&[&common[..], args].concat()).json();
+    let peak = |found: &Value| found["predicted"]["peak_bytes"].as_u64().unwrap();
+    let alone = found(&[]);
+    assert_eq!((&alone["draft"], &alone["adapters"]), (&Value::Null, &json!([])));
+    let both = found(&["--lora", text(dir.path()), "--draft", "demo-draft"]);
+    assert_eq!(both["adapters"][0]["bytes"], json!(6144));
+    assert!(both["draft"]["weights_bytes"].as_u64().unwrap() > 0, "{both}");
+    let token = both["draft"]["kv_bytes_per_token"].as_u64().unwrap();
+    let more = peak(&both).abs_diff(peak(&alone) + (token << 20));
+    assert!(token > 0 && more < (token << 20) / 4, "{} {}", peak(&alone), peak(&both));
+    let draft = ["inspect", "demo", "--draft", "demo-draft", "--lora", text(dir.path())];
+    let shown = pagella(&draft).out;
+    assert!(shown.contains("draft model") && shown.contains("adapter"), "{shown}");
+    std::fs::remove_file(dir.path().join("adapter_model.safetensors")).unwrap();
+    let error = pagella(&["inspect", "demo", "--lora", text(dir.path())]).error(1).to_owned();
+    assert!(error.contains("adapter_model"), "{error}");
+}

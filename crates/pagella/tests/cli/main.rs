@@ -22,6 +22,7 @@ mod run;
 mod sampling;
 mod sequence;
 mod serve;
+mod serve_draft;
 mod shell;
 mod support;
 mod tokens;

@@ -23,7 +23,7 @@ struct Ask {
     status: u16,
 }
 
-/// Pictures, drafts, adapters and tensors, all refused today; answers plain, constrained, with tools.
+/// Pictures, unknown adapters and tensors, refused; answers plain, guessed, constrained, with tools.
 fn asks() -> Vec<Ask> {
     let refused = |path: &'static str, body: &str| Ask { path, body: body.to_owned(), status: 400 };
     let good = |path: &'static str, body: &str| Ask { path, body: body.to_owned(), status: 200 };
@@ -40,7 +40,8 @@ fn asks() -> Vec<Ask> {
     vec![
         refused(chat, &picture),
         Ask { status: 404, ..refused(completions, r#"{"prompt": "x", "lora": "poet"}"#) },
-        refused(completions, r#"{"prompt": "x", "draft": {"tokens": 4}}"#),
+        good(completions, r#"{"prompt": "CSS CSS CSS", "max_tokens": 4, "draft": {"tokens": 4}}"#),
+        refused(completions, r#"{"prompt": "x", "draft": {"tokens": 99}}"#),
         refused(completions, r#"{"prompt": "x", "prompt_embeds": "gASVEAAA"}"#),
         refused(completions, r#"{"prompt": "x", "regex_pattern": "("}"#),
         refused(completions, r#"{"prompt": "x", "temperature": 99}"#),

@@ -156,8 +156,8 @@ const MAY: &[(&str, &str)] = &[
     ("pagella/src/model_ref.rs", "current_exe"),
     ("pagella/src/commands/serve/process.rs", "current_exe"),
     ("pagella/src/commands/serve/process.rs", "process::Command"),
-    ("pagella-server/src/ui_store.rs", "0o7"),
-    ("pagella-server/src/log/conversation.rs", "0o7"),
+    ("pagella-http/src/ui_store.rs", "0o7"),
+    ("pagella-http/src/log/conversation.rs", "0o7"),
 ];
 
 /// Nothing here fetches programs, and nothing could put one in the place of another: no crate that

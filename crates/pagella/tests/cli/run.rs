@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::{command, feed, pagella, pagella_with_input};
 
-const FIELDS: [&str; 19] = [
+const FIELDS: [&str; 21] = [
     "text",
     "token_ids",
     "eos_reason",
@@ -18,6 +18,8 @@ const FIELDS: [&str; 19] = [
     "cached_pages",
     "preemptions",
     "rewinds",
+    "accepted_draft_tokens",
+    "rejected_draft_tokens",
     "seed",
     "eos_triggering_token_id",
     "eos_triggering_token_str",
@@ -30,13 +32,15 @@ fn greedy(prompt: &str, more: &[&str]) -> Value {
     pagella(&[&["run", prompt, "--json", "--greedy", "--math", "exact"], more].concat()).json()
 }
 
-/// Everything but the timings and a seed that nobody chose.
+/// Everything but the timings, how guesses fared, which follows from them, and a seed that nobody chose.
 pub fn timeless(mut answer: Value) -> Value {
     for field in ["time_prefill", "time_generate", "time_enqueued", "time_to_first_token"] {
         assert!(answer[field].as_f64().unwrap() >= 0.0, "{field}");
         answer.as_object_mut().unwrap().remove(field);
     }
-    answer.as_object_mut().unwrap().remove("seed");
+    for field in ["accepted_draft_tokens", "rejected_draft_tokens", "seed"] {
+        answer.as_object_mut().unwrap().remove(field);
+    }
     answer
 }
 

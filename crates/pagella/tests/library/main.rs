@@ -7,7 +7,7 @@ mod dedup;
 
 use std::ops::ControlFlow;
 
-use pagella::{Engine, EosReason, KvFormat, Math, Message, Part};
+use pagella::{DraftDepth, Engine, EngineBuilder, EosReason, KvFormat, Math, Message, Part};
 use serde_json::{Value, json};
 
 fn engine() -> Engine {
@@ -41,6 +41,32 @@ fn a_clone_is_the_same_engine_and_threads_may_share_it() {
     for thread in threads {
         assert_eq!(thread.join().unwrap(), alone);
     }
+}
+
+#[test]
+fn a_draft_model_does_not_turn_guessing_on_where_it_was_turned_off() {
+    let guessed = |builder: EngineBuilder| {
+        let engine = builder.math(Math::Exact).open().unwrap();
+        engine.complete("The `map()` method").greedy().max_tokens(8).run().unwrap();
+        engine.stats().unwrap().draft.guessed
+    };
+    let demo = || Engine::builder("demo");
+    assert_eq!(guessed(demo().draft_depth(DraftDepth::Off).draft("demo-draft")), 0);
+    assert_eq!(guessed(demo().draft("demo-draft").draft_depth(DraftDepth::Off)), 0);
+    assert!(guessed(demo().draft("demo-draft").draft_depth(DraftDepth::Fixed(2))) > 0);
+}
+
+#[test]
+fn what_is_wrong_with_an_adapter_is_said_before_weights_are_read() {
+    let (empty, mut loaded) = (tempfile::tempdir().unwrap(), 0);
+    let builder = Engine::builder("demo").adapter(empty.path(), 1.0);
+    let opened = builder.open_with(&mut |progress| {
+        loaded += progress.modules_done;
+        std::ops::ControlFlow::Continue(())
+    });
+    let error = opened.err().unwrap().to_string();
+    assert!(error.contains("adapter_config.json"), "{error}");
+    assert_eq!(loaded, 0);
 }
 
 #[test]

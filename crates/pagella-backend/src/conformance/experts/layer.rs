@@ -23,6 +23,9 @@ pub(super) struct Layer {
     pub(super) selection_bias: Option<Vec<f32>>,
 }
 
+/// What is added to what a part of an expert gives: of the expert, the part and what that reads.
+pub(super) type More<'a> = &'a dyn Fn(usize, usize, &[f64]) -> Vec<f64>;
+
 /// A layer in a backend's layout.
 pub(super) struct Loaded<B: Backend> {
     pub(super) norm: Option<B::Norm>,
@@ -110,7 +113,12 @@ impl Layer {
 
     /// How far the last rank chosen is above the first one left out, of groups and of experts.
     pub(super) fn margin(&self, row: &[f32]) -> f64 {
-        let mut ranks = self.ranks(&self.logits(row));
+        self.margin_of(&self.logits(row))
+    }
+
+    /// The same of these logits.
+    pub(super) fn margin_of(&self, logits: &[f64]) -> f64 {
+        let mut ranks = self.ranks(logits);
         let groups = self.group_ranks(&ranks).map(|(mut groups, taken)| gap(&mut groups, taken));
         self.leave_groups(&mut ranks);
         gap(&mut ranks, self.op.experts_per_token).min(groups.unwrap_or(f64::INFINITY))
@@ -181,6 +189,12 @@ impl Layer {
 
     /// What is added to a row with these logits.
     pub(super) fn addition_of(&self, row: &[f32], logits: &[f64]) -> Vec<f64> {
+        self.addition_with(row, logits, &|_, _, _| vec![0.0; self.op.hidden.max(self.op.inner)])
+    }
+
+    /// The same where `more`, of an expert, its part and what that reads, is added to what the part
+    /// gives: 0 is the gate, 1 up, 2 down.
+    pub(super) fn addition_with(&self, row: &[f32], logits: &[f64], more: More<'_>) -> Vec<f64> {
         let normed = self.normed(row);
         let mut sum = vec![0.0; self.op.hidden];
         for (id, weight) in self.choice(logits) {
@@ -189,13 +203,15 @@ impl Layer {
                 Weigh::Input => (weight, 1.0),
             };
             let input: Vec<f64> = normed.iter().map(|x| weight_in * x).collect();
-            let [gate, up, down] = &self.experts[id];
-            let gate = reference::linear(&self.part(gate), &input);
-            let up = reference::linear(&self.part(up), &input);
+            let part = |part: usize, input: &[f64]| -> Vec<f64> {
+                let own = reference::linear(&self.part(&self.experts[id][part]), input);
+                own.into_iter().zip(more(id, part, input)).map(|(y, more)| y + more).collect()
+            };
+            let (gate, up) = (part(0, &input), part(1, &input));
             let pairs = gate.iter().zip(&up);
             let inner: Vec<f64> =
                 pairs.map(|(g, u)| activate::gated(self.op.act, *g, *u)).collect();
-            let out = reference::linear(&self.part(down), &inner);
+            let out = part(2, &inner);
             let factor = weight * f64::from(self.op.scale);
             sum.iter_mut().zip(out).for_each(|(s, y)| *s += factor * y);
         }

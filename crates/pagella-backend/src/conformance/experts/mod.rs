@@ -2,6 +2,7 @@
 //!
 //! A backend that has no experts refuses them, and passes.
 
+mod adapted;
 mod layer;
 
 use pagella_arch::{Activation, ExpertGroups, GroupRank, NormKind, RouterScore, Weigh};
@@ -47,6 +48,7 @@ pub(super) fn cases<B: Backend>() -> Vec<Case<B>> {
         },
         Case { name: "experts/two_layers_share_the_room", run: two_layers },
         Case { name: "experts/sizes", run: sizes },
+        Case { name: "experts/adapters", run: adapted::check },
     ]
 }
 

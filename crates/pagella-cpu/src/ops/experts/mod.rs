@@ -16,9 +16,10 @@ use pagella_arch::Weigh;
 use pagella_backend::{BackendError, MoeOp};
 
 use super::activate::activate_rows;
+use super::adapt::{AdaptRow, AdaptTarget, CpuSlots, StepAdapters, adapt_all};
 use super::norm::{CpuNorm, norm_row};
 use crate::Tensor;
-use crate::linear::{CpuLinear, Machine, Rows, Target, run_all};
+use crate::linear::{CpuLinear, Machine, RowSource, Rows, Target, run_all};
 use crate::memory::Aligned;
 use crate::threads::Shares;
 use combine::combine;
@@ -132,6 +133,27 @@ impl CpuExperts {
         Ok(())
     }
 
+    /// Checks everything that a step brings.
+    fn expect_step(
+        &self,
+        tokens: usize,
+        norm: Option<&CpuNorm>,
+        router: &CpuLinear,
+        buffers: &ExpertBuffers,
+        residual: &Tensor,
+    ) -> Result<(), BackendError> {
+        let op = &self.op;
+        residual.expect("residual", tokens, op.hidden)?;
+        if let Some(norm) = norm {
+            norm.expect(op.hidden)?;
+        }
+        expect_shape("router", router, op.hidden, op.experts)?;
+        expect("experts", op.experts, self.experts.len())?;
+        let biases = self.selection_bias.as_ref().map_or(0, Vec::len);
+        expect("selection bias", if op.routing.selection_bias { op.experts } else { 0 }, biases)?;
+        expect("rows of experts", tokens.max(buffers.rows), buffers.rows)
+    }
+
     fn expert(&self, share: &Share) -> &Expert {
         &self.experts[share.expert as usize]
     }
@@ -151,26 +173,71 @@ fn expect_shape(
     expect(what, outputs, linear.out_features)
 }
 
+/// What adapters add inside a layer of experts.
+pub(crate) struct MixAdapters<'a> {
+    pub(crate) step: StepAdapters<'a>,
+    pub(crate) router: Option<&'a CpuSlots>,
+    /// Gate, up and down of every expert.
+    pub(crate) experts: &'a [[Option<CpuSlots>; 3]],
+    pub(crate) buffer: &'a mut Aligned<f32>,
+}
+
+impl MixAdapters<'_> {
+    /// Adds to the router's logits.
+    fn route(
+        &mut self,
+        machine: &Machine<'_>,
+        source: &RowSource<'_>,
+        out: &mut [f32],
+    ) -> Result<(), BackendError> {
+        let Some(slots) = self.router else { return Ok(()) };
+        let target = AdaptTarget { slots, rows: self.step.tokens(), out, scale: 1.0 };
+        adapt_all(machine, self.step, source, &mut [target], self.buffer)
+    }
+
+    /// Adds to one part of every expert: 0 is the gate, 1 up, 2 down. The inputs are rows of the
+    /// step, or pairs for down; the outputs are pairs.
+    fn add(
+        &mut self,
+        machine: &Machine<'_>,
+        shares: &ExpertShares,
+        part: usize,
+        source: &RowSource<'_>,
+        out: &mut [f32],
+    ) -> Result<(), BackendError> {
+        let groups = self.step.groups;
+        for share in shares.all() {
+            let slots =
+                self.experts.get(share.expert as usize).and_then(|parts| parts[part].as_ref());
+            let Some(slots) = slots else { continue };
+            let pairs = shares.pairs(share).iter().zip(shares.rows(share));
+            let rows = pairs.map(|(&pair, &token)| AdaptRow {
+                token,
+                input: if part == 2 { pair } else { token },
+                out: pair,
+            });
+            let rows = rows.filter(|row| groups.of_token(row.token).is_some()).collect();
+            let target = AdaptTarget { slots, rows, out: &mut *out, scale: 1.0 };
+            adapt_all(machine, self.step, source, &mut [target], self.buffer)?;
+        }
+        Ok(())
+    }
+}
+
 /// Adds the experts of the first `tokens` rows to `residual`, from which they also read.
+#[allow(clippy::too_many_arguments)]
 pub(crate) fn mix(
     machine: &Machine<'_>,
     tokens: usize,
     norm: Option<&CpuNorm>,
     router: &CpuLinear,
     layer: &CpuExperts,
+    mut adapters: Option<&mut MixAdapters<'_>>,
     buffers: &mut ExpertBuffers,
     residual: &mut Tensor,
 ) -> Result<(), BackendError> {
     let op = &layer.op;
-    residual.expect("residual", tokens, op.hidden)?;
-    if let Some(norm) = norm {
-        norm.expect(op.hidden)?;
-    }
-    expect_shape("router", router, op.hidden, op.experts)?;
-    expect("experts", op.experts, layer.experts.len())?;
-    let biases = layer.selection_bias.as_ref().map_or(0, Vec::len);
-    expect("selection bias", if op.routing.selection_bias { op.experts } else { 0 }, biases)?;
-    expect("rows of experts", tokens.max(buffers.rows), buffers.rows)?;
+    layer.expect_step(tokens, norm, router, buffers, residual)?;
     let ExpertBuffers { normed, scores, gate, up, out, choices, shares, .. } = buffers;
 
     norm_rows(machine, tokens, norm, residual, normed)?;
@@ -181,6 +248,9 @@ pub(crate) fn mix(
     let logits = &mut scores[..tokens * op.experts];
     let target = Target { linear: router, rows: Rows::First(tokens), out: logits, add: None };
     run_all(machine, &input, &mut [target])?;
+    if let Some(adapters) = &mut adapters {
+        adapters.route(machine, &input, scores)?;
+    }
     route(machine, op, layer.selection_bias.as_deref(), tokens, scores, choices)?;
     shares.deal(op, tokens, choices);
 
@@ -196,6 +266,10 @@ pub(crate) fn mix(
         }
     }
     run_all(machine, &input, &mut targets)?;
+    if let Some(adapters) = &mut adapters {
+        adapters.add(machine, shares, 0, &input, gate)?;
+        adapters.add(machine, shares, 1, &input, up)?;
+    }
 
     if op.routing.weigh == Weigh::Input {
         weigh_inputs(machine, op, tokens, choices, shares, [&mut *gate, &mut *up])?;
@@ -212,6 +286,9 @@ pub(crate) fn mix(
         targets.push(Target { linear, rows: Rows::Listed(shares.pairs(share)), out, add: None });
     }
     run_all(machine, &input, &mut targets)?;
+    if let Some(adapters) = &mut adapters {
+        adapters.add(machine, shares, 2, &input, out)?;
+    }
     combine(machine, op, tokens, choices, shares, out, residual)
 }
 

@@ -44,8 +44,15 @@ impl Scene {
     }
 
     fn plan(&self) -> Plan {
-        let jobs = self.jobs.iter().enumerate();
-        let jobs = jobs.map(|(idx, (sequences, scores))| Runnable::new(idx, sequences, *scores));
+        self.plan_with(&[])
+    }
+
+    /// Plans a step in which every job has these guesses behind its newest id.
+    fn plan_with(&self, guessed: &[u32]) -> Plan {
+        let jobs = self.jobs.iter().enumerate().map(|(idx, (sequences, scores))| Runnable {
+            guessed,
+            ..Runnable::new(idx, sequences, *scores)
+        });
         Planner::new(&self.table, &self.options).plan(jobs.collect()).unwrap()
     }
 
@@ -191,4 +198,45 @@ fn a_job_without_a_page_for_its_newest_id_waits() {
     scene.jobs[0].0[0].pages.truncate(1);
     let plan = scene.plan();
     assert!(plan.reuse.is_empty() && plan.step.is_none());
+}
+
+/// The newest id and as many guesses as there can be.
+const GUESSED: [u32; 32] = [ID; 32];
+
+#[test]
+fn guesses_have_no_more_rows_of_logits_than_a_batch_or_a_recording() {
+    for batch_max in [8, 256] {
+        let mut scene = Scene::new(2048);
+        scene.options.batch_max = batch_max;
+        (0..8).for_each(|seed| scene.start(&[ids(20, 100 * seed)]));
+        scene.step();
+        let plan = scene.plan_with(&GUESSED);
+        let logits: usize = rows(&plan).iter().map(|row| row.3).sum();
+        assert_eq!(logits, if batch_max == 8 { 128 } else { 8 * 32 });
+        assert_eq!(rows(&plan).len(), 8, "everyone writes");
+    }
+}
+
+#[test]
+fn prompts_that_are_scored_side_by_side_share_the_rows_of_logits() {
+    let mut scene = Scene::new(2048);
+    scene.options.batch_max = 8;
+    (0..8).for_each(|seed| scene.start(&[ids(100, 1000 * seed)]));
+    scene.jobs.iter_mut().for_each(|job| job.1 = true);
+    let plan = scene.step();
+    assert_eq!(rows(&plan).len(), 8, "everyone gets on");
+    assert_eq!(rows(&plan).iter().map(|row| row.3).sum::<usize>(), 128);
+}
+
+#[test]
+fn guesses_leave_half_of_a_step_to_prompts() {
+    let mut scene = Scene::new(128);
+    (0..4).for_each(|seed| scene.start(&[ids(20, 100 * seed)]));
+    scene.step();
+    let alone: usize = rows(&scene.plan_with(&GUESSED)).iter().map(|row| row.2).sum();
+    assert_eq!(alone, 128, "without prompts a step is full of guesses");
+    scene.start(&[ids(400, 999)]);
+    let plan = scene.plan_with(&GUESSED);
+    let prompt: usize = rows(&plan).iter().filter(|row| row.0 == 4).map(|row| row.2).sum();
+    assert_eq!((rows(&plan).len(), prompt), (5, 64));
 }

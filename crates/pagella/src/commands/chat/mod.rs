@@ -22,7 +22,7 @@ use clap::Args;
 use pagella::Math;
 use serde_json::{Value, json};
 
-use crate::flags::{ModelFlags, OutputFlags, SamplingFlags, TokenFlags};
+use crate::flags::{AdapterFlags, DraftFlags, ModelFlags, OutputFlags, SamplingFlags, TokenFlags};
 use crate::output::{self, LoadBar};
 use dialogue::{Dialogue, Flow};
 use input::{Input, InputLine};
@@ -64,7 +64,11 @@ pub struct ChatArgs {
     #[command(flatten)]
     tokens: TokenFlags,
     #[command(flatten)]
+    draft: DraftFlags,
+    #[command(flatten)]
     model_flags: ModelFlags,
+    #[command(flatten)]
+    adapters: AdapterFlags,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -101,7 +105,8 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>> {
 /// Runs the command.
 pub fn run(args: &ChatArgs) -> Result<()> {
     let mut bar = LoadBar::new(args.output.json);
-    let builder = args.model_flags.builder(&args.model, Math::Wide);
+    let builder = args.draft.apply(args.model_flags.builder(&args.model, Math::Wide))?;
+    let builder = args.adapters.apply(builder);
     let engine = builder.open_with(&mut |progress| bar.update(progress))?;
     drop(bar);
     output::warn(&engine);

@@ -208,6 +208,7 @@ fn summary(stats: &Stats) -> String {
         ),
         ("preemptions", stats.preemptions.to_string()),
         ("rewinds", stats.rewinds.to_string()),
+        ("guesses", format!("{} right, {} wrong", stats.draft.accepted, stats.draft.rejected)),
     ])
 }
 

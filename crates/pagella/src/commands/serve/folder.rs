@@ -7,6 +7,7 @@ use std::time::UNIX_EPOCH;
 use pagella_arch::{SpecOptions, load_spec};
 use pagella_server::config::read_yaml;
 use pagella_server::name::{self, Links};
+use pagella_server::settings::ModelSettings;
 use pagella_server::{KnownModel, ModelFile, OpenError};
 use pagella_text::ChatTemplate;
 use serde_json::Value;
@@ -33,6 +34,11 @@ pub struct Folder {
     pub root: PathBuf,
     /// Whether links may lead out of it.
     pub links: Links,
+}
+
+/// Whether links in folders of models may lead out of them.
+pub fn links(settings: &ModelSettings) -> Links {
+    if settings.follow_symlinks { Links::Follow } else { Links::Refuse }
 }
 
 impl Folder {

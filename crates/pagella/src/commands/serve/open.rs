@@ -4,21 +4,24 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pagella::{Engine, EngineBuilder, Error, KvFormat, Math, Place, RopeOverride};
+use pagella::{Engine, EngineBuilder, Error, KvFormat, Math, MemoryNeed, Place, RopeOverride};
+use pagella_arch::ModelSpec;
 use pagella_backend::{BackendError, PAGE_TOKENS};
 use pagella_cuda::probe::Probe;
 use pagella_engine::GeneratorOptions;
 use pagella_formats::LinearKind;
 use pagella_model::ModelError;
 use pagella_server::{
-    DevicePlan, KnownModel, LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile, ModelOpener,
-    ModelParts, OpenError,
+    AdapterLoad, DevicePlan, KnownModel, LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile,
+    ModelOpener, ModelParts, OpenError, OperatorAdapter,
 };
 
+use super::draft::{DraftChoice, Drafts};
 use super::embedding;
 use super::folder::{self, Folder};
 use super::rerank;
-use crate::flags::{BatchFlags, ModelFlags};
+use crate::commands::inspect::weight_file_bytes;
+use crate::flags::{AdapterFlags, BatchFlags, ModelFlags};
 use crate::machine;
 
 /// Memory of a device that stays free beside a cache that fills it: for its other users, such as a
@@ -38,10 +41,18 @@ pub struct Opener {
     pub folder: Option<Folder>,
     /// How the model of the command line is opened; of these, what concerns the machine holds for all.
     pub model_flags: ModelFlags,
+    /// Adapters of the model of the command line.
+    pub adapters: AdapterFlags,
+    /// Folder of adapters that are asked for by name.
+    pub adapter_dir: PathBuf,
+    /// Most bytes of all adapters of a model.
+    pub adapter_bytes_max: u64,
     /// How prompts share a step.
     pub batch: BatchFlags,
     /// Models that share the memory.
     pub models_max: usize,
+    /// Models that guess for others.
+    pub drafts: Drafts,
 }
 
 /// The name under which clients know a model: a hub id as it is, else the last part of its path.
@@ -53,12 +64,63 @@ pub fn model_id(model: &str, dir: &Path) -> String {
     }
 }
 
+/// The adapters of the command line under the last parts of their paths, with a number where that is
+/// taken.
+fn operator_adapters(all: &[(PathBuf, f32)]) -> Vec<OperatorAdapter> {
+    let mut named: Vec<OperatorAdapter> = Vec::new();
+    for (dir, scaling) in all {
+        let dir = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        let last = dir.file_name().map_or_else(|| "adapter".into(), |name| name.to_string_lossy());
+        let is_free = |name: &String| named.iter().all(|other| other.name != *name);
+        let mut numbered = (2..).map(|number| format!("{last}-{number}"));
+        let first = Some(last.to_string()).filter(is_free);
+        let name = first.or_else(|| numbered.find(is_free)).unwrap_or_default();
+        named.push(OperatorAdapter { name, dir, scaling: *scaling });
+    }
+    named
+}
+
 /// A model, and everything that was chosen for it.
 struct Choice {
     dir: PathBuf,
     builder: EngineBuilder,
     cache: KvFormat,
     batch_max: usize,
+    draft: DraftChoice,
+    /// Of the adapters that are loaded with it.
+    adapter_bytes: u64,
+}
+
+/// What a model, its draft model and its adapters will need.
+struct Needs {
+    model: (MemoryNeed, KvFormat),
+    draft: Option<(MemoryNeed, KvFormat)>,
+    adapter_bytes: u64,
+    /// Most rows of logits of a step of either.
+    logit_rows: usize,
+}
+
+impl Needs {
+    fn sum(&self, bytes: impl Fn(&MemoryNeed, KvFormat) -> u64) -> u64 {
+        let all = std::iter::once(&self.model).chain(&self.draft);
+        all.map(|(need, format)| bytes(need, *format)).fold(0, u64::saturating_add)
+    }
+
+    fn weights_bytes(&self) -> u64 {
+        self.adapter_bytes + self.sum(|need, _| need.report().weights_bytes)
+    }
+
+    /// Of both caches: every page of the model's has one of the draft model's beside it.
+    fn kv_bytes(&self, tokens: usize) -> u64 {
+        self.sum(|need, format| need.kv_bytes(format, tokens))
+    }
+
+    fn peak_bytes(&self, tokens: usize) -> u64 {
+        let models = self.sum(|need, format| {
+            need.peak_bytes(format, tokens) + need.more_logits_bytes(self.logit_rows)
+        });
+        models + self.adapter_bytes
+    }
 }
 
 impl Opener {
@@ -79,6 +141,7 @@ impl Opener {
         let cache = options.cache_mode.unwrap_or(flags.cache_or(KvFormat::F16));
         let model = dir.to_str().ok_or(OpenError::NotFound)?;
         let mut builder = self.batch.apply(flags.builder(model, Math::Wide)).cache(cache);
+        builder = builder.adapter_bytes_max(self.adapter_bytes_max);
         if let Some(tokens) = options.max_seq_len {
             builder = builder.context(tokens);
         }
@@ -101,20 +164,41 @@ impl Opener {
         }
         let batch_max = options.max_batch_size.or(self.batch.batch_max.map(usize::from));
         let batch_max = batch_max.unwrap_or(GeneratorOptions::default().batch_max);
-        let choice = Choice { dir, builder, cache, batch_max };
-        match stated {
-            Some(_) => Ok(choice),
-            None => {
-                let dir = choice.dir.clone();
-                choice.fill(self.models_max).map_err(|error| told(id, &dir, &error))
-            }
+        let models = |name: &str| self.dir(name).map(|(dir, _)| dir);
+        let draft = self.drafts.choose(&options.draft, is_named, cache, models)?;
+        let builder = draft.apply(builder);
+        let adapter_bytes = self.adapter_bytes(id, options);
+        let mut choice = Choice { dir, builder, cache, batch_max, draft, adapter_bytes };
+        if stated.is_none() {
+            choice.fill(self.models_max).map_err(|error| choice.told(id, &error))?;
         }
+        Ok(choice)
+    }
+}
+
+impl Opener {
+    /// Bytes of the adapters that are loaded with a model, as their files have them. What cannot be read
+    /// is said when it is loaded.
+    fn adapter_bytes(&self, id: &str, options: &LoadOptions) -> u64 {
+        let own = self.adapters(id).unwrap_or_default();
+        let dir_of = |load: &AdapterLoad| {
+            let own = own.iter().find(|adapter| adapter.name == load.name);
+            own.map_or_else(|| self.adapter_dir.join(load.folder()), |own| own.dir.clone())
+        };
+        let dirs: Vec<PathBuf> = match &options.adapters {
+            Some(loads) => loads.iter().map(dir_of).collect(),
+            None => own.iter().map(|adapter| adapter.dir.clone()).collect(),
+        };
+        dirs.iter().map(|dir| weight_file_bytes(dir)).sum()
     }
 }
 
 impl ModelOpener for Opener {
     fn list(&self) -> Vec<KnownModel> {
         let mut models = self.folder.as_ref().map(Folder::list).unwrap_or_default();
+        if let Some(folder) = &self.folder {
+            self.drafts.hide_in(folder, &mut models);
+        }
         if let Some((id, dir)) = &self.named {
             models.retain(|model| model.id != *id);
             models.push(folder::describe(id.clone(), dir));
@@ -123,8 +207,17 @@ impl ModelOpener for Opener {
         models
     }
 
+    fn list_drafts(&self) -> Vec<KnownModel> {
+        self.drafts.list()
+    }
+
     fn find(&self, id: &str) -> Option<KnownModel> {
         self.dir(id).map(|(dir, _)| folder::describe(id.to_owned(), &dir))
+    }
+
+    fn adapters(&self, id: &str) -> Option<Vec<OperatorAdapter>> {
+        let (name, _) = self.named.as_ref()?;
+        (name == id).then(|| operator_adapters(self.adapters.all()))
     }
 
     fn model_file(&self, id: &str) -> Result<Option<ModelFile>, OpenError> {
@@ -141,7 +234,9 @@ impl ModelOpener for Opener {
 
     fn plan(&self, id: &str, options: &LoadOptions) -> Result<MemoryPlan, OpenError> {
         let choice = self.choice(id, options)?;
-        choice.plan().map_err(|error| told(id, &choice.dir, &error))
+        // Words that do not fit are known before another model goes for this one.
+        let checked = choice.draft.check_vocabulary(&choice.dir);
+        checked.and_then(|()| choice.plan()).map_err(|error| choice.told(id, &error))
     }
 
     fn device_is_lost(&self, id: &str, options: &LoadOptions) -> bool {
@@ -157,12 +252,16 @@ impl ModelOpener for Opener {
     ) -> Result<ModelParts, OpenError> {
         let choice = self.choice(id, options)?;
         let opened = choice.plan().and_then(|memory| {
+            let mut model_done = false;
             let engine = choice.builder.clone().open_with(&mut |at| {
+                let of_draft = model_done;
+                model_done |= at.modules_done == at.modules_total;
                 progress(LoadStep {
                     modules_done: at.modules_done,
                     modules_total: at.modules_total,
                     bytes_done: at.bytes_done,
                     bytes_total: at.bytes_total,
+                    of_draft,
                 })
             })?;
             let vitals = engine.worker().vitals().clone();
@@ -174,7 +273,7 @@ impl ModelOpener for Opener {
             }
             parts
         });
-        opened.map_err(|error| told(id, &choice.dir, &error))
+        opened.map_err(|error| choice.told(id, &error))
     }
 }
 
@@ -182,10 +281,10 @@ impl Choice {
     /// With a cache that takes the memory that is left, as far as all sequences of a step could ever
     /// fill it, and holds one whole sequence in any case. On a CPU, which other programs share, it may
     /// grow to a quarter of what is free.
-    fn fill(mut self, models: usize) -> Result<Self, Error> {
+    fn fill(&mut self, models: usize) -> Result<(), Error> {
         let (place, spec) = (self.builder.place()?, self.builder.spec(&self.dir)?);
-        let need = self.builder.predict_memory(&self.dir, &spec, place)?;
-        let beside = need.peak_bytes(self.cache, 0);
+        let needs = self.needs(&spec, place)?;
+        let beside = needs.peak_bytes(0);
         let room = match place {
             Place::Cpu => machine::available_bytes().unwrap_or(0).saturating_sub(beside) / 4,
             Place::Cuda(index) => {
@@ -195,22 +294,28 @@ impl Choice {
                 free.saturating_sub(beside + GPU_RESERVE_BYTES)
             }
         };
-        let per_page = need.kv_bytes(self.cache, PAGE_TOKENS).max(1);
+        let per_page = needs.kv_bytes(PAGE_TOKENS).max(1);
         let pages = room / models.max(1) as u64 / per_page;
         let least = self.builder.cache_tokens_for(&spec).max(spec.context.min(CONTEXT_LEAST));
         let most = spec.context.saturating_mul(self.batch_max).max(least);
         let tokens = usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(PAGE_TOKENS);
-        self.builder = self.builder.cache_tokens(tokens.clamp(least, most));
-        Ok(self)
+        self.builder = self.builder.clone().cache_tokens(tokens.clamp(least, most));
+        Ok(())
+    }
+
+    fn needs(&self, spec: &ModelSpec, place: Place) -> Result<Needs, Error> {
+        let need = self.builder.predict_memory(&self.dir, spec, place)?;
+        let draft = self.draft.memory(&self.builder, place)?;
+        let (adapter_bytes, logit_rows) = (self.adapter_bytes, self.builder.logit_rows_max(place));
+        Ok(Needs { model: (need, self.cache), draft, adapter_bytes, logit_rows })
     }
 
     fn plan(&self) -> Result<MemoryPlan, Error> {
         let (place, spec) = (self.builder.place()?, self.builder.spec(&self.dir)?);
-        let need = self.builder.predict_memory(&self.dir, &spec, place)?;
+        let needs = self.needs(&spec, place)?;
         let tokens = self.builder.cache_tokens_for(&spec);
-        let (weights_bytes, cache_bytes) =
-            (need.report().weights_bytes, need.kv_bytes(self.cache, tokens));
-        let peak = need.peak_bytes(self.cache, tokens);
+        let (weights_bytes, cache_bytes) = (needs.weights_bytes(), needs.kv_bytes(tokens));
+        let peak = needs.peak_bytes(tokens);
         let other_bytes = peak.saturating_sub(weights_bytes).saturating_sub(cache_bytes);
         let device = match place {
             Place::Cpu => {
@@ -243,6 +348,21 @@ impl Choice {
             }
         };
         Ok(MemoryPlan { devices: vec![device] })
+    }
+
+    /// An error in words that clients may read: models by their names, not by their places.
+    fn told(&self, id: &str, error: &Error) -> OpenError {
+        let mut message = error.to_string();
+        let mut option = None;
+        // The folder of a draft model may be within that of its model.
+        if let Some(draft) = &self.draft.model {
+            let dir = draft.dir.display().to_string();
+            if matches!(error, Error::Draft(_)) || message.contains(&dir) {
+                message = message.replace(&dir, &draft.id);
+                option = Some("draft_model.draft_model_name");
+            }
+        }
+        told(message.replace(&self.dir.display().to_string(), id), option, error)
     }
 }
 
@@ -279,6 +399,7 @@ fn parts(
             rerank: rerank::read(&facts.dir),
             family: Some(facts.family.to_owned()),
             parameters: Some(facts.memory.kinds.iter().map(|kind| kind.share.params).sum()),
+            draft: choice.draft.facts(facts.draft.as_ref()),
         },
     })
 }
@@ -292,9 +413,8 @@ fn kind_name(kind: LinearKind) -> &'static str {
     }
 }
 
-/// An error in words that clients may read: the model by its name, not by its place.
-fn told(id: &str, dir: &Path, error: &Error) -> OpenError {
-    let message = error.to_string().replace(&dir.display().to_string(), id);
+/// What clients are told of an error.
+fn told(message: String, option: Option<&'static str>, error: &Error) -> OpenError {
     let backend = match error {
         Error::Backend(error) => Some(error),
         Error::Model(error) => match &**error {
@@ -311,6 +431,6 @@ fn told(id: &str, dir: &Path, error: &Error) -> OpenError {
         }
         (Error::Engine(error), _) if error.is_out_of_memory() => OpenError::OutOfMemory(message),
         (Error::Engine(_) | Error::ModelFile { .. }, _) => OpenError::Failed(message),
-        _ => OpenError::Refused { option: None, message },
+        _ => OpenError::Refused { option, message },
     }
 }
