@@ -131,6 +131,11 @@ def samplers(page):
     new_chat(page)
     page.page.keyboard.press("Control+.")
     field = page.page.locator(".sampler[data-name=temperature] .sampler-number")
+    # What was open is open again after a search for something else.
+    page.page.fill(".sampler-panel > .list-search", "min_tokens")
+    assert field.is_hidden()
+    page.page.fill(".sampler-panel > .list-search", "")
+    assert field.is_visible()
     field.fill("0.7")
     field.press("Tab")
     page.page.locator(".sampler-wire summary").click()

@@ -127,3 +127,17 @@ def full_context(page):
     page.page.wait_for_selector(".composer-full:has-text('This message alone is longer')")
     page.page.fill("#composer", "")
     note.wait_for(state="hidden")
+    # A count that comes when its conversation has been left says nothing of the next one.
+    held = []
+    page.page.route("**/v1/token/encode", lambda route: held.append(route))
+    page.page.locator(".list-row a").first.click()
+    page.page.wait_for_selector(".message.assistant")
+    while not held:
+        page.page.wait_for_timeout(20)
+    new_chat(page)
+    with page.page.expect_response("**/v1/token/encode") as late:
+        held[0].continue_()
+    late.value.finished()
+    page.page.evaluate("() => new Promise(requestAnimationFrame)")
+    assert note.is_hidden(), note.inner_text()
+    page.page.unroute("**/v1/token/encode")

@@ -21,6 +21,7 @@ const isTouch = () => matchMedia('(pointer: coarse)').matches;
 export class Composer {
   attachments = [];
   #count = afterQuiet(COUNT_QUIET_MS, () => this.#measure());
+  /** Which measurement is the last one; the answer to any other is void, also to one of the conversation before. */
   #measureNumber = 0;
   /** Whether the conversation with this draft leaves no room for an answer. */
   #full = false;
@@ -57,6 +58,7 @@ export class Composer {
   open() {
     this.area.value = drafts.read(this.#draftName());
     this.attachments = [];
+    this.#measureNumber += 1;
     this.#drawFull(null);
     this.prefix.value = this.chat.record.prefix ?? '';
     this.prefixRow.hidden = !this.prefix.value;
@@ -213,7 +215,7 @@ export class Composer {
       const own = draft ? (await postJson('v1/token/encode', { text: countedMessage({ role: 'user', ...draft }).content, add_bos_token: false })).length : 0;
       if (number === this.#measureNumber) this.#drawGauge({ total, own }, max);
     } catch {
-      this.#drawGauge(null, max);
+      if (number === this.#measureNumber) this.#drawGauge(null, max);
     }
     return undefined;
   }

@@ -35,6 +35,8 @@ export async function refreshSamplerSources() {
 
 export class SamplerPanel {
   #controls = new Map();
+  /** Which groups were open when the filter was first typed into; null while nothing is looked for. */
+  #openBefore = null;
   values = {};
 
   /** `onChange(values)` after each change; `route` is 'chat' or 'completions'; `requestBody()` gives the rest of the request. */
@@ -213,8 +215,10 @@ export class SamplerPanel {
     this.curl.update(curlLine(routeUrl(path).href, { ...this.requestBody(), ...samplerFields(this.values, this.route) }));
   }
 
+  /** What is looked for is opened; what was open before is open again when nothing is looked for. */
   #applyFilter() {
     const words = this.filter.value.trim().toLowerCase();
+    if (words) this.#openBefore ??= this.groups.map((group) => group.open);
     for (const group of this.groups) {
       let any = false;
       for (const node of group.querySelectorAll('.sampler')) {
@@ -224,6 +228,9 @@ export class SamplerPanel {
       group.hidden = !any;
       if (words) group.open = any;
     }
+    if (words) return;
+    this.#openBefore?.forEach((open, i) => { this.groups[i].open = open; });
+    this.#openBefore = null;
   }
 
   #presetItems() {
