@@ -53,6 +53,7 @@ impl Generator {
         salt: Option<&str>,
         ids: &[u32],
     ) -> Result<Stored, EngineError> {
+        self.check_no_adapters(path)?;
         let pages = self.cached_pages(salt, ids);
         let tokens: usize = pages.iter().map(|(_, tokens)| tokens).sum();
         let header = Header {
@@ -91,6 +92,7 @@ impl Generator {
         model: &str,
         salt: Option<&str>,
     ) -> Result<(Stored, Vec<u32>), EngineError> {
+        self.check_no_adapters(path)?;
         let file =
             File::open(path).map_err(|error| saved(path, format!("cannot be opened: {error}")))?;
         let length = file.metadata().map_or(0, |metadata| metadata.len());
@@ -118,6 +120,16 @@ impl Generator {
             }
         }
         Ok((Stored { tokens: header.ids.len(), pages: restored }, header.ids))
+    }
+
+    /// Pages that were computed with adapters belong to one load of these, which a file does not outlive.
+    fn check_no_adapters(&self, path: &Path) -> Result<(), EngineError> {
+        if self.facts.default_adapters.get().iter().all(|(_, scale)| *scale == 0.0) {
+            return Ok(());
+        }
+        let problem =
+            "would hold what was computed without adapters, and jobs have some: leave them out";
+        Err(saved(path, problem.to_owned()))
     }
 
     /// Pages that hold the beginning of `ids`, with the number of tokens each has of them.

@@ -63,6 +63,8 @@ pub fn completion_json(done: &Completion) -> Value {
         "rewinds": done.rewinds,
         "accepted_draft_tokens": done.accepted_draft_tokens,
         "rejected_draft_tokens": done.rejected_draft_tokens,
+        "draft_steps": done.draft_steps,
+        "time_draft": done.time_draft.as_secs_f64(),
         "seed": done.seed,
         "eos_triggering_token_id": done.eos_token,
         "eos_triggering_token_str": done.eos_token_text,

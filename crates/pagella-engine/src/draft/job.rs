@@ -3,6 +3,8 @@
 //! Guesses change nothing but how many ids a step writes: each is checked against what the job itself
 //! chooses there.
 
+use std::time::Duration;
+
 use super::acceptance::{Acceptance, Source};
 use super::lookup::{Cursor, History, MATCH_IDS_MAX, SuffixAutomaton};
 use super::rehearsal::Rehearsal;
@@ -36,6 +38,10 @@ pub(crate) struct JobDraft {
     pub accepted: usize,
     /// Guesses that were wrong, and those behind them.
     pub rejected: usize,
+    /// Steps that checked guesses.
+    pub steps: usize,
+    /// Its share of the time that guessing took.
+    pub time: Duration,
 }
 
 impl JobDraft {
@@ -61,6 +67,8 @@ impl JobDraft {
             rehearsal: options.rehearsal.take(),
             accepted: 0,
             rejected: 0,
+            steps: 0,
+            time: Duration::ZERO,
         }
     }
 
@@ -111,6 +119,7 @@ impl JobDraft {
 
     /// Of the guesses that a step checked, the first `right` were right; `wrong`: the next was not.
     pub fn checked(&mut self, checked: usize, right: usize, wrong: bool) {
+        self.steps += usize::from(checked > 0);
         self.accepted += right;
         self.judged.extend((0..right).map(|_| (self.source, true)));
         if wrong {
@@ -227,7 +236,7 @@ mod tests {
         job.checked(4, 1, true);
         assert_eq!((job.accepted, job.rejected), (1, 3));
         job.checked(4, 2, false);
-        assert_eq!((job.accepted, job.rejected), (3, 3));
+        assert_eq!((job.accepted, job.rejected, job.steps), (3, 3, 2));
         let mut all = Acceptance::default();
         job.set_unchecked(2, Some(7), Source::Model);
         job.learn(&[1, 2], &mut all);

@@ -154,10 +154,15 @@ impl Drafting {
             rehearse(&active[of.job], of, facts.vocab);
             cut(&active[of.job], of, facts);
         }
+        let looked: Vec<usize> = found.iter().map(|of| of.job).collect();
         self.settle(active, found, jobs, tokens);
         let guessed = active.iter().any(|job| !job.draft.guesses().is_empty());
         self.idle_steps = if guessed { 0 } else { self.idle_steps.wrapping_add(1) };
-        self.look_seconds = began.elapsed().as_secs_f64();
+        let took = began.elapsed();
+        for &idx in &looked {
+            active[idx].draft.time += took / looked.len() as u32;
+        }
+        self.look_seconds = took.as_secs_f64();
         self.stats.seconds += self.look_seconds;
     }
 

@@ -111,6 +111,8 @@ impl Job {
             predicted: self.draft.is_predicted(),
             accepted_draft_tokens: self.draft.accepted,
             rejected_draft_tokens: self.draft.rejected,
+            draft_steps: self.draft.steps,
+            time_draft: self.draft.time,
             time_enqueued,
             time_prefill,
             time_generate,

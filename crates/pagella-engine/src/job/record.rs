@@ -240,6 +240,10 @@ pub struct Completion {
     pub accepted_draft_tokens: usize,
     /// Guesses that were wrong, and those behind them.
     pub rejected_draft_tokens: usize,
+    /// Steps that checked guesses.
+    pub draft_steps: usize,
+    /// Its share of the time that guessing took, which is part of generating.
+    pub time_draft: Duration,
     /// From submission to the first computation.
     pub time_enqueued: Duration,
     /// From there to the logits of the prompt's last token.

@@ -203,6 +203,29 @@ fn jobs_that_say_nothing_have_the_adapters_of_the_engine() {
 }
 
 #[test]
+fn sequences_are_neither_saved_nor_restored_under_adapters() {
+    let (mut engine, model) = roomy();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sequence");
+    let prompt = ids(40, 5);
+    engine.enqueue(job(&prompt, 6)).unwrap();
+    run(&mut engine);
+    let stored = engine.save(&path, "m", None, &prompt).unwrap();
+    assert_eq!(stored.tokens, 40);
+    let adapter = engine.load_adapter("a", &bound(&model)).unwrap();
+    engine.set_default_adapters(vec![(adapter.clone(), 1.0)]).unwrap();
+    let refused = |result: Result<(), crate::EngineError>| {
+        let message = result.unwrap_err().to_string();
+        assert!(message.contains("without adapters"), "{message}");
+    };
+    refused(engine.save(&folder.path().join("other"), "m", None, &prompt).map(|_| ()));
+    assert!(!folder.path().join("other").exists());
+    refused(engine.restore(&path, "m", None).map(|_| ()));
+    engine.set_default_adapters(vec![(adapter, 0.0)]).unwrap();
+    assert_eq!(engine.restore(&path, "m", None).unwrap().1, prompt);
+}
+
+#[test]
 fn g34_default_adapters_can_be_taken_away_at_any_time() {
     let (mut engine, model) = roomy();
     let adapter = engine.load_adapter("a", &bound(&model)).unwrap();

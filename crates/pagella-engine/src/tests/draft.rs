@@ -54,7 +54,7 @@ fn g2_every_depth_up_to_the_largest_gives_the_same_text() {
         let most = model.steps().iter().skip(1).flatten().map(|row| row.tokens).max();
         // A draft model guesses fifteen at most.
         assert!(most <= Some(depth.min(15) + 1), "{most:?}");
-        assert_eq!(done.accepted_draft_tokens > 0, depth > 0);
+        assert_eq!((done.accepted_draft_tokens > 0, done.draft_steps > 0), (depth > 0, depth > 0));
     }
 }
 
@@ -108,6 +108,8 @@ fn a_perfect_draft_writes_many_ids_in_one_step() {
     assert_eq!(done.token_ids, greedy_ids(&ids(20, 7), 101));
     assert_eq!(model.steps().len(), 11, "one for the prompt, ten with nine guesses each");
     assert_eq!((done.accepted_draft_tokens, done.rejected_draft_tokens), (90, 0));
+    assert_eq!(done.draft_steps, 10);
+    assert!(!done.time_draft.is_zero() && done.time_draft <= done.time_generate);
     let stats = generator.stats();
     assert_eq!((stats.draft.steps, stats.draft.accepted, stats.draft.rejected), (10, 90, 0));
     assert_eq!((stats.draft.depth(), stats.decode_tokens), (9.0, 100));

@@ -21,6 +21,8 @@ pub struct Usage {
     accepted_draft_tokens: usize,
     /// Tokens that were guessed wrong.
     rejected_draft_tokens: usize,
+    /// Steps that checked guesses, of all choices.
+    draft_steps: usize,
     /// The same, of choices whose request came with a prediction.
     accepted_prediction_tokens: usize,
     rejected_prediction_tokens: usize,
@@ -28,6 +30,7 @@ pub struct Usage {
     queue: Duration,
     prompt: Duration,
     completion: Duration,
+    draft: Duration,
     total: Duration,
 }
 
@@ -54,6 +57,8 @@ impl Usage {
         for job in done.iter().flatten() {
             usage.accepted_draft_tokens += job.accepted_draft_tokens;
             usage.rejected_draft_tokens += job.rejected_draft_tokens;
+            usage.draft_steps += job.draft_steps;
+            usage.draft += job.time_draft;
             if job.predicted {
                 usage.accepted_prediction_tokens += job.accepted_draft_tokens;
                 usage.rejected_prediction_tokens += job.rejected_draft_tokens;
@@ -90,6 +95,8 @@ impl Usage {
             "total_time": self.total.as_secs_f64(),
             "draft_accepted_tokens": self.accepted_draft_tokens,
             "draft_rejected_tokens": self.rejected_draft_tokens,
+            "draft_steps": self.draft_steps,
+            "draft_time": self.draft.as_secs_f64(),
         })
     }
 

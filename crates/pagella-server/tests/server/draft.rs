@@ -34,6 +34,9 @@ fn guessed(answer: &Value) -> (u64, u64) {
         assert!(predicted == tokens || predicted == 0, "{usage}");
         tokens
     });
+    let (steps, seconds) = (usage["draft_steps"].as_u64(), usage["draft_time"].as_f64());
+    assert_eq!(steps.unwrap() > 0, accepted + rejected > 0, "{usage}");
+    assert!(steps.unwrap() <= accepted + rejected && seconds.unwrap() >= 0.0, "{usage}");
     (accepted, rejected)
 }
 

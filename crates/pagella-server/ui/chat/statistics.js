@@ -15,7 +15,7 @@ export function statisticsOf(node) {
     node.timing?.first_s && ['first', say('stat.first', { t: formatSeconds(node.timing.first_s) }), say('stat.firstHelp')],
     prompt !== undefined && ['prompt', say('stat.prompt', { n: formatCount(prompt) }), say('stat.promptHelp')],
     prompt > 0 && cached !== undefined && ['cached', say('stat.cached', { p: formatPercent(cached / prompt) }), say('stat.cachedHelp', { n: formatCount(cached), of: formatCount(prompt) })],
-    drafted > 0 && ['draft', say('stat.draft', { p: formatPercent(usage.draft_accepted_tokens / drafted) }), say('stat.draftHelp')],
+    drafted > 0 && ['draft', say('stat.draft', { p: formatPercent(usage.draft_accepted_tokens / drafted) }), say('stat.draftHelp', { n: formatCount(drafted), steps: formatCount(usage.draft_steps ?? 0), t: formatSeconds(usage.draft_time ?? 0) })],
   ];
   return rows.filter(Boolean);
 }

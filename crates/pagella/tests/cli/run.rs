@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::{command, feed, pagella, pagella_with_input};
 
-const FIELDS: [&str; 21] = [
+const FIELDS: [&str; 23] = [
     "text",
     "token_ids",
     "eos_reason",
@@ -20,6 +20,8 @@ const FIELDS: [&str; 21] = [
     "rewinds",
     "accepted_draft_tokens",
     "rejected_draft_tokens",
+    "draft_steps",
+    "time_draft",
     "seed",
     "eos_triggering_token_id",
     "eos_triggering_token_str",
@@ -34,11 +36,13 @@ fn greedy(prompt: &str, more: &[&str]) -> Value {
 
 /// Everything but the timings, how guesses fared, which follows from them, and a seed that nobody chose.
 pub fn timeless(mut answer: Value) -> Value {
-    for field in ["time_prefill", "time_generate", "time_enqueued", "time_to_first_token"] {
+    let times =
+        ["time_prefill", "time_generate", "time_enqueued", "time_to_first_token", "time_draft"];
+    for field in times {
         assert!(answer[field].as_f64().unwrap() >= 0.0, "{field}");
         answer.as_object_mut().unwrap().remove(field);
     }
-    for field in ["accepted_draft_tokens", "rejected_draft_tokens", "seed"] {
+    for field in ["accepted_draft_tokens", "rejected_draft_tokens", "draft_steps", "seed"] {
         answer.as_object_mut().unwrap().remove(field);
     }
     answer

@@ -54,7 +54,10 @@ fn a_sequence_of_something_else_is_refused() {
     for path in [text(&other), "absent.pages"] {
         assert_eq!(pagella(&["run", "Hi", "--restore-sequence", path]).code, 1);
     }
-    for more in [&["-n", "2"][..], &["--show-pages"]] {
+    let adapted = ["run", "Hi", "--restore-sequence", text(&file), "--lora", "adapter"];
+    assert_eq!(pagella(&adapted).code, 2);
+    // Pages of adapters belong to one load of them.
+    for more in [&["-n", "2"][..], &["--show-pages"], &["--lora", "adapter"]] {
         let args = ["run", "Hi", "--save-sequence", text(&file)];
         assert_eq!(pagella(&[&args[..], more].concat()).code, 2, "{more:?}");
     }

@@ -15,11 +15,11 @@ use crate::output;
 #[command(next_help_heading = "Sequences")]
 pub struct SequenceFlags {
     /// Write what was computed of the prompt and its answer to this file
-    #[arg(long = "save-sequence", value_name = "FILE", conflicts_with_all = ["jsonl", "show_pages"])]
+    #[arg(long = "save-sequence", value_name = "FILE", conflicts_with_all = ["jsonl", "show_pages", "adapters"])]
     pub save: Option<PathBuf>,
     /// Take what was computed from this file: prompts that begin with it continue there. Without a
     /// prompt, the text itself is continued
-    #[arg(long = "restore-sequence", value_name = "FILE")]
+    #[arg(long = "restore-sequence", value_name = "FILE", conflicts_with = "adapters")]
     pub restore: Option<PathBuf>,
 }
 
