@@ -8,7 +8,7 @@
 #   golden     perplexities of six models against float32, and what each cache costs; needs GPU_SHARED
 #   bench      every synthetic shape, a long context, and loading from files
 #   chips      tests and benchmarks on code and within limits of smaller chips; needs a bundle that was built
-#              with PAGELLA_CUDA_ARCHS=compute_80, or 90a,compute_80, which is slower here
+#              with PAGELLA_CUDA_ARCHS=compute_80:sm_90 (or compute_80, which the driver translates first)
 #   restart    a server whose device fails while it answers; needs a C compiler and curl
 #   sanitize   memcheck, racecheck, initcheck and synccheck of compute-sanitizer; slow
 #
@@ -293,21 +293,18 @@ run_bench() {
 run_chips() {
     local chip shape targets
     targets=$("$pagella" doctor --json 2>/dev/null | tr -d ' \n' | grep -o '"targets":\[[^]]*\]')
+    # Nothing else may be in it, or the driver takes what fits the chip better.
     case $targets in
-        *compute_80*) ;;
-        *) targets=none ;;
-    esac
-    case $targets in
-        none | *compute_9* | *compute_1*)
-            missing chips "portable code for 8.0 alone: build with PAGELLA_CUDA_ARCHS=compute_80"
+        '"targets":["compute_80:sm_90"]') ;;
+        # The driver remembers what it translated, in a cache that has to be large enough.
+        '"targets":["compute_80"]') export CUDA_CACHE_MAXSIZE=4294967296 ;;
+        *)
+            missing chips "portable code for 8.0 alone: build with PAGELLA_CUDA_ARCHS=compute_80:sm_90"
             return
             ;;
-        # Told to leave machine code aside, the driver translates anew in every process: 43 s each. Where there
-        # is none it remembers what it translated.
-        *sm_*) export CUDA_FORCE_PTX_JIT=1 ;;
     esac
     for chip in $chips; do
-        export PAGELLA_CUDA_AS=$chip CUDA_CACHE_MAXSIZE=4294967296
+        export PAGELLA_CUDA_AS=$chip
         as="as $chip: "
         run_tests
         for shape in $chip_shapes; do
@@ -316,7 +313,7 @@ run_chips() {
         unset PAGELLA_CUDA_AS
         as=
     done
-    unset CUDA_FORCE_PTX_JIT CUDA_CACHE_MAXSIZE
+    unset CUDA_CACHE_MAXSIZE
 }
 
 # A model is written, then loaded twice: the second time surely from the page cache.

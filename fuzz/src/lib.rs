@@ -28,6 +28,11 @@ pub const TARGETS: &[Target] = &[
         seeds: target::safetensors_exl2::seeds,
     },
     Target {
+        name: "small_floats",
+        run: target::small_floats::run,
+        seeds: target::small_floats::seeds,
+    },
+    Target {
         name: "config_json",
         run: target::config_json::run,
         seeds: target::config_json::seeds,

@@ -11,8 +11,10 @@ use crate::console::Console;
 use crate::tools::succeeds;
 use crate::workspace::Workspace;
 
-/// Where the suites and their pins are, below the root.
+/// Where the suites of clients and their pins are, below the root.
 pub const CLIENTS_DIR: &str = "crates/pagella-server/tests/clients";
+/// The Python package, below the root.
+pub const PACKAGE_DIR: &str = "bindings/python";
 /// The pins, in pip's format; inside an environment, what it was made from.
 const PINS: &str = "requirements.txt";
 /// Oldest version that the pinned packages run on.
@@ -25,14 +27,17 @@ pub enum Pinned {
     Official,
     /// Programs that build on them, some of which ask for older versions.
     Frameworks,
+    /// What the tests of our own package need.
+    Package,
 }
 
 impl Pinned {
-    /// Where its pins are, below the folder of the suites.
-    fn folder(self) -> &'static str {
+    /// Where its pins are, below the root.
+    fn folder(self) -> PathBuf {
         match self {
-            Pinned::Official => "",
-            Pinned::Frameworks => "frameworks",
+            Pinned::Official => CLIENTS_DIR.into(),
+            Pinned::Frameworks => Path::new(CLIENTS_DIR).join("frameworks"),
+            Pinned::Package => Path::new(PACKAGE_DIR).join("tests"),
         }
     }
 
@@ -41,13 +46,14 @@ impl Pinned {
         match self {
             Pinned::Official => "python",
             Pinned::Frameworks => "python-frameworks",
+            Pinned::Package => "python-package",
         }
     }
 }
 
 /// The interpreter of an environment, which is made when the pins say something else than it.
 pub fn interpreter(workspace: &Workspace, pinned: Pinned) -> Result<PathBuf> {
-    let pins = workspace.root.join(CLIENTS_DIR).join(pinned.folder()).join(PINS);
+    let pins = workspace.root.join(pinned.folder()).join(PINS);
     let wanted =
         fs::read_to_string(&pins).with_context(|| format!("cannot read {}", pins.display()))?;
     let folder = workspace.target_dir().join("tools").join(pinned.environment());

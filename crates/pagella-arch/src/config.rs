@@ -49,6 +49,13 @@ impl Config {
         Self { file, prefix: String::new(), root: Map::new(), text: None }
     }
 
+    /// Takes a whole other file as the value of `name`, with a value for a key that it may lack.
+    pub fn adopt(&mut self, name: &str, other: Config, (key, value): (&str, &str)) {
+        let mut map = other.root;
+        map.entry(key).or_insert_with(|| value.into());
+        self.root.insert(name.to_owned(), map.into());
+    }
+
     /// The first of `names` with a value, and that value.
     pub fn find<'a>(&'a self, names: &[&'a str]) -> Option<(&'a str, &'a Value)> {
         let in_map = |map| names.iter().find_map(|name| Some((*name, descend(map, name)?)));

@@ -20,11 +20,19 @@ pub enum Extra {
     Own,
 }
 
+impl Extra {
+    /// Whether it belongs to what a model sees or hears with.
+    pub fn is_sense(self) -> bool {
+        self == SENSES
+    }
+}
+
 const ROTARY: Extra = Extra::Known("rotary tables, which follow from the configuration");
 const NEXT: Extra = Extra::Known("layers that predict further tokens");
 const SENSES: Extra = Extra::Known("parts for images or sound, of which only text is read");
 const MASK: Extra = Extra::Known("attention masks of old checkpoints");
 const CACHE: Extra = Extra::Known("scales for an 8-bit cache");
+const ACTIVATIONS: Extra = Extra::Known("scales of activations, which stay as they are");
 
 /// Buffers that old versions of transformers wrote into every layer.
 const ROTARY_NAMES: &[&str] =
@@ -52,6 +60,10 @@ const SENSES_NAMES: &[&str] = &[
 
 /// What quantisers for FP8 leave beside projections.
 const CACHE_NAMES: &[&str] = &["k_scale", "v_scale", "kv_scale", "k_zero_point", "v_zero_point"];
+
+/// What quantisers leave beside projections for programs that round activations.
+const ACTIVATION_NAMES: &[&str] =
+    &["input_scale", "input_scale_ub", "input_global_scale", "activation_scale", "output_scale"];
 
 impl ModelSpec {
     /// What each of `names` is, none of which any part of the model takes.
@@ -85,12 +97,22 @@ fn known(name: &str) -> Option<Extra> {
     if first.starts_with("mtp") {
         return Some(NEXT);
     }
+    // Of experts in one tensor the name is a part of the last word.
+    let is_of = |suffix: &&str| last.strip_suffix(*suffix).is_some_and(ends_word);
+    if ACTIVATION_NAMES.iter().any(is_of) {
+        return Some(ACTIVATIONS);
+    }
     let of_attention = matches!(parent, "self_attn" | "attn" | "crossattention");
     match last {
         "q_scale" | "prob_scale" if of_attention => Some(CACHE),
         "bias" | "masked_bias" if of_attention => Some(MASK),
         _ => CACHE_NAMES.contains(&last).then_some(CACHE),
     }
+}
+
+/// Whether a word may end here.
+fn ends_word(before: &str) -> bool {
+    before.is_empty() || before.ends_with('_')
 }
 
 /// The layer in a name such as `model.layers.3.mlp.up_proj.weight`.
@@ -129,6 +151,11 @@ mod tests {
             ("model.layers.1.self_attn.masked_bias", MASK),
             ("model.layers.1.self_attn.k_proj.k_scale", CACHE),
             ("model.layers.1.self_attn.q_scale", CACHE),
+            ("model.layers.1.self_attn.q_proj.input_scale", ACTIVATIONS),
+            ("model.layers.1.mlp.up_proj.input_global_scale", ACTIVATIONS),
+            ("model.layers.1.mlp.up_proj.input_scale_ub", ACTIVATIONS),
+            ("model.layers.1.mlp.experts.gate_up_proj_activation_scale", ACTIVATIONS),
+            ("model.layers.1.mlp.experts.gate_up_proj_scale", Extra::Own),
             ("model.layers.1.self_attn.q_proj.q_scale", Extra::Own),
             ("layers.0.attention.wq.weight", Extra::Foreign),
             ("v_head.summary.weight", Extra::Foreign),

@@ -77,5 +77,7 @@ pub(crate) const QUERY_SCALAR: RangeInclusive<f64> = 1e-3..=1e6;
 pub(crate) const MULTIPLIER: RangeInclusive<f64> = 1e-6..=1e6;
 /// How much queries grow with the logarithm of their position.
 pub(crate) const GROWTH: RangeInclusive<f64> = 0.0..=1e3;
+/// Rows or columns of weights that share a scale.
+pub(crate) const SCALE_GROUP: RangeInclusive<i64> = 1..=1 << 20;
 /// Bits per weight stated by a quantisation config.
 pub(crate) const QUANT_BITS: RangeInclusive<f64> = 0.0..=64.0;

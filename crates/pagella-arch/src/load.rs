@@ -12,12 +12,18 @@ use crate::error::{ArchError, excerpt};
 use crate::family;
 use crate::limits::CONFIG_BYTES_MAX;
 use crate::spec::{ModelSpec, SpecOptions};
+use crate::tokens::QUANT_BLOCKS;
+
+/// Files in which early tools wrote how weights are quantised, and the method that each means.
+const QUANT_FILES: [(&str, &str); 2] =
+    [("quantize_config.json", "gptq"), ("quant_config.json", "awq")];
 
 /// Reads `config.json`, and `generation_config.json` if there is one, of the model in `dir`.
 pub fn load_spec(dir: &Path, options: &SpecOptions) -> Result<ModelSpec, ArchError> {
     let config_path = dir.join("config.json");
-    let config = read_limited(&config_path)
+    let mut config = read_limited(&config_path)
         .and_then(|bytes| Config::parse(config_path.display().to_string(), &bytes))?;
+    adopt_quantization(dir, &mut config)?;
     let generation_path = dir.join("generation_config.json");
     let generation = match read_limited(&generation_path) {
         Ok(bytes) => Some(Config::parse(generation_path.display().to_string(), &bytes)?),
@@ -25,6 +31,27 @@ pub fn load_spec(dir: &Path, options: &SpecOptions) -> Result<ModelSpec, ArchErr
         Err(error) => return Err(error),
     };
     build(&config, generation.as_ref(), options)
+}
+
+/// Takes the block that says how weights are quantised from a file of its own, where `config.json` has
+/// none.
+fn adopt_quantization(dir: &Path, config: &mut Config) -> Result<(), ArchError> {
+    if config.find(&QUANT_BLOCKS).is_some() {
+        return Ok(());
+    }
+    for (name, method) in QUANT_FILES {
+        let path = dir.join(name);
+        match read_limited(&path) {
+            Ok(bytes) => {
+                let block = Config::parse(path.display().to_string(), &bytes)?;
+                config.adopt(QUANT_BLOCKS[0], block, ("quant_method", method));
+                return Ok(());
+            }
+            Err(ArchError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// [`load_spec`] for bytes in memory: `config.json` and, if there is one, `generation_config.json`.

@@ -471,8 +471,10 @@ pub struct QuantFacts {
     pub bits: Option<f64>,
     /// `head_bits` of EXL2.
     pub head_bits: Option<u32>,
-    /// `checkpoint_format` is `gptq_v2`: zero points are stored without the −1.
-    pub gptq_v2: bool,
+    /// The whole block, for whoever reads the weights.
+    pub block: Option<serde_json::Value>,
+    /// Rows and columns of FP8 weights that share a scale.
+    pub scale_groups: Option<[usize; 2]>,
     /// `dtype` or `torch_dtype` of the config: how the original weights were stored.
     pub dtype: Option<String>,
 }

@@ -7,6 +7,9 @@ use crate::error::ArchError;
 use crate::limits;
 use crate::spec::{QuantFacts, TokenIds};
 
+/// Names of the block that says how weights are quantised; the second is of old compressed-tensors.
+pub(crate) const QUANT_BLOCKS: [&str; 2] = ["quantization_config", "compression_config"];
+
 /// Control ids. All end-of-sequence ids are kept, those for generation first.
 pub(crate) fn token_ids(
     config: &Config,
@@ -27,17 +30,44 @@ pub(crate) fn token_ids(
 /// What `quantization_config` says.
 pub(crate) fn quant_facts(config: &Config) -> Result<QuantFacts, ArchError> {
     let dtype = config.text(&["dtype", "torch_dtype"])?.map(str::to_owned);
-    let Some(quant) = config.object(&["quantization_config"])? else {
+    let Some(quant) = config.object(&QUANT_BLOCKS)? else {
         return Ok(QuantFacts { dtype, ..QuantFacts::default() });
     };
     let head_bits = quant.count(&["head_bits"], 0..=64)?;
     Ok(QuantFacts {
         method: quant.text(&["quant_method"])?.map(str::to_lowercase),
-        bits: quant.float(&["bits"], limits::QUANT_BITS)?,
+        bits: quant.float(&["bits", "w_bit"], limits::QUANT_BITS)?,
         head_bits: head_bits.and_then(|bits| u32::try_from(bits).ok()),
-        gptq_v2: quant.text(&["checkpoint_format"])? == Some("gptq_v2"),
+        block: config.find(&QUANT_BLOCKS).map(|(_, block)| block.clone()),
+        scale_groups: scale_groups(&quant)?,
         dtype,
     })
+}
+
+/// Rows and columns that share a scale: `weight_block_size`, or what the groups of compressed-tensors
+/// agree on.
+fn scale_groups(quant: &Config) -> Result<Option<[usize; 2]>, ArchError> {
+    let extents = |key: &str, value: &Value| match value.as_array().map(Vec::as_slice) {
+        Some([rows, columns]) => {
+            let extent = |value| quant.integer(key, value, limits::SCALE_GROUP);
+            Ok([extent(rows)?, extent(columns)?].map(|extent| extent as usize))
+        }
+        _ => Err(quant.wrong(key, "two numbers", value)),
+    };
+    if let Some((key, value)) = quant.find(&["weight_block_size"]) {
+        return extents(key, value).map(Some);
+    }
+    let Some((_, Value::Object(groups))) = quant.find(&["config_groups"]) else {
+        return Ok(None);
+    };
+    let stated = groups.values().filter_map(|group| group.get("weights")?.get("block_structure"));
+    let mut stated = stated.filter(|value| value.is_array());
+    let Some(first) = stated.next() else { return Ok(None) };
+    // Where they disagree, shapes must do.
+    if stated.any(|other| other != first) {
+        return Ok(None);
+    }
+    extents("block_structure", first).map(Some)
 }
 
 /// An id or a list of ids; −1, which old configs write for "none", is left out.

@@ -5,7 +5,7 @@
 //! the step, known from the plan.
 
 use pagella_arch::{Activation, RopeSpec};
-use pagella_formats::Linear;
+use pagella_formats::{Linear, LinearKind};
 
 use crate::op::{AttentionOp, HeadWeights, MoeOp, NormWeights};
 use crate::{
@@ -66,6 +66,12 @@ pub trait Backend: Send + Sync + 'static {
             Some(what) => Err(no_special(self.name(), what)),
             None => Ok(()),
         }
+    }
+    /// Refuses a weight format, with codes of so many bits, that this machine does not multiply with;
+    /// asked before anything is laid out.
+    fn accept_linear(&self, kind: LinearKind, widths: &[(u8, u64)]) -> Result<(), BackendError> {
+        let _ = (kind, widths);
+        Ok(())
     }
     /// Refuses experts that this machine does not do; asked before anything is laid out.
     /// `weighed` says whether there is a shared expert that [`Backend::gate`] weighs.
@@ -401,6 +407,18 @@ pub trait Backend: Send + Sync + 'static {
         width: usize,
         values: &[f32],
     ) -> Result<Self::Tensor, BackendError>;
+
+    /// Replaces the first `rows` rows of a tensor, `[rows, width]`; the others become undefined. A
+    /// backend may put another tensor in its place.
+    fn rewrite(
+        &self,
+        tensor: &mut Self::Tensor,
+        rows: usize,
+        values: &[f32],
+    ) -> Result<(), BackendError> {
+        *tensor = self.write(rows, values.len() / rows.max(1), values)?;
+        Ok(())
+    }
 
     /// Reads the first `rows` rows as f32, waiting for pending work.
     fn read(

@@ -9,6 +9,7 @@ use pagella_backend::{
 };
 use pagella_formats::Linear;
 
+use crate::account::{Account, CpuMemory};
 use crate::kv::{self, KvPages};
 use crate::linear::{self, CpuLinear, InputBuffers, Layouts, Machine, MathMode, Rows, Target};
 use crate::memory::{Aligned, Tensor};
@@ -22,7 +23,7 @@ use crate::ops::norm::{CpuNorm, norm_add, norm_row};
 use crate::ops::rope::CpuRope;
 use crate::simd::Isa;
 use crate::threads::Pool;
-use crate::topology::usable_cpus;
+use crate::topology::{cores, usable_cpus};
 
 /// Most threads a user may ask for.
 const THREADS_MAX: usize = 1024;
@@ -30,19 +31,22 @@ const THREADS_MAX: usize = 1024;
 /// Choices of the user.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuOptions {
-    /// Threads including the caller; `None`: one per physical core.
+    /// Threads including the caller, at most one per CPU that the process may use; `None`: one per
+    /// physical core.
     pub threads: Option<usize>,
     /// Arithmetic of quantised linears.
     pub math: MathMode,
     /// Instruction set; `None`: the best one.
     pub isa: Option<Isa>,
-    /// Bind workers to cores. Only done when every thread gets a core of its own.
+    /// Bind workers to cores, if every thread gets a core of its own. For a machine that does nothing
+    /// else: a worker that is bound waits for its core while others are free, and cannot make way for
+    /// its caller.
     pub pin: bool,
 }
 
 impl Default for CpuOptions {
     fn default() -> Self {
-        CpuOptions { threads: None, math: MathMode::Exact, isa: None, pin: true }
+        CpuOptions { threads: None, math: MathMode::Exact, isa: None, pin: false }
     }
 }
 
@@ -55,7 +59,8 @@ pub struct CpuBackend {
 struct Shared {
     isa: Isa,
     math: MathMode,
-    pool: Pool,
+    pool: Arc<Pool>,
+    account: Arc<Account>,
     layouts: Layouts,
     buffers: Mutex<InputBuffers>,
     expert_buffers: Mutex<ExpertBuffers>,
@@ -87,19 +92,43 @@ impl CpuBackend {
                 format!("choose 1 to {THREADS_MAX}"),
             ));
         }
+        // More threads than cores only push each other aside.
+        let threads = threads.min(cores());
         let pinned = options.pin && threads <= cpus.len();
         let pool = Pool::new(threads, pinned.then_some(&cpus));
         let isa = options.isa.unwrap_or_else(Isa::best);
+        Ok(Self::on(isa, options.math, Arc::new(pool), None))
+    }
+
+    /// Another device on the same threads, with memory of its own: at most `limit_bytes` for weights,
+    /// activations and caches, or what the machine has.
+    pub fn device(&self, limit_bytes: Option<u64>) -> Self {
+        let Shared { isa, math, pool, .. } = &*self.shared;
+        Self::on(*isa, *math, pool.clone(), limit_bytes)
+    }
+
+    fn on(isa: Isa, math: MathMode, pool: Arc<Pool>, limit_bytes: Option<u64>) -> Self {
+        let account = Account::new(limit_bytes);
         let shared = Shared {
             isa,
-            math: options.math,
+            math,
             pool,
             layouts: Layouts::default(),
-            buffers: Mutex::default(),
-            expert_buffers: Mutex::default(),
+            buffers: Mutex::new(InputBuffers::of(&account)),
+            expert_buffers: Mutex::new(ExpertBuffers::of(&account)),
             adapter_buffer: Mutex::default(),
+            account,
         };
-        Ok(CpuBackend { shared: Arc::new(shared) })
+        CpuBackend { shared: Arc::new(shared) }
+    }
+
+    /// What was taken of its memory, and how much there is.
+    pub fn memory(&self) -> CpuMemory {
+        self.shared.account.memory()
+    }
+
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.shared.account
     }
 
     /// Threads that work on a step.
@@ -206,15 +235,22 @@ impl Backend for CpuBackend {
     }
 
     fn tensor(&self, rows: usize, width: usize) -> Result<Tensor, BackendError> {
-        Tensor::new(rows, width)
+        let bytes = rows.saturating_mul(width).saturating_mul(size_of::<f32>());
+        let claim = self.account().claim(bytes, "activations")?;
+        Ok(Tensor { _claim: claim, ..Tensor::new(rows, width)? })
     }
 
     fn linear(&self, source: &Linear<'_>) -> Result<CpuLinear, BackendError> {
-        linear::load(self.shared.isa, &self.shared.pool, &self.shared.layouts, source)
+        let Shared { isa, pool, layouts, .. } = &*self.shared;
+        let mut linear = linear::load(*isa, pool, layouts, source)?;
+        linear._claim = self.account().claim(linear.bytes(), "weights")?;
+        Ok(linear)
     }
 
     fn head_linear(&self, source: &HeadWeights) -> Result<CpuHeadLinear, BackendError> {
-        CpuHeadLinear::new(source)
+        let mut linear = CpuHeadLinear::new(source)?;
+        linear._claim = self.account().claim(linear.bytes(), "weights")?;
+        Ok(linear)
     }
 
     fn experts(&self, op: &MoeOp, rows: usize) -> Result<CpuExperts, BackendError> {
@@ -242,7 +278,9 @@ impl Backend for CpuBackend {
     }
 
     fn norm(&self, weights: NormWeights) -> Result<CpuNorm, BackendError> {
-        CpuNorm::new(weights)
+        let mut norm = CpuNorm::new(weights)?;
+        norm._claim = self.account().claim(norm.bytes(), "norms")?;
+        Ok(norm)
     }
 
     fn table(&self, source: TableSource) -> Result<CpuTable, BackendError> {
@@ -254,7 +292,10 @@ impl Backend for CpuBackend {
     }
 
     fn kv(&self, spec: &KvSpec) -> Result<KvPages, BackendError> {
-        KvPages::new(spec)
+        let claim = self.account().claim(spec.bytes(), "keys and values")?;
+        let mut pages = KvPages::new(spec)?;
+        pages._claim = claim;
+        Ok(pages)
     }
 
     fn linear_bytes(&self, linear: &CpuLinear) -> usize {
@@ -478,13 +519,25 @@ impl Backend for CpuBackend {
     }
 
     fn write(&self, rows: usize, width: usize, values: &[f32]) -> Result<Tensor, BackendError> {
-        let mut tensor = Tensor::new(rows, width)?;
-        if values.len() != tensor.data.len() {
-            let (expected, found) = (tensor.data.len(), values.len());
+        let mut tensor = self.tensor(rows, width)?;
+        self.rewrite(&mut tensor, rows, values)?;
+        Ok(tensor)
+    }
+
+    fn rewrite(
+        &self,
+        tensor: &mut Tensor,
+        rows: usize,
+        values: &[f32],
+    ) -> Result<(), BackendError> {
+        tensor.expect("tensor", rows, tensor.width)?;
+        let first = &mut tensor.data[..rows * tensor.width];
+        if values.len() != first.len() {
+            let (expected, found) = (first.len(), values.len());
             return Err(BackendError::Size { what: "values", expected, found });
         }
-        tensor.data.copy_from_slice(values);
-        Ok(tensor)
+        first.copy_from_slice(values);
+        Ok(())
     }
 
     fn read(&self, tensor: &Tensor, rows: usize, out: &mut Vec<f32>) -> Result<(), BackendError> {

@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code)]
 
+mod account;
 mod backend;
 #[allow(unsafe_code)]
 mod kv;
@@ -17,6 +18,7 @@ mod linear;
 mod memory;
 #[allow(unsafe_code)]
 mod ops;
+pub mod predict;
 #[allow(unsafe_code)]
 mod simd;
 #[allow(unsafe_code)]
@@ -24,6 +26,7 @@ mod threads;
 #[allow(unsafe_code)]
 mod topology;
 
+pub use account::CpuMemory;
 pub use backend::{CpuBackend, CpuOptions, CpuStep};
 pub use linear::{CpuLinear, MathMode};
 pub use memory::{Tensor, return_freed_memory};

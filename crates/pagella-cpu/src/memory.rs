@@ -2,6 +2,8 @@
 
 use pagella_backend::BackendError;
 
+use crate::account::Claim;
+
 /// Alignment of every buffer: one cache line, one AVX-512 register.
 const ALIGN_BYTES: usize = 64;
 
@@ -108,12 +110,14 @@ pub struct Tensor {
     pub(crate) data: Aligned<f32>,
     pub(crate) rows: usize,
     pub(crate) width: usize,
+    /// Its bytes, where somebody keeps books.
+    pub(crate) _claim: Claim,
 }
 
 impl Tensor {
     pub(crate) fn new(rows: usize, width: usize) -> Result<Self, BackendError> {
         let data = Aligned::zeroed(rows.saturating_mul(width), "activations")?;
-        Ok(Tensor { data, rows, width })
+        Ok(Tensor { data, rows, width, _claim: Claim::default() })
     }
 
     /// Checks that the tensor holds `rows` rows of exactly `width` elements.

@@ -4,7 +4,7 @@
 ///
 /// Siblings of a core share its vector units, so a second thread there only adds noise.
 pub fn usable_cpus() -> Vec<usize> {
-    let quota = std::thread::available_parallelism().map_or(1, usize::from);
+    let quota = cores();
     let mut cpus: Vec<usize> = Vec::new();
     for cpu in allowed_cpus() {
         if !siblings(cpu).iter().any(|s| cpus.contains(s)) {
@@ -18,8 +18,13 @@ pub fn usable_cpus() -> Vec<usize> {
     cpus
 }
 
+/// Threads that can run at once, by the affinity mask and the CPU quota of control groups.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 #[cfg(target_os = "linux")]
-fn allowed_cpus() -> Vec<usize> {
+pub(crate) fn allowed_cpus() -> Vec<usize> {
     // SAFETY: `set` is a plain bit mask that the call fills; its size is passed along.
     let (set, ok) = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -34,7 +39,7 @@ fn allowed_cpus() -> Vec<usize> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn allowed_cpus() -> Vec<usize> {
+pub(crate) fn allowed_cpus() -> Vec<usize> {
     Vec::new()
 }
 
@@ -58,21 +63,33 @@ fn parse_cpu_list(list: &str) -> Vec<usize> {
 }
 
 /// Binds the calling thread to one CPU; a refusal is harmless.
-#[cfg(target_os = "linux")]
 pub(crate) fn pin_current_thread(cpu: usize) {
-    if cpu >= libc::CPU_SETSIZE as usize {
-        return;
-    }
-    // SAFETY: `set` is a plain bit mask; `cpu` is below its size; the call only reads it.
+    run_on(std::iter::once(cpu));
+}
+
+/// Lets the calling thread run on these CPUs only; a refusal is harmless.
+#[cfg(target_os = "linux")]
+pub(crate) fn run_on(cpus: impl Iterator<Item = usize>) {
+    // SAFETY: `set` is a plain bit mask; every index is below its size; the call only reads it.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
+        cpus.filter(|cpu| *cpu < libc::CPU_SETSIZE as usize)
+            .for_each(|cpu| libc::CPU_SET(cpu, &mut set));
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn pin_current_thread(_: usize) {}
+pub(crate) fn run_on(_: impl Iterator<Item = usize>) {}
+
+/// The CPU that the calling thread runs on now; `usize::MAX` where nobody can tell.
+pub(crate) fn current_cpu() -> usize {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the call takes nothing and touches no memory of ours.
+    return usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(usize::MAX);
+    #[cfg(not(target_os = "linux"))]
+    usize::MAX
+}
 
 #[cfg(test)]
 mod tests {

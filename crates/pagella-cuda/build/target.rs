@@ -5,8 +5,9 @@
 //! ones. A file that includes the header of one chip's own instructions is compiled for that chip
 //! and nothing else.
 
-/// Restricts the code: a list of chips and of portable code such as `90a,compute_80`. Meant for
-/// development; what is not named is left out.
+/// Restricts the code: a list of chips and of portable code such as `90a,compute_80`, or of portable
+/// code translated here, such as `compute_80:sm_90`: what a driver would make of it on that chip, so
+/// that nothing waits for the driver. Meant for development; what is not named is left out.
 pub const ARCHS_ENV: &str = "PAGELLA_CUDA_ARCHS";
 
 /// Headers of instructions that one chip has and later ones do not, and the chip.
@@ -29,6 +30,8 @@ pub enum Target {
     /// Machine code; `90a` is 9.0 with its special instructions.
     Cubin(String),
     Ptx(String),
+    /// Machine code for the second, made from the portable code for the first.
+    Translated(String, String),
 }
 
 impl Target {
@@ -40,6 +43,7 @@ impl Target {
                 format!("arch=compute_{},code=sm_{chip}", from.unwrap_or(chip))
             }
             Target::Ptx(chip) => format!("arch=compute_{chip},code=compute_{chip}"),
+            Target::Translated(from, chip) => format!("arch=compute_{from},code=sm_{chip}"),
         }
     }
 
@@ -48,7 +52,15 @@ impl Target {
         match self {
             Target::Cubin(chip) => format!("sm_{chip}"),
             Target::Ptx(chip) => format!("compute_{chip}"),
+            Target::Translated(from, chip) => format!("compute_{from}:sm_{chip}"),
         }
+    }
+
+    /// The reverse of [`Target::name`] for portable code that is translated here.
+    fn translated(name: &str) -> Option<Self> {
+        let (from, chip) = name.strip_prefix("compute_")?.split_once(":sm_")?;
+        let is_known = PTX.contains(&from) && CUBINS.iter().any(|(known, _)| *known == chip);
+        is_known.then(|| Target::Translated(from.to_owned(), chip.to_owned()))
     }
 }
 
@@ -67,19 +79,24 @@ pub fn of(source: &str, archs: Option<&str>) -> Result<Vec<Target>, String> {
     let portable: Vec<String> = PTX.iter().map(|chip| format!("compute_{chip}")).collect();
     for name in &wanted {
         let known = ordinary();
-        if !known.contains(&number(name)) && !portable.iter().any(|portable| portable == name) {
+        let is_portable = portable.iter().any(|portable| portable == name);
+        if !known.contains(&number(name)) && !is_portable && Target::translated(name).is_none() {
             let known = known.join(", ");
             let portable = portable.join(", ");
-            return Err(format!("{ARCHS_ENV}: `{name}` is none of {known}, {portable}"));
+            return Err(format!(
+                "{ARCHS_ENV}: `{name}` is none of {known}, {portable}, compute_80:sm_90 and the like"
+            ));
         }
     }
     let is_wanted = |target: &Target| match target {
         Target::Cubin(chip) => wanted.iter().any(|w| number(w) == number(chip)),
-        Target::Ptx(_) => wanted.contains(&target.name().as_str()),
+        Target::Ptx(_) | Target::Translated(..) => wanted.contains(&target.name().as_str()),
     };
     let ptx = PTX.iter().filter(|_| special.is_none());
     let ptx = ptx.map(|chip| Target::Ptx((*chip).to_owned()));
-    Ok(cubins.chain(ptx).filter(is_wanted).collect())
+    let translated = wanted.iter().filter(|_| special.is_none());
+    let translated = translated.filter_map(|name| Target::translated(name));
+    Ok(cubins.chain(ptx).chain(translated).filter(is_wanted).collect())
 }
 
 /// A chip without the letter of its special instructions.
@@ -129,11 +146,15 @@ mod tests {
         assert_eq!(names(ORDINARY, Some("90a,compute_80")), ["sm_90", "compute_80"]);
         assert_eq!(names(HOPPER, Some("90a,compute_80")), ["sm_90a"]);
         assert_eq!(names(HOPPER, Some("compute_80")), [""; 0]);
+        assert_eq!(names(ORDINARY, Some("compute_80:sm_90")), ["compute_80:sm_90"]);
+        assert_eq!(names(HOPPER, Some("compute_80:sm_90")), [""; 0]);
+        let translated = of(ORDINARY, Some("compute_80:sm_90")).unwrap();
+        assert_eq!(translated[0].gencode(), "arch=compute_80,code=sm_90");
     }
 
     #[test]
     fn unknown_chips_are_errors() {
-        for unknown in ["75", "compute_75", "compute_90a"] {
+        for unknown in ["75", "compute_75", "compute_90a", "compute_80:sm_75", "compute_70:sm_90"] {
             assert!(of(ORDINARY, Some(unknown)).unwrap_err().contains(unknown));
         }
     }

@@ -7,7 +7,7 @@ use pagella_backend::{
     AttentionOp, Backend, BackendError, Guess, HeadWeights, KvSpec, KvValues, MoeOp, NarrowAsk,
     NarrowRow, NormWeights, PAGE_TOKENS, Projection, StepPlan, TableSource,
 };
-use pagella_formats::Linear;
+use pagella_formats::{Linear, LinearKind};
 
 use crate::checks::{
     checked_pages, expect_norm_first, expect_room_for_sinks, expect_stored_values, latent_rank,
@@ -137,6 +137,23 @@ impl Backend for CudaBackend {
             expect_entry(op.kv_heads, op.head_dim, rank)?;
         }
         if has_sinks { expect_room_for_sinks(op) } else { Ok(()) }
+    }
+
+    fn accept_linear(&self, kind: LinearKind, widths: &[(u8, u64)]) -> Result<(), BackendError> {
+        match (kind, widths) {
+            (LinearKind::Exl2 | LinearKind::Plain, _) => Ok(()),
+            (LinearKind::Gptq | LinearKind::Awq | LinearKind::PackQuantized, [(4, _)]) => Ok(()),
+            (_, [(bits, _)]) => Err(BackendError::unsupported(
+                "cuda",
+                format!("{bits}-bit {} weights yet", kind.name()),
+                "add --device cpu",
+            )),
+            _ => Err(BackendError::unsupported(
+                "cuda",
+                format!("{} weights yet", kind.name()),
+                "add --device cpu",
+            )),
+        }
     }
 
     fn accept_experts(&self, _op: &MoeOp, _weighed: bool) -> Result<(), BackendError> {

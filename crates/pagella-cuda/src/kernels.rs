@@ -201,7 +201,7 @@ impl Kernels {
         Err(BackendError::unsupported(
             "cuda",
             format!("{HELD_ENV}={major}.{minor} with {name} made for compute_{ptx}"),
-            "build with PAGELLA_CUDA_ARCHS=compute_80",
+            "build with PAGELLA_CUDA_ARCHS=compute_80:sm_90",
         ))
     }
 }

@@ -4,8 +4,8 @@
 use cudarc::driver::{DriverError, sys};
 use pagella_backend::BackendError;
 
-/// Holds the device to the limits of another chip, e.g. `8.6`. For development: together with
-/// `CUDA_FORCE_PTX_JIT=1` and a build for `compute_80`, everything runs as it does there.
+/// Holds the device to the limits of another chip, e.g. `8.6`. For development: in a build
+/// for `compute_80:sm_90` everything runs as it does there.
 pub const HELD_ENV: &str = "PAGELLA_CUDA_AS";
 
 /// The limits that kernels are chosen by.

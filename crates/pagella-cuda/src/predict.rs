@@ -50,11 +50,7 @@ pub fn linear_bytes(linear: &Linear<'_>) -> Result<usize, LayoutError> {
 /// What a linear takes that unfolds latent vectors: matrices of heads, two for each, in 16 bits, or
 /// in twice as many where they have more digits.
 pub fn unfolding_bytes(linear: &Linear<'_>) -> usize {
-    let is_wide = match linear {
-        Linear::Exl2(_) => false,
-        Linear::Gptq(_) => true,
-        Linear::Plain(linear) => linear.dtype == Dtype::F32,
-    };
+    let is_wide = linear.value_dtype() == Dtype::F32;
     let weights = linear.in_features() * linear.out_features();
     allocation_bytes(2 * weights * if is_wide { 2 } else { 1 })
 }

@@ -47,17 +47,40 @@ fn main() {
     }
 }
 
+/// ExLlamaV2's defaults, every step by itself, and steps behind each other.
 fn settings() -> Vec<(&'static str, SampleOptions)> {
     let exl2 = SampleOptions::exl2_default();
     let neutral = SampleOptions::default();
+    let (likely, late) = (0.95, true);
     vec![
         ("exl2_default", exl2.clone()),
         ("exl2_default, no top-k", SampleOptions { top_k: 0, ..exl2.clone() }),
         ("greedy", SampleOptions::greedy()),
         ("neutral", neutral.clone()),
+        ("temperature 0.7", SampleOptions { temperature: 0.7, ..neutral.clone() }),
+        ("penalties", SampleOptions { frequency_penalty: 0.5, ..neutral.clone() }),
+        ("dry", SampleOptions { dry_multiplier: 0.8, ..neutral.clone() }),
+        ("smoothing", SampleOptions { smoothing_factor: 0.3, ..neutral.clone() }),
+        ("top-n-sigma 1", SampleOptions { top_n_sigma: 1.0, ..neutral.clone() }),
+        ("top-k 50", SampleOptions { top_k: 50, ..neutral.clone() }),
+        ("top-k 20,000", SampleOptions { top_k: 20_000, ..neutral.clone() }),
+        ("top-p 0.95", SampleOptions { top_p: likely, ..neutral.clone() }),
+        ("top-a 0.2", SampleOptions { top_a: 0.2, ..neutral.clone() }),
         ("min-p 0.05", SampleOptions { min_p: 0.05, ..neutral.clone() }),
-        ("top-p 0.95", SampleOptions { top_p: 0.95, ..neutral.clone() }),
+        ("tfs 0.95", SampleOptions { tfs: likely, ..neutral.clone() }),
+        ("typical 0.9", SampleOptions { typical: 0.9, ..neutral.clone() }),
+        ("epsilon 3e-4", SampleOptions { epsilon_cutoff: 3e-4, ..neutral.clone() }),
+        ("eta 3e-4", SampleOptions { eta_cutoff: 3e-4, ..neutral.clone() }),
         ("mirostat", SampleOptions { mirostat: true, ..neutral.clone() }),
+        ("mirostat, tau 8", SampleOptions { mirostat: true, mirostat_tau: 8.0, ..neutral.clone() }),
+        (
+            "temperature 0.7 last",
+            SampleOptions { temperature: 0.7, temperature_last: late, ..neutral.clone() },
+        ),
+        ("dynamic temperature", SampleOptions { min_temp: 0.5, max_temp: 1.5, ..neutral.clone() }),
+        ("xtc 0.5", SampleOptions { xtc_probability: 0.5, ..neutral.clone() }),
+        ("adaptive-p 0.4", SampleOptions { adaptive_target: 0.4, ..neutral.clone() }),
+        ("skew 1", SampleOptions { skew: 1.0, ..neutral.clone() }),
         (
             "exl2_default, dry, xtc",
             SampleOptions { dry_multiplier: 0.8, xtc_probability: 0.5, ..exl2 },
@@ -66,7 +89,20 @@ fn settings() -> Vec<(&'static str, SampleOptions)> {
             "smoothing, min-p",
             SampleOptions { smoothing_factor: 0.3, min_p: 0.05, ..neutral.clone() },
         ),
-        ("typical 0.9", SampleOptions { typical: 0.9, ..neutral }),
+        (
+            "top-p, typical, late 0.7",
+            SampleOptions {
+                top_p: likely,
+                typical: 0.9,
+                temperature: 0.7,
+                temperature_last: late,
+                ..neutral.clone()
+            },
+        ),
+        (
+            "min-p 0.001, xtc, adaptive",
+            SampleOptions { min_p: 0.001, xtc_probability: 0.5, adaptive_target: 0.4, ..neutral },
+        ),
     ]
 }
 

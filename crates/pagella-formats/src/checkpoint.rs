@@ -25,6 +25,7 @@ pub struct Checkpoint {
     source: PathBuf,
     shards: Vec<Shard>,
     tensors: BTreeMap<String, Location>,
+    scale_groups: Option<[usize; 2]>,
 }
 
 /// One mapped file.
@@ -70,8 +71,12 @@ impl Checkpoint {
     }
 
     fn map_files(source: &Path, paths: Vec<PathBuf>, renames: &[Rename]) -> Result<Self> {
-        let mut checkpoint =
-            Self { source: source.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };
+        let mut checkpoint = Self {
+            source: source.to_owned(),
+            shards: Vec::new(),
+            tensors: BTreeMap::new(),
+            scale_groups: None,
+        };
         let mut clashes = Vec::new();
         for path in paths {
             checkpoint.add_shard(path, renames, &mut clashes)?;
@@ -158,6 +163,16 @@ impl Checkpoint {
         self.shards.get(at.shard_idx)?.path.file_name()?.to_str()
     }
 
+    /// Says how many rows and columns of FP8 weights share a scale, which shapes do not tell.
+    pub fn with_scale_groups(mut self, groups: Option<[usize; 2]>) -> Self {
+        self.scale_groups = groups.filter(|extents| !extents.contains(&0));
+        self
+    }
+
+    pub(crate) fn scale_groups(&self) -> Option<[usize; 2]> {
+        self.scale_groups
+    }
+
     /// The directory or file that was opened.
     pub fn source(&self) -> &Path {
         &self.source
@@ -187,6 +202,11 @@ impl Checkpoint {
             path: self.source.clone(),
             tensor: name.to_owned(),
         })
+    }
+
+    /// What the file calls the tensor called `name`.
+    pub fn stored_name(&self, name: &str) -> Option<&str> {
+        self.tensors.get(name).map(|location| location.stored_name.as_str())
     }
 
     /// All tensor names, sorted.

@@ -1,4 +1,4 @@
-//! Element types of safetensors files: the five that weights may have, and the rest by name.
+//! Element types of safetensors files: the five of plain weights and tables, and the rest by name.
 //!
 //! A tensor of another type may sit in a file unused; it is refused only when it is read.
 
@@ -17,11 +17,11 @@ pub enum Dtype {
     I32,
     /// Signed 16-bit integer; carries EXL2 group tables.
     I16,
-    /// A type that no weight of a supported model has.
+    /// A type that no plain weight has: codes, scales and whatever else lies in files.
     Other(OtherDtype),
 }
 
-/// Element types that may be present in a file but that no linear, norm or embedding can have.
+/// Element types that no plain linear, norm or embedding can have; formats read codes of some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OtherDtype {

@@ -45,6 +45,23 @@ pub enum FormatError {
         /// What was recognised.
         format: UnsupportedFormat,
     },
+    /// A linear in another format than the configuration names.
+    #[error("{}: `{linear}` is stored as {found}, but the quantization_config of config.json says {promised}: the files are of different models, download them again", path.display())]
+    OtherFormat {
+        /// Directory or file searched.
+        path: PathBuf,
+        /// Base name of its tensors.
+        linear: String,
+        found: String,
+        promised: String,
+    },
+    /// A configuration that names a format of which no tensor is there.
+    #[error("{}: the quantization_config of config.json says {promised}, but no linear is stored so: the download is incomplete, or config.json is of another model", path.display())]
+    NothingPromised {
+        /// Directory or file searched.
+        path: PathBuf,
+        promised: String,
+    },
     /// The file ends before its 8-byte header length.
     #[error("{} has {file_bytes} bytes, too short for a safetensors file: download it again", path.display())]
     FileTooShort {
@@ -260,6 +277,15 @@ pub enum FormatError {
         /// The first such element.
         index: usize,
     },
+    /// Weights whose tables contradict themselves or their format.
+    #[error("{}: `{tensor}` {problem}: the file is damaged or of another format, download it again", path.display())]
+    BadWeights {
+        /// The file.
+        path: PathBuf,
+        tensor: String,
+        /// What is wrong, as the rest of a sentence.
+        problem: String,
+    },
     /// A directory that was given as an adapter is none.
     #[error("{} holds no adapter_config.json: give the directory of a PEFT adapter", path.display())]
     NotAnAdapter {
@@ -322,6 +348,8 @@ impl FormatError {
             Self::NotADirectory { .. } => "not_a_directory",
             Self::NoSafetensors { .. } => "no_safetensors",
             Self::Unsupported { .. } => "unsupported_format",
+            Self::OtherFormat { .. } => "other_format",
+            Self::NothingPromised { .. } => "nothing_promised",
             Self::FileTooShort { .. } => "file_too_short",
             Self::HeaderTooLong { .. } => "header_too_long",
             Self::HeaderBeyondFile { .. } => "header_beyond_file",
@@ -343,6 +371,7 @@ impl FormatError {
             Self::UnevenGroups { .. } => "uneven_groups",
             Self::FusedSplit { .. } => "fused_split",
             Self::NotFinite { .. } => "not_finite",
+            Self::BadWeights { .. } => "bad_weights",
             Self::NotAnAdapter { .. } => "not_an_adapter",
             Self::NoAdapterTensors { .. } => "no_adapter_tensors",
             Self::PickledAdapter { .. } => "pickled_adapter",

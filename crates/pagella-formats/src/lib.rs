@@ -1,4 +1,4 @@
-//! What is on disk: safetensors files, EXL2, GPTQ and plain linears, exact dequantisation.
+//! What is on disk: safetensors files, linears in every weight format, exact dequantisation.
 //!
 //! The way in is [`Checkpoint::open`], which maps every shard of a model directory and checks
 //! every offset, then [`load_linear`], which decides from tensor names how a linear is stored
@@ -10,7 +10,7 @@
 //! Nothing here knows of devices.
 //!
 //! ```no_run
-//! use pagella_formats::{BiasRule, Checkpoint, LinearRequest, load_linear};
+//! use pagella_formats::{BiasRule, Checkpoint, GptqZeros, LinearRequest, load_linear};
 //!
 //! let checkpoint = Checkpoint::open("models/demo".as_ref(), &[])?;
 //! let linear = load_linear(
@@ -22,7 +22,7 @@
 //!         out_features: 384,
 //!         bias: BiasRule::IfPresent,
 //!         transposed: false,
-//!         gptq_v2: false,
+//!         gptq_zeros: GptqZeros::LessOne,
 //!     },
 //! )?;
 //! println!("{} bits per weight", linear.bits_per_weight());
@@ -33,11 +33,21 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 mod adapter;
+mod awq;
+mod bnb4;
+mod bnb_int8;
 mod checkpoint;
 mod dtype;
 mod error;
+mod fp8;
+mod int_quantized;
 mod mmap;
+mod mxfp4;
+mod nvfp4;
+mod pack_quantized;
 mod plain;
+mod promise;
+mod registry;
 mod rename;
 mod shard_index;
 mod tensor;
@@ -45,9 +55,11 @@ mod unsupported;
 mod words;
 
 pub mod exl2;
+pub mod exl3;
 pub mod gptq;
 pub mod linear;
 pub mod safetensors;
+pub mod small_float;
 pub mod synthetic;
 
 pub use adapter::{Adapter, AdapterModule, LowRankPair};
@@ -55,13 +67,15 @@ pub use checkpoint::Checkpoint;
 pub use dtype::{Dtype, OtherDtype};
 pub use error::{FormatError, Result};
 pub use exl2::{Exl2Group, Exl2Linear};
-pub use gptq::GptqLinear;
-pub use linear::{
-    BiasRule, Columns, FusedPart, Linear, LinearKind, LinearRequest, find_linear, load_linear,
-};
+pub use exl3::Exl3Linear;
+pub use gptq::{GptqLinear, GptqZeros};
+pub use linear::{BiasRule, Columns, FusedPart, Linear, LinearRequest, find_linear, load_linear};
 pub use plain::PlainLinear;
+pub use promise::Promise;
+pub use registry::{LinearKind, WeightFormat};
 pub use rename::Rename;
+pub use small_float::SmallFloatLinear;
 pub use synthetic::OwnedLinear;
 pub use tensor::TensorView;
 pub use unsupported::{UnsupportedFormat, refuse_unsupported};
-pub use words::WordMatrix;
+pub use words::{WordMatrix, Words};

@@ -7,10 +7,23 @@ use half::{bf16, f16};
 use crate::checkpoint::Checkpoint;
 use crate::dtype::Dtype;
 use crate::error::{FormatError, Result};
-use crate::linear::{Cut, Found, LinearRequest, read_bias};
+use crate::linear::{Cut, Found, Linear, LinearRequest, Stored, read_bias, stored_fields};
+use crate::registry::{LinearKind, WeightFormat};
 use crate::tensor::TensorView;
 use crate::unsupported;
-use crate::unsupported::UnsupportedFormat;
+
+/// Unquantised weights in the registry.
+pub(crate) const FORMAT: WeightFormat = WeightFormat {
+    name: "plain",
+    id: "none",
+    methods: &[],
+    tensors: &[".weight", ""],
+    find: |checkpoint, base| {
+        checkpoint.tensor(&format!("{base}.weight")).or_else(|| checkpoint.tensor(base))
+    },
+    read: |checkpoint, request, found| read(checkpoint, request, found).map(Linear::Plain),
+    stacked: true,
+};
 
 /// An unquantised linear, borrowed from its file.
 ///
@@ -39,6 +52,35 @@ pub struct PlainLinear<'a> {
     pub bias: Option<Vec<f32>>,
     /// The tensors it was read from.
     pub tensors: Vec<TensorView<'a>>,
+}
+
+impl<'a> Stored<'a> for PlainLinear<'a> {
+    stored_fields!();
+
+    fn kind(&self) -> LinearKind {
+        LinearKind::Plain
+    }
+
+    fn stored_columns(&self) -> usize {
+        self.stored_outputs()
+    }
+
+    fn weight_bytes(&self) -> u64 {
+        PlainLinear::weight_bytes(self)
+    }
+
+    fn value_dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn values(&self) -> Vec<f32> {
+        self.dequantize()
+    }
+
+    fn widths(&self) -> Vec<(u8, u64)> {
+        let bits = 8 * self.element_bytes() as u8;
+        vec![(bits, self.in_features as u64 * self.out_features as u64)]
+    }
 }
 
 impl<'a> PlainLinear<'a> {
@@ -231,13 +273,6 @@ fn input_rows<'a>(found: &Found<'a>, rows: Range<usize>) -> Result<&'a [u8]> {
 /// Why a weight that is not F16, BF16 or F32 cannot be used.
 fn other_dtype(checkpoint: &Checkpoint, found: &Found<'_>) -> FormatError {
     let weight = &found.weight;
-    if weight.dtype.is_float8() {
-        return FormatError::Unsupported {
-            path: weight.file.to_owned(),
-            place: format!("`{}`", weight.name),
-            format: UnsupportedFormat::Fp8,
-        };
-    }
     unsupported::betrayed(checkpoint, &found.base)
         .unwrap_or_else(|| weight.wrong_dtype("F16, BF16 or F32"))
 }

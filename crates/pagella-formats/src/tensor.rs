@@ -130,6 +130,14 @@ impl TensorView<'_> {
         }
     }
 
+    pub(crate) fn bad_weights(&self, problem: impl Into<String>) -> FormatError {
+        FormatError::BadWeights {
+            path: self.file.to_owned(),
+            tensor: self.name.to_owned(),
+            problem: problem.into(),
+        }
+    }
+
     pub(crate) fn wrong_shape(&self, expected: impl Into<String>) -> FormatError {
         FormatError::WrongShape {
             path: self.file.to_owned(),

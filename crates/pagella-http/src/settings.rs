@@ -4,6 +4,7 @@
 
 mod answer;
 mod declare;
+mod device_numbers;
 mod draft;
 mod limits;
 mod live;
@@ -23,6 +24,7 @@ pub use answer::{
     Chat, ConstraintSettings, Developer, Embeddings, HostedTools, ReasoningField, Rerank,
     RerankMethod, Responses, Sampling, Tools, UsualPooling,
 };
+pub use device_numbers::DeviceNumbers;
 pub use draft::{DRAFT_TOKENS_MAX, DraftMode, DraftSettings, DraftTokens};
 pub use limits::Limits;
 pub use live::LiveSettings;

@@ -73,18 +73,19 @@ impl<B: Backend> Model<B> {
         Ok(())
     }
 
-    /// Overwrites one page by what [`Model::read_page`] gave.
+    /// Overwrites one page by what [`Model::read_page`] gave; nothing of it if bytes are missing or left.
     pub fn write_page(
         &self,
         cache: &mut Cache<B>,
         page: u32,
         mut bytes: &[u8],
     ) -> Result<(), ModelError> {
-        for (index, (stage, kv)) in self.stages.iter().zip(&mut cache.parts).enumerate() {
-            // The last part is refused if bytes are missing or left.
-            let is_last = index + 1 == self.stages.len();
-            let len = if is_last { bytes.len() } else { stage.backend.page_bytes(kv) };
-            let (own, rest) = bytes.split_at(len.min(bytes.len()));
+        let (expected, found) = (self.page_bytes(cache), bytes.len());
+        if expected != found {
+            return Err(BackendError::Size { what: "bytes of a page", expected, found }.into());
+        }
+        for (stage, kv) in self.stages.iter().zip(&mut cache.parts) {
+            let (own, rest) = bytes.split_at(stage.backend.page_bytes(kv));
             stage.backend.write_page(kv, page, own)?;
             bytes = rest;
         }

@@ -14,7 +14,7 @@ use crate::memory::Tally;
 use crate::model::Model;
 use crate::progress::{Module, Progress, ProgressFn};
 use crate::stage::Stage;
-use crate::survey::{check_blocks, open, survey};
+use crate::survey::{check_blocks, gptq_zeros, open, survey};
 use crate::unfold::take_apart;
 use crate::unused;
 use crate::weights::{CheckpointSource, LinearUse, WeightSource};
@@ -61,36 +61,55 @@ impl<B: Backend> Model<B> {
         options: &LoadOptions,
         progress: &mut ProgressFn<'_>,
     ) -> Result<Self, ModelError> {
-        Self::load_stages(dir, spec, vec![backend], options, progress)
+        let layers = spec.layers.len();
+        Self::load_over(dir, spec, vec![(backend, layers)], options, progress)
     }
 
-    /// [`Model::load`] with the layers spread evenly over the backends, in order; at least one.
-    pub(crate) fn load_stages(
+    /// [`Model::load`] over several devices: each backend takes so many of the layers, in order. The
+    /// embedding lies with the first of them, the head with the last, which may have no layer.
+    pub fn load_over(
         dir: &Path,
-        spec: ModelSpec,
-        backends: Vec<B>,
+        mut spec: ModelSpec,
+        parts: Vec<(B, usize)>,
         options: &LoadOptions,
         progress: &mut ProgressFn<'_>,
     ) -> Result<Self, ModelError> {
         options.check()?;
+        check_parts(&spec, &parts)?;
         check_blocks(&spec)?;
-        backends.iter().try_for_each(|backend| check_backend(&spec, backend))?;
+        let backends = || parts.iter().map(|(backend, _)| backend);
+        backends().try_for_each(|backend| check_backend(&spec, backend))?;
         let checkpoint = Arc::new(open(dir, &spec)?);
         let survey = survey(&checkpoint, &spec)?;
         if !options.ignore_unused_tensors {
             unused::refuse(&checkpoint, &survey.unused)?;
         }
+        for facts in &survey.linears {
+            backends().try_for_each(|backend| backend.accept_linear(facts.kind, &facts.widths))?;
+        }
         let modules = survey.modules(&spec);
-        let source = CheckpointSource { checkpoint, gptq_v2: spec.quant.gptq_v2 };
-        assemble(spec, backends, source, options, modules, progress)
+        spec.warnings.extend(survey.warnings);
+        let source = CheckpointSource { checkpoint, gptq_zeros: gptq_zeros(&spec) };
+        assemble(spec, parts, source, options, modules, progress)
     }
 }
 
-/// Lays out all modules of `source` and puts the model together, its layers spread evenly over the
-/// backends.
+/// Refuses parts that are not the whole model.
+fn check_parts<B>(spec: &ModelSpec, parts: &[(B, usize)]) -> Result<(), ModelError> {
+    let (layers, n): (usize, usize) =
+        (parts.iter().map(|(_, layers)| layers).sum(), spec.layers.len());
+    if parts.is_empty() || layers != n {
+        let option = "the number of layers over all devices";
+        return Err(ModelError::BadOption { option, value: layers, min: n, max: n });
+    }
+    Ok(())
+}
+
+/// Lays out all modules of `source` and puts the model together from `parts`, at least one: backends,
+/// each with so many of the layers.
 pub(crate) fn assemble<B: Backend>(
     spec: ModelSpec,
-    backends: Vec<B>,
+    parts: Vec<(B, usize)>,
     source: impl WeightSource,
     options: &LoadOptions,
     modules: Vec<Module>,
@@ -99,28 +118,29 @@ pub(crate) fn assemble<B: Backend>(
     let mut progress = Progress::new(modules, progress);
     let step_tokens_max = options.step_tokens_max;
     let mut loader =
-        Loader { backend: &backends[0], source, step_tokens_max, tally: Tally::default() };
+        Loader { backend: &parts[0].0, source, step_tokens_max, tally: Tally::default() };
     let embed = progress.module(|| Embedding::load(&spec, &mut loader))?;
-    let (n_layers, n_stages) = (spec.layers.len(), backends.len());
-    let ranges = (0..n_stages).map(|i| i * n_layers / n_stages..(i + 1) * n_layers / n_stages);
-    let mut parts = Vec::with_capacity(n_stages);
-    for (backend, range) in backends.iter().zip(ranges) {
+    let (mut loaded, mut first) = (Vec::with_capacity(parts.len()), 0);
+    for (backend, n_layers) in &parts {
         loader.backend = backend;
-        let mut layers = Vec::with_capacity(range.len());
+        let range = first..first + n_layers;
+        let mut layers = Vec::with_capacity(*n_layers);
         for (index, layer) in spec.layers[range.clone()].iter().enumerate() {
             layers.push(Layer::load(index, layer, &mut loader, &mut progress)?);
         }
-        parts.push((range, layers));
+        first = range.end;
+        loaded.push((range, layers));
     }
     let norm = progress.module(|| Head::load_norm(&spec.final_norm, &mut loader))?;
     let head = progress.module(|| Head::load(&spec.head, norm, &mut loader))?;
     let tally = loader.tally;
-    let stages = backends.into_iter().zip(parts).map(|(backend, (range, layers))| {
+    let stages = parts.into_iter().zip(loaded).map(|((backend, _), (range, layers))| {
         Stage::new(backend, &spec, range, layers, step_tokens_max)
     });
     let mut stages = stages.collect::<Result<Vec<_>, _>>()?;
+    let last = stages.len() - 1;
     stages[0].embed = Some(embed);
-    stages[n_stages - 1].head = Some(head);
+    stages[last].head = Some(head);
     let mut model = Model::new(spec, stages, step_tokens_max, tally);
     model.probe()?;
     progress.report()?;

@@ -9,6 +9,7 @@ mod predict;
 mod tally;
 
 pub use on_device::{DeviceLayout, DevicePrediction, predict_device_memory};
+pub(crate) use on_device::{linear_sizes, step_extent};
 pub use predict::{MemoryPrediction, predict_memory};
 pub(crate) use tally::{Tally, idle_bytes};
 

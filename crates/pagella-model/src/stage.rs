@@ -67,8 +67,7 @@ impl<B: Backend> Stage<B> {
 
     /// Takes hidden states, `[t, hidden]`, of the stage before.
     pub fn receive(&mut self, tokens: usize, states: &[f32]) -> Result<(), ModelError> {
-        let hidden = states.len() / tokens.max(1);
-        self.workspace.residual = self.backend.write(tokens, hidden, states)?;
+        self.backend.rewrite(&mut self.workspace.residual, tokens, states)?;
         self.recordings = B::Recordings::default();
         Ok(())
     }
@@ -170,11 +169,13 @@ pub(crate) mod tests {
     pub(crate) fn model(stages: usize) -> Model<CpuBackend> {
         let dir = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/demo"));
         let spec = load_spec(dir, &SpecOptions::default()).unwrap();
-        let cpu = || CpuBackend::new(CpuOptions::default()).unwrap();
-        let backends = (0..stages).map(|_| cpu()).collect();
+        let n = spec.layers.len();
+        let cpu = CpuBackend::new(CpuOptions::default()).unwrap();
+        let part = |i: usize| (cpu.device(None), (i + 1) * n / stages - i * n / stages);
+        let parts = (0..stages).map(part).collect();
         let options = LoadOptions::default();
         let progress = &mut |_: &crate::LoadProgress<'_>| ControlFlow::Continue(());
-        Model::load_stages(dir, spec, backends, &options, progress).unwrap()
+        Model::load_over(dir, spec, parts, &options, progress).unwrap()
     }
 
     /// Logits of a prompt, of a token after it, and after its page went to another and back.

@@ -1,14 +1,14 @@
 //! What the files hold, checked against the spec before any weight is laid out.
 //!
 //! Presence comes first, so that a message lists every missing tensor and not only the first; then
-//! every type and shape. Only headers, group tables, row orders and biases are read.
+//! every type and shape. Only headers, group tables, row orders, scales and biases are read.
 
 use std::path::Path;
 
 use pagella_arch::{BlockOrder, LayerSpec, LinearSpec, MlpSpec, ModelSpec};
 use pagella_formats::{
-    Checkpoint, FormatError, Linear, LinearKind, Rename, find_linear, load_linear,
-    refuse_unsupported,
+    Checkpoint, FormatError, GptqZeros, Linear, LinearKind, Promise, Rename, find_linear,
+    load_linear, refuse_unsupported,
 };
 
 use crate::error::{LISTED_MAX, ModelError};
@@ -30,6 +30,12 @@ pub struct LinearFacts {
     pub stored_bytes: u64,
     /// Bytes of the bias as f32.
     pub bias_bytes: u64,
+    /// Bytes of the weights in the narrowest plain type that holds them.
+    pub values_bytes: u64,
+    /// Width in bits and number of weights, scales not counted.
+    pub widths: Vec<(u8, u64)>,
+    /// Groups, codebook and the like, in a few words.
+    pub details: String,
 }
 
 /// A checked checkpoint, as facts.
@@ -43,6 +49,8 @@ pub struct Survey {
     pub embed_row_bytes: u64,
     /// Tensors that no part of the model takes, by kind.
     pub unused: Vec<UnusedTensors>,
+    /// What a person should know before trusting the weights, as sentences.
+    pub warnings: Vec<String>,
 }
 
 impl Survey {
@@ -92,22 +100,19 @@ impl Survey {
 
 /// Maps the shards of `dir` under the names of the family.
 pub(crate) fn open(dir: &Path, spec: &ModelSpec) -> Result<Checkpoint, ModelError> {
-    refuse_unsupported(dir, quant_config(spec).as_ref())?;
+    refuse_unsupported(dir, spec.quant.block.as_ref())?;
     let rename = |rule: &pagella_arch::RenameRule| Rename {
         from: rule.from,
         to: rule.to,
         anchored: rule.anchored,
     };
     let renames: Vec<Rename> = spec.renames.iter().map(rename).collect();
-    Ok(Checkpoint::open(dir, &renames)?)
+    Ok(Checkpoint::open(dir, &renames)?.with_scale_groups(spec.quant.scale_groups))
 }
 
-/// The part of `quantization_config` that decides whether the weights can be read.
-fn quant_config(spec: &ModelSpec) -> Option<serde_json::Value> {
-    let method = spec.quant.method.as_ref()?;
-    // Widths of GPTQ are whole; the average of EXL2 decides nothing.
-    let bits = spec.quant.bits.filter(|bits| bits.fract() == 0.0).map(|bits| bits as u64);
-    Some(serde_json::json!({ "quant_method": method, "bits": bits }))
+/// How zero points of GPTQ are stored, by the configuration.
+pub(crate) fn gptq_zeros(spec: &ModelSpec) -> GptqZeros {
+    spec.quant.block.as_ref().map(GptqZeros::of).unwrap_or_default()
 }
 
 /// Refuses layers that the forward pass does not have, before any file is opened.
@@ -146,26 +151,76 @@ pub(crate) fn survey(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<Survey
         read_vector(checkpoint, base, len)?;
     }
     let mut taken = Taken::new(checkpoint, spec);
+    let mut promise = Promise::new(spec.quant.block.as_ref());
+    let zeros = gptq_zeros(spec);
+    let mut odd = OddSizes::default();
     let linears = spec.linear_specs().map(|(label, linear)| {
-        let loaded = load_linear(checkpoint, &request(linear, spec.quant.gptq_v2))?;
+        let loaded = load_linear(checkpoint, &request(linear, zeros))?;
+        promise.check(checkpoint.source(), &loaded)?;
+        odd.look(&loaded);
         taken.add(&loaded);
         Ok(facts(label, &loaded))
     });
+    let linears = linears.collect::<Result<Vec<_>, ModelError>>()?;
+    promise.finish(checkpoint.source())?;
     Ok(Survey {
-        linears: linears.collect::<Result<_, ModelError>>()?,
+        warnings: warnings(spec, &linears).chain(odd.warnings).collect(),
+        linears,
         mapped_bytes: embed + positions,
         embed_row_bytes: embed / (spec.vocab as u64).max(1),
         unused: taken.rest(checkpoint, spec),
     })
 }
 
+/// What the files leave open.
+fn warnings(spec: &ModelSpec, linears: &[LinearFacts]) -> impl Iterator<Item = String> {
+    let open = spec.quant.block.is_none();
+    let gptq = linears.iter().any(|facts| facts.kind == LinearKind::Gptq);
+    let unsaid = "no quantization_config says how this GPTQ model stores zero points: they are read as \
+                  less one, and if its text is nonsense, set checkpoint_format to gptq_v2 in config.json";
+    (open && gptq).then(|| unsaid.to_owned()).into_iter()
+}
+
+/// Weights of a size that no trained model has: codes or scales that were taken for something else.
+#[derive(Default)]
+struct OddSizes {
+    seen: usize,
+    warnings: Vec<String>,
+}
+
+impl OddSizes {
+    /// Linears that are looked at.
+    const LINEARS: usize = 4;
+    /// Root mean squares that trained weights have.
+    const USUAL: std::ops::RangeInclusive<f64> = 1e-4..=1.0;
+
+    fn look(&mut self, linear: &Linear<'_>) {
+        if self.seen == Self::LINEARS {
+            return;
+        }
+        let Some(rms) = linear.sample_rms() else { return };
+        self.seen += 1;
+        if !Self::USUAL.contains(&rms) {
+            let name = linear.name();
+            self.warnings.push(format!(
+                "weights of `{name}` have a root mean square of {rms:.1e}, which no trained model \
+                 has: the files may be damaged, or of a format that they do not name"
+            ));
+        }
+    }
+}
+
 fn facts(label: String, linear: &Linear<'_>) -> LinearFacts {
+    let params = linear.in_features() as u64 * linear.out_features() as u64;
     LinearFacts {
         label,
         kind: linear.kind(),
-        params: linear.in_features() as u64 * linear.out_features() as u64,
+        params,
         stored_bytes: linear.weight_bytes(),
         bias_bytes: linear.bias().map_or(0, |bias| 4 * bias.len() as u64),
+        values_bytes: params * linear.value_dtype().bits().unwrap_or(32) / 8,
+        widths: linear.widths(),
+        details: linear.details(),
     }
 }
 
@@ -179,7 +234,7 @@ fn check_presence(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<(), Model
         }
     }
     for (_, linear) in spec.linear_specs() {
-        missing.extend(missing_linear(checkpoint, linear, spec.quant.gptq_v2)?);
+        missing.extend(missing_linear(checkpoint, linear)?);
     }
     for (_, norm) in spec.norm_specs() {
         if find_norm(checkpoint, norm).is_none() {
@@ -203,9 +258,8 @@ fn check_presence(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<(), Model
 fn missing_linear(
     checkpoint: &Checkpoint,
     spec: &LinearSpec,
-    gptq_v2: bool,
 ) -> Result<Option<String>, ModelError> {
-    let request = request(spec, gptq_v2);
+    let request = request(spec, GptqZeros::default());
     if find_linear(checkpoint, &request).is_some() {
         return Ok(None);
     }

@@ -7,7 +7,7 @@
 
 use pagella_arch::LatentSpec;
 use pagella_backend::{HeadWeights, TableDtype};
-use pagella_formats::{Dtype, Linear, LinearKind};
+use pagella_formats::{Dtype, Linear};
 
 use crate::survey::LinearFacts;
 
@@ -40,26 +40,15 @@ pub(crate) fn take_apart(
 
 /// The matrix `[out, in]`, and the narrowest type that holds it.
 fn rows(linear: &Linear<'_>) -> (Vec<f32>, TableDtype) {
-    let (inputs, outputs) = (linear.in_features(), linear.out_features());
-    match linear {
-        Linear::Exl2(linear) => {
-            let matrix = linear.dequantize();
-            let column = |out: usize| matrix[out..].iter().step_by(outputs).map(|x| x.to_f32());
-            ((0..outputs).flat_map(column).collect(), TableDtype::F16)
-        }
-        Linear::Gptq(linear) => {
-            let column = |n| (0..inputs).map(move |k| linear.product(k, n));
-            (linear.columns.iter().flat_map(column).collect(), TableDtype::F32)
-        }
-        Linear::Plain(linear) => {
-            let dtype = match linear.dtype {
-                Dtype::F16 => TableDtype::F16,
-                Dtype::BF16 => TableDtype::BF16,
-                _ => TableDtype::F32,
-            };
-            (linear.rows_f32(), dtype)
-        }
-    }
+    let outputs = linear.out_features();
+    let matrix = linear.values();
+    let column = |out: usize| matrix[out..].iter().step_by(outputs).copied();
+    let dtype = match linear.value_dtype() {
+        Dtype::F16 => TableDtype::F16,
+        Dtype::BF16 => TableDtype::BF16,
+        _ => TableDtype::F32,
+    };
+    ((0..outputs).flat_map(column).collect(), dtype)
 }
 
 /// Whether the linear of this label is taken apart.
@@ -69,10 +58,6 @@ pub(crate) fn is_taken_apart(label: &str) -> bool {
 
 /// Bytes of a linear on a backend that lays weights out as they are stored, with its bias.
 pub(crate) fn laid_out_bytes(fact: &LinearFacts) -> u64 {
-    let weights = match fact.kind {
-        LinearKind::Exl2 if is_taken_apart(&fact.label) => 2 * fact.params,
-        LinearKind::Gptq if is_taken_apart(&fact.label) => 4 * fact.params,
-        _ => fact.stored_bytes,
-    };
+    let weights = if is_taken_apart(&fact.label) { fact.values_bytes } else { fact.stored_bytes };
     weights + fact.bias_bytes
 }

@@ -32,8 +32,12 @@ impl Taken {
         let norms = spec.norm_specs().filter_map(|(_, norm)| find_norm(checkpoint, norm));
         let tables = [Some(spec.embed.name.as_str()), spec.embed.positions.as_deref()];
         let vectors = spec.vector_specs().map(|(_, base, _)| base);
-        for base in norms.chain(tables.into_iter().flatten()).chain(vectors) {
+        for base in norms.chain(vectors) {
             taken.names.extend([format!("{base}.weight"), format!("{base}.bias"), base.to_owned()]);
+        }
+        // Rows of a table are looked up: nothing is added to them.
+        for base in tables.into_iter().flatten() {
+            taken.names.extend([format!("{base}.weight"), base.to_owned()]);
         }
         taken
     }

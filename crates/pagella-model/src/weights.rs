@@ -8,7 +8,8 @@ use std::sync::Arc;
 use pagella_arch::{BiasRule, LinearSpec, NormKind, NormSpec};
 use pagella_backend::{NormWeights, TableDtype, TableSource};
 use pagella_formats::{
-    Checkpoint, Dtype, FormatError, FusedPart, Linear, LinearRequest, TensorView, load_linear,
+    Checkpoint, Dtype, FormatError, FusedPart, GptqZeros, Linear, LinearRequest, TensorView,
+    load_linear,
 };
 
 use crate::error::ModelError;
@@ -58,8 +59,8 @@ pub(crate) trait WeightSource {
 /// Weights in a directory that passed the survey.
 pub(crate) struct CheckpointSource {
     pub checkpoint: Arc<Checkpoint>,
-    /// Zero points of GPTQ are stored without the −1.
-    pub gptq_v2: bool,
+    /// How zero points of GPTQ are stored.
+    pub gptq_zeros: GptqZeros,
 }
 
 impl WeightSource for CheckpointSource {
@@ -69,7 +70,8 @@ impl WeightSource for CheckpointSource {
         _usage: LinearUse,
         take: impl FnOnce(&Linear<'_>) -> Result<T, ModelError>,
     ) -> Result<T, ModelError> {
-        let linear = load_linear(&self.checkpoint, &request(spec, self.gptq_v2))?;
+        let linear = load_linear(&self.checkpoint, &request(spec, self.gptq_zeros))?;
+        linear.check_values()?;
         let taken = take(&linear);
         for tensor in linear.tensors() {
             self.checkpoint.release(tensor);
@@ -116,7 +118,7 @@ impl AsRef<[u8]> for MappedTensor {
 }
 
 /// What to ask the files for.
-pub(crate) fn request(spec: &LinearSpec, gptq_v2: bool) -> LinearRequest<'_> {
+pub(crate) fn request(spec: &LinearSpec, gptq_zeros: GptqZeros) -> LinearRequest<'_> {
     let fused = spec.fused.as_ref().map(|fused| FusedPart {
         base: &fused.base,
         total_out: fused.total_out,
@@ -135,7 +137,7 @@ pub(crate) fn request(spec: &LinearSpec, gptq_v2: bool) -> LinearRequest<'_> {
             BiasRule::IfPresent => pagella_formats::BiasRule::IfPresent,
         },
         transposed: spec.transposed,
-        gptq_v2,
+        gptq_zeros,
     }
 }
 

@@ -170,10 +170,21 @@ fn roomy_rows(rows: usize) -> usize {
 
 /// Bytes of all activations but the logits and those inside experts.
 pub(crate) fn tensor_bytes(hidden: usize, layers: &[LayerSpec], step_tokens: usize) -> u64 {
-    let (distinct, _) = widths(layers);
+    let (shapes, _) = shape_bytes(layers, step_tokens);
+    stream_bytes(hidden, layers, step_tokens) + shapes.iter().sum::<u64>()
+}
+
+/// Bytes of the residual stream, and of a branch beside it where there are post-norms.
+pub(crate) fn stream_bytes(hidden: usize, layers: &[LayerSpec], step_tokens: usize) -> u64 {
     let streams = if has_post_norms(layers) { 2 } else { 1 };
-    let inside: usize = distinct.iter().map(Widths::elements).sum();
-    ELEMENT_BYTES * (step_tokens * (streams * hidden + inside)) as u64
+    ELEMENT_BYTES * (step_tokens * streams * hidden) as u64
+}
+
+/// Bytes inside layers of every distinct shape, and the shape of every layer.
+pub(crate) fn shape_bytes(layers: &[LayerSpec], step_tokens: usize) -> (Vec<u64>, Vec<usize>) {
+    let (distinct, of_layer) = widths(layers);
+    let bytes = |widths: &Widths| ELEMENT_BYTES * (step_tokens * widths.elements()) as u64;
+    (distinct.iter().map(bytes).collect(), of_layer)
 }
 
 impl<B: Backend> Workspace<B> {

@@ -44,6 +44,16 @@ impl AddedMatcher {
         Ok(Self { automaton, tokens })
     }
 
+    /// Whether there is nothing to find.
+    pub fn is_empty(&self) -> bool {
+        self.automaton.is_none()
+    }
+
+    /// Whether there is anything in a text.
+    pub fn finds(&self, text: &str) -> bool {
+        self.automaton.as_ref().is_some_and(|automaton| automaton.is_match(text))
+    }
+
     /// Cuts `text` at its added tokens. `is_inert` says whether a byte range touches inert text.
     pub fn cut(
         &self,
@@ -145,7 +155,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::single_range_in_vec_init)] // A list of one range is meant.
-    fn t05_an_inert_byte_disarms_a_special_token_and_hides_no_other() {
+    fn an_inert_byte_disarms_a_special_token_and_hides_no_other() {
         let added = [AddedToken::exact(0, "<s>", true), AddedToken::exact(1, "s><e>", true)];
         assert_eq!(cut(&added, "<s><e>", &[0..1]), ["<", "!s><e>"]);
         assert_eq!(cut(&added, "<s><e>", &[2..3]), ["<s><e>"]);

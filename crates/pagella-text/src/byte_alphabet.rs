@@ -7,13 +7,29 @@ const fn is_plain(byte: u8) -> bool {
     matches!(byte, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF)
 }
 
+/// Characters below this are looked up.
+const CHARS: usize = 0x200;
+/// The byte that each character stands for; -1 for others.
+static BYTES: [i16; CHARS] = bytes();
+
+const fn bytes() -> [i16; CHARS] {
+    let mut bytes = [-1; CHARS];
+    let (mut byte, mut others) = (0, 0);
+    while byte < 256 {
+        if is_plain(byte as u8) {
+            bytes[byte] = byte as i16;
+        } else {
+            bytes[0x100 + others] = byte as i16;
+            others += 1;
+        }
+        byte += 1;
+    }
+    bytes
+}
+
 /// The byte that a character of the alphabet stands for.
 pub(crate) fn byte_of(c: char) -> Option<u8> {
-    if let Ok(byte) = u8::try_from(c) {
-        return is_plain(byte).then_some(byte);
-    }
-    let rank = (c as u32).checked_sub(0x100)?;
-    (0..=255u8).filter(|b| !is_plain(*b)).nth(rank as usize)
+    BYTES.get(c as usize).and_then(|byte| u8::try_from(*byte).ok())
 }
 
 /// The character that each byte is written as.

@@ -15,12 +15,16 @@ use crate::source::{ModelParts, Parts};
 /// sign becomes the letter; a Hangul syllable is nine bytes that become three.
 const COMPOSED: usize = 4;
 
+/// Pieces of one byte are not longer, in either way of writing them.
+const BYTE_PIECE_BYTES: usize = 6;
+
 /// Most bytes of text that one id stands for; `None` where there is no bound. Text never becomes one of
 /// the `specials` by way of the vocabulary.
 pub(crate) fn bytes_per_id(parts: &Parts, specials: &HashSet<&str>) -> Option<usize> {
     let swallows = parts.added.iter().any(|token| token.lstrip || token.rstrip);
-    let pieces: HashSet<&str> = parts.model.pieces().into_iter().map(|(piece, _)| piece).collect();
-    let ordinary: HashSet<&str> = pieces.difference(specials).copied().collect();
+    let pieces = || parts.model.pieces().into_iter().map(|(piece, _)| piece);
+    let is_byte = |piece: &&str| piece.len() <= BYTE_PIECE_BYTES && !specials.contains(piece);
+    let ordinary: HashSet<&str> = pieces().filter(is_byte).collect();
     let is_byte_level = parts.pre_tokenizer.as_ref().is_some_and(ends_byte_level);
     let writes_all = match (&parts.model, is_byte_level) {
         (ModelParts::Bpe { .. }, true) => has_letters(&ordinary),
@@ -44,7 +48,7 @@ pub(crate) fn bytes_per_id(parts: &Parts, specials: &HashSet<&str>) -> Option<us
         true => piece.chars().count(),
         false => piece.len(),
     };
-    let longest = pieces.iter().map(bytes).max().unwrap_or(0);
+    let longest = pieces().map(|piece| bytes(&piece)).max().unwrap_or(0);
     let added = parts.added.iter().map(|token| token.content.len()).max().unwrap_or(0);
     longest.max(added).max(1).checked_mul(shrinks)
 }

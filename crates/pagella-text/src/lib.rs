@@ -46,7 +46,10 @@ mod file;
 mod healing;
 mod least;
 mod long_word;
+mod marked;
+mod merges;
 mod pipeline;
+mod plain;
 mod source;
 mod span;
 mod stop;
@@ -54,6 +57,7 @@ mod template;
 mod tokenizer;
 mod utf8;
 mod vocab;
+mod word_cache;
 mod words;
 
 pub use ban::{BanMatch, BanMatcher, BanPattern, BanRule, BanStep};

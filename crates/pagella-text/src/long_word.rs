@@ -7,21 +7,12 @@
 //! trained tokenizers have none.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use crate::merges::Merges;
 
 /// No neighbour.
 const NONE: u32 = u32::MAX;
-
-/// Merges of a byte-level vocabulary.
-pub(crate) struct LongWords {
-    /// Ids of single bytes.
-    bytes: Box<[u32; 256]>,
-    /// Left, right and the id they become, by rank.
-    merges: Vec<(u32, u32, u32)>,
-    /// Ranks of pairs; made for the first long word.
-    ranks: OnceLock<HashMap<(u32, u32), u32>>,
-}
 
 /// A word while it is merged: the id at each place and who stands beside it.
 struct Chain {
@@ -46,27 +37,15 @@ struct Waiting {
     urgent: BinaryHeap<Reverse<(u32, u32)>>,
 }
 
-impl LongWords {
-    /// Of a vocabulary in which every byte has an id.
-    pub fn new(bytes: Box<[u32; 256]>, merges: Vec<(u32, u32, u32)>) -> Self {
-        LongWords { bytes, merges, ranks: OnceLock::new() }
-    }
-
-    fn rank(&self, pair: (u32, u32)) -> Option<u32> {
-        let ranks = self.ranks.get_or_init(|| {
-            let ranked = (0u32..).zip(&self.merges);
-            ranked.map(|(rank, (left, right, _))| ((*left, *right), rank)).collect()
-        });
-        ranks.get(&pair).copied()
-    }
-
-    /// The ids of a word; `None` if `goes_on` says so before the end.
-    pub fn encode(&self, word: &[u8], goes_on: &dyn Fn() -> bool) -> Option<Vec<u32>> {
-        let n = u32::try_from(word.len()).ok()?;
+impl Merges {
+    /// Merges the ids of a word's characters or bytes; `None` if `goes_on` says so before the end.
+    pub fn merge_long(&self, ids: Vec<u32>, goes_on: &dyn Fn() -> bool) -> Option<Vec<u32>> {
+        let len = ids.len();
+        let n = u32::try_from(len).ok()?;
         let mut chain = Chain {
-            ids: word.iter().map(|byte| self.bytes[usize::from(*byte)]).collect(),
-            next: (1..n).chain([NONE]).take(word.len()).collect(),
-            prev: [NONE].into_iter().chain(0..n).take(word.len()).collect(),
+            ids,
+            next: (1..n).chain([NONE]).take(len).collect(),
+            prev: [NONE].into_iter().chain(0..n).take(len).collect(),
         };
         let mut waiting = Waiting::default();
         for at in 0..n {
@@ -111,7 +90,7 @@ impl LongWords {
 
     /// Merges the pair at a place, if it still becomes what it became when it began to wait.
     fn merge(&self, chain: &mut Chain, rank: u32, at: u32, now: u32, waiting: &mut Waiting) {
-        let becomes = |rank: u32| self.merges[rank as usize].2;
+        let becomes = |rank: u32| self.result(rank);
         // Places that were merged into the one before them have no id of their own any more.
         if chain.ids[at as usize] == NONE {
             return;
@@ -137,12 +116,13 @@ impl LongWords {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::merges::SHORT_MAX;
     use proptest::prelude::*;
     use tokenizers::Model as _;
     use tokenizers::models::bpe::{BPE, Vocab};
 
     /// A vocabulary over four letters, and merges in any order: also such as no training makes.
-    fn vocabulary(merges: &[(usize, usize)]) -> (BPE, LongWords) {
+    fn vocabulary(merges: &[(usize, usize)]) -> (BPE, Merges, [u32; 256]) {
         let mut pieces: Vec<String> = ["a", "b", "c", " "].map(str::to_owned).to_vec();
         let mut pairs: Vec<(String, String)> = Vec::new();
         for (left, right) in merges {
@@ -161,33 +141,41 @@ mod tests {
         pairs.sort_by_key(|(left, right)| (left.len() * 7 + right.len() * 3) % 5);
         let id = |piece: &str| pieces.iter().position(|known| known == piece).unwrap() as u32;
         let vocab = pieces.iter().map(|piece| (piece.clone(), id(piece)));
-        let mut bytes = Box::new([0; 256]);
+        let mut bytes = [0; 256];
         for piece in &pieces[..4] {
             bytes[usize::from(piece.as_bytes()[0])] = id(piece);
         }
-        let triples = pairs.iter().map(|(l, r)| (id(l), id(r), id(&format!("{l}{r}")))).collect();
+        let triples = pairs.iter().map(|(l, r)| (id(l), id(r), id(&format!("{l}{r}"))));
+        let triples: Vec<_> = triples.collect();
         let bpe = BPE::builder().vocab_and_merges(vocab.collect::<Vocab>(), pairs.clone());
-        (bpe.build().unwrap(), LongWords::new(bytes, triples))
+        (bpe.build().unwrap(), Merges::new(&triples), bytes)
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
         #[test]
-        fn long_words_are_merged_as_short_ones_are(
+        fn words_of_any_length_are_merged_as_the_crate_does(
             merges in prop::collection::vec((0usize..40, 0usize..40), 0..40),
             word in prop_oneof!["[abc ]{0,80}", "a{0,90}", "(ab|aab| ){0,30}"],
         ) {
-            let (bpe, long) = vocabulary(&merges);
+            let (bpe, merges, bytes) = vocabulary(&merges);
+            let letters: Vec<u32> = word.bytes().map(|byte| bytes[usize::from(byte)]).collect();
             let expected: Vec<u32> = bpe.tokenize(&word).unwrap().iter().map(|t| t.id).collect();
-            prop_assert_eq!(long.encode(word.as_bytes(), &|| true).unwrap(), expected);
+            prop_assert_eq!(&merges.merge_long(letters.clone(), &|| true).unwrap(), &expected);
+            if word.len() <= SHORT_MAX {
+                let mut ids = [0; SHORT_MAX];
+                ids[..letters.len()].copy_from_slice(&letters);
+                let n = merges.merge_short(&mut ids, letters.len());
+                prop_assert_eq!(&ids[..n], &expected);
+            }
         }
     }
 
     #[test]
     fn a_reader_who_has_had_enough_is_obeyed() {
-        let (_, long) = vocabulary(&[(0, 0)]);
-        assert_eq!(long.encode(b"aaaa", &|| false), None);
-        assert_eq!(long.encode(b"", &|| false), Some(Vec::new()));
+        let (_, merges, _) = vocabulary(&[(0, 0)]);
+        assert_eq!(merges.merge_long(vec![0; 4], &|| false), None);
+        assert_eq!(merges.merge_long(Vec::new(), &|| false), Some(Vec::new()));
     }
 }

@@ -1,7 +1,7 @@
 //! The tokenizer of one model: where it is loaded, and what can be asked of it.
 //! Immutable after loading, cheap to clone and shared between threads.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,12 +73,11 @@ impl Tokenizer {
 
     fn build(mut parts: Parts, files: &ConfigFiles) -> Result<Self, TextError> {
         mark_named_specials(&mut parts, files);
-        let specials: HashSet<&str> =
-            parts.added.iter().filter(|t| t.special).map(|t| t.content.as_str()).collect();
+        let parts = Arc::new(parts);
         // Both take long for a large vocabulary and neither needs the other.
         let (vocab, pipeline) = std::thread::scope(|scope| {
             let vocab = scope.spawn(|| Vocab::new(&parts));
-            let pipeline = Pipeline::new(&parts, &specials);
+            let pipeline = Pipeline::new(Arc::clone(&parts));
             (vocab.join(), pipeline)
         });
         let panicked = || TextError::field(&parts.file, "the vocabulary", "cannot be indexed");
@@ -103,7 +102,7 @@ impl Tokenizer {
         };
         Ok(Self {
             inner: Arc::new(Inner {
-                file: parts.file,
+                file: parts.file.clone(),
                 vocab,
                 pipeline,
                 control,

@@ -4,7 +4,8 @@
 //! Must hold: `starts.len() == flags.len() + 1`; `by_bytes` is sorted by the bytes of its ids, then
 //! by id, and holds neither special nor empty nor unused ids.
 
-use std::collections::HashMap;
+use ahash::RandomState;
+use hashbrown::HashTable;
 
 use crate::byte_alphabet;
 use crate::error::TextError;
@@ -28,12 +29,16 @@ pub struct TokenFlags {
 
 /// Tables over all ids below [`Vocab::size`].
 pub(crate) struct Vocab {
-    pieces: Vec<Box<str>>,
+    /// Pieces back to back, and where that of each id is.
+    text: String,
+    pieces: Vec<(u32, u32)>,
     /// Bytes of all ids back to back; id `i` owns `starts[i]..starts[i + 1]`.
     bytes: Vec<u8>,
     starts: Vec<u32>,
     flags: Vec<TokenFlags>,
-    ids: HashMap<Box<str>, u32>,
+    /// Ids by their pieces.
+    ids: HashTable<u32>,
+    hasher: RandomState,
     by_bytes: Vec<u32>,
 }
 
@@ -45,11 +50,13 @@ impl Vocab {
         let size = model_pieces.iter().copied().chain(added).map(|(_, id)| id as usize + 1).max();
         let size = size.unwrap_or(0);
         let mut vocab = Self {
-            pieces: vec![Box::from(""); size],
+            text: String::new(),
+            pieces: vec![(0, 0); size],
             bytes: Vec::new(),
-            starts: vec![0],
+            starts: Vec::with_capacity(size + 1),
             flags: vec![TokenFlags { unused: true, ..TokenFlags::default() }; size],
-            ids: HashMap::with_capacity(model_pieces.len() + parts.added.len()),
+            ids: HashTable::with_capacity(model_pieces.len() + parts.added.len()),
+            hasher: RandomState::new(),
             by_bytes: Vec::new(),
         };
         for (piece, id) in model_pieces {
@@ -57,12 +64,14 @@ impl Vocab {
         }
         for token in &parts.added {
             vocab.claim(&parts.file, &token.content, token.id)?;
+            vocab.flags[token.id as usize].added = true;
             vocab.flags[token.id as usize].special = token.special;
         }
         for id in &parts.unused {
             vocab.flags[*id as usize].unused = true;
         }
         vocab.fill_bytes(parts)?;
+        vocab.sort();
         Ok(vocab)
     }
 
@@ -75,53 +84,72 @@ impl Vocab {
                 id,
             })
         };
-        match self.ids.get(piece) {
-            Some(known) if *known == id => return Ok(()),
-            Some(known) => return duplicate(piece, *known),
+        match self.id_of(piece) {
+            Some(known) if known == id => return Ok(()),
+            Some(known) => return duplicate(piece, known),
             None => {}
         }
         if !self.flags[id as usize].unused {
-            return duplicate(&self.pieces[id as usize], id);
+            return duplicate(self.text_of(id), id);
         }
         self.flags[id as usize].unused = false;
-        self.pieces[id as usize] = piece.into();
-        self.ids.insert(piece.into(), id);
+        let start = self.text.len();
+        self.text.push_str(piece);
+        self.pieces[id as usize] = (offset(file, start)?, offset(file, self.text.len())?);
+        let Self { text, pieces, ids, hasher, .. } = self;
+        let hash_of = |id: &u32| {
+            let (start, end) = pieces[*id as usize];
+            hasher.hash_one(&text[start as usize..end as usize])
+        };
+        ids.insert_unique(hasher.hash_one(piece), id, hash_of);
         Ok(())
     }
 
+    /// The piece, or nothing.
+    fn text_of(&self, id: u32) -> &str {
+        let (start, end) = self.pieces.get(id as usize).copied().unwrap_or((0, 0));
+        &self.text[start as usize..end as usize]
+    }
+
     fn fill_bytes(&mut self, parts: &Parts) -> Result<(), TextError> {
-        let byte_values: HashMap<String, u8> = (0..=255u8).map(|b| (byte_piece(b), b)).collect();
-        let added: HashMap<u32, bool> = parts.added.iter().map(|t| (t.id, t.special)).collect();
-        for (id, piece) in (0u32..).zip(&self.pieces) {
-            let flags = &mut self.flags[id as usize];
-            flags.added = added.contains_key(&id);
-            let bytes = match added.get(&id) {
-                Some(true) => piece.as_bytes().to_vec(),
-                Some(false) => replaced(piece, &parts.bytes).into_bytes(),
-                None => match byte_values.get(&**piece) {
-                    Some(byte) if parts.bytes.byte_fallback => {
-                        flags.byte_fallback = true;
-                        vec![*byte]
-                    }
-                    _ => piece_bytes(piece, &parts.bytes),
-                },
+        let mut bytes = Vec::with_capacity(self.text.len());
+        self.starts.push(0);
+        for id in 0..self.size() as u32 {
+            let (piece, start) = (self.text_of(id), bytes.len());
+            let flags = self.flags[id as usize];
+            let lone = match parts.bytes.byte_fallback && !flags.added {
+                true => lone_byte(piece),
+                false => None,
             };
-            flags.partial_utf8 = std::str::from_utf8(&bytes).is_err();
-            self.bytes.extend_from_slice(&bytes);
-            let end = u32::try_from(self.bytes.len());
-            self.starts.push(end.map_err(|_| {
-                TextError::field(&parts.file, "the vocabulary", "has more than 4 GiB of text")
-            })?);
+            match lone {
+                _ if flags.special => bytes.extend_from_slice(piece.as_bytes()),
+                _ if flags.added => replaced(piece, &parts.bytes, &mut bytes),
+                Some(byte) => bytes.push(byte),
+                None => piece_bytes(piece, &parts.bytes, &mut bytes),
+            }
+            let flags = &mut self.flags[id as usize];
+            flags.byte_fallback = lone.is_some();
+            flags.partial_utf8 = std::str::from_utf8(&bytes[start..]).is_err();
+            self.starts.push(offset(&parts.file, bytes.len())?);
         }
-        let mut order: Vec<u32> = (0..self.size() as u32)
-            .filter(|id| {
-                let flags = self.flags(*id);
-                !flags.special && !flags.unused && !self.bytes_of(*id).is_empty()
-            })
-            .collect();
-        order.sort_by(|a, b| self.bytes_of(*a).cmp(self.bytes_of(*b)).then(a.cmp(b)));
-        self.by_bytes = order;
+        self.bytes = bytes;
         Ok(())
+    }
+
+    /// Puts ordinary ids in the order of their bytes.
+    fn sort(&mut self) {
+        let ordinary = (0..self.size() as u32).filter(|id| {
+            let flags = self.flags(*id);
+            !flags.special && !flags.unused && !self.bytes_of(*id).is_empty()
+        });
+        // The first bytes as a number decide nearly always.
+        let mut order: Vec<(u64, u32)> =
+            ordinary.map(|id| (first_bytes(self.bytes_of(id)), id)).collect();
+        order.sort_unstable_by(|(a_first, a), (b_first, b)| {
+            let rest = || self.bytes_of(*a).cmp(self.bytes_of(*b)).then(a.cmp(b));
+            a_first.cmp(b_first).then_with(rest)
+        });
+        self.by_bytes = order.into_iter().map(|(_, id)| id).collect();
     }
 
     /// One more than the highest id.
@@ -131,11 +159,12 @@ impl Vocab {
 
     /// The piece as the vocabulary writes it; `None` for ids nobody has.
     pub fn piece(&self, id: u32) -> Option<&str> {
-        self.pieces.get(id as usize).map(|p| &**p).filter(|p| !p.is_empty())
+        Some(self.text_of(id)).filter(|piece| !piece.is_empty())
     }
 
     pub fn id_of(&self, piece: &str) -> Option<u32> {
-        self.ids.get(piece).copied()
+        let is_it = |id: &u32| self.text_of(*id) == piece;
+        self.ids.find(self.hasher.hash_one(piece), is_it).copied()
     }
 
     /// The bytes the id stands for; empty for unknown ids.
@@ -174,16 +203,53 @@ impl Vocab {
     }
 }
 
-fn replaced(piece: &str, rule: &ByteRule) -> String {
-    rule.replace.iter().fold(piece.to_owned(), |text, (from, to)| text.replace(from, to))
+/// The first eight bytes, zeros behind fewer, as a number that is ordered as they are.
+fn first_bytes(bytes: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    let n = bytes.len().min(8);
+    first[..n].copy_from_slice(&bytes[..n]);
+    u64::from_be_bytes(first)
 }
 
-fn piece_bytes(piece: &str, rule: &ByteRule) -> Vec<u8> {
-    if rule.byte_level {
-        // Pieces outside the alphabet stand for their own text, as in the reference decoder.
-        if let Some(bytes) = byte_alphabet::bytes_of(piece) {
-            return bytes;
+/// A place in the text of all pieces.
+fn offset(file: &str, at: usize) -> Result<u32, TextError> {
+    let too_long = |_| TextError::field(file, "the vocabulary", "has more than 4 GiB of text");
+    u32::try_from(at).map_err(too_long)
+}
+
+/// The byte that a piece such as `<0x0A>` stands for.
+fn lone_byte(piece: &str) -> Option<u8> {
+    let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
+    let byte = u8::from_str_radix(digits, 16).ok()?;
+    (byte_piece(byte) == piece).then_some(byte)
+}
+
+/// Appends what a piece stands for where others stand in place of some text.
+fn replaced(piece: &str, rule: &ByteRule, out: &mut Vec<u8>) {
+    match rule.replace.iter().any(|(from, _)| piece.contains(from.as_str())) {
+        false => out.extend_from_slice(piece.as_bytes()),
+        true => {
+            let replace = |text: String, (from, to): &(String, String)| text.replace(from, to);
+            let text = rule.replace.iter().fold(piece.to_owned(), replace);
+            out.extend_from_slice(text.as_bytes());
         }
     }
-    replaced(piece, rule).into_bytes()
+}
+
+fn piece_bytes(piece: &str, rule: &ByteRule, out: &mut Vec<u8>) {
+    if rule.byte_level {
+        // Pieces outside the alphabet stand for their own text, as in the reference decoder.
+        let start = out.len();
+        for letter in piece.chars() {
+            match byte_alphabet::byte_of(letter) {
+                Some(byte) => out.push(byte),
+                None => {
+                    out.truncate(start);
+                    return replaced(piece, rule, out);
+                }
+            }
+        }
+        return;
+    }
+    replaced(piece, rule, out);
 }

@@ -1,7 +1,8 @@
 //! Opening a model: every choice with its default, then loading.
 
+mod open;
+
 use std::ffi::OsString;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use pagella_arch::{ArchError, ModelSpec, RopeOverride, SpecOptions, load_spec, spec_from_json};
@@ -11,16 +12,13 @@ use pagella_cuda::probe::Probe;
 use pagella_cuda::{CudaBackend, CudaOptions};
 use pagella_engine::{
     DraftDepth, DraftModel, DraftOptions, Forward, GeneratorOptions, ModelWithCache, Reserve,
-    Vocabularies,
 };
 use pagella_model::{
     BoundAdapter, LoadOptions, MemoryReport, Model, ProgressFn, SyntheticWeights, synthetic,
 };
-use pagella_text::Tokenizer;
 
-use crate::identity::ModelIdentity;
 use crate::open_machine::OpenMachine;
-use crate::{CudaLayout, Device, Engine, Error, Math, MemoryNeed, Place, resolve_model};
+use crate::{CudaLayout, Devices, Error, Math, MemoryNeed, Place, Placement, Split, resolve_model};
 
 /// Tokens of the cache when nobody says how many: enough for long conversations or a few short ones
 /// at once, and small next to the weights.
@@ -36,18 +34,23 @@ const LOW_MEMORY_CPU_STEP_TOKENS: usize = 128;
 /// Most weights that CUDA unpacks at once, where memory is short: 64 MiB.
 const LOW_MEMORY_DEQUANTISED_MAX: usize = 32 << 20;
 
-/// How a model is opened; made by [`Engine::builder`].
+/// How a model is opened; made by [`Engine::builder`](crate::Engine::builder).
 #[derive(Clone, Debug)]
 pub struct EngineBuilder {
     model: OsString,
-    device: Device,
+    pub(crate) devices: Devices,
+    pub(crate) split: Split,
     threads: Option<usize>,
     isa: Option<Isa>,
     /// What was chosen; `None`: `default_math`.
     math: Option<Math>,
     default_math: Math,
-    cache: KvFormat,
+    pub(crate) cache: KvFormat,
     cache_tokens: Option<usize>,
+    /// Most tokens of a cache that takes what is left.
+    pub(crate) cache_tokens_most: Option<usize>,
+    /// Of adapters that are loaded later.
+    pub(crate) later_adapter_bytes: u64,
     context: Option<usize>,
     step_tokens: Option<usize>,
     dequantised_max: Option<usize>,
@@ -77,7 +80,12 @@ pub struct LoadedModel {
     pub cache: KvFormat,
     /// Tokens in the cache.
     pub cache_tokens: usize,
+    /// The plan by which it was loaded, if it was placed.
+    pub placement: Option<Placement>,
 }
+
+/// An adapter with its name and its scale.
+pub(crate) type NamedAdapter = (String, BoundAdapter, f32);
 
 /// A draft model, ready to guess.
 pub(crate) struct LoadedDraft {
@@ -91,13 +99,16 @@ impl EngineBuilder {
     pub(crate) fn new(model: OsString) -> Self {
         EngineBuilder {
             model,
-            device: Device::default(),
+            devices: Devices::default(),
+            split: Split::default(),
             threads: None,
             isa: None,
             math: None,
             default_math: Math::default(),
             cache: KvFormat::F16,
             cache_tokens: None,
+            cache_tokens_most: None,
+            later_adapter_bytes: 0,
             context: None,
             step_tokens: None,
             dequantised_max: None,
@@ -114,13 +125,33 @@ impl EngineBuilder {
         }
     }
 
-    /// Where to run; the best device there is unless stated.
-    pub fn device(mut self, device: Device) -> Self {
-        self.device = device;
+    /// Where to run: one device, or several in the order in which they take layers; the best device
+    /// there is unless stated.
+    pub fn device(mut self, devices: impl Into<Devices>) -> Self {
+        self.devices = devices.into();
         self
     }
 
-    /// Threads on the CPU; one per physical core unless stated.
+    /// How the model is cut over its devices; by what is free there unless stated.
+    pub fn split(mut self, split: Split) -> Self {
+        self.split = split;
+        self
+    }
+
+    /// Changes how the model is cut over its devices.
+    pub fn with_split(mut self, change: impl FnOnce(&mut Split)) -> Self {
+        change(&mut self.split);
+        self
+    }
+
+    /// Bytes that adapters will take which are loaded later; none unless stated. Only plans for
+    /// several devices ask for it.
+    pub fn later_adapter_bytes(mut self, bytes: u64) -> Self {
+        self.later_adapter_bytes = bytes;
+        self
+    }
+
+    /// Threads on the CPU, at most one per CPU; one per physical core unless stated.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
@@ -155,6 +186,13 @@ impl EngineBuilder {
     /// the cache fills.
     pub fn cache_tokens(mut self, tokens: usize) -> Self {
         self.cache_tokens = Some(tokens);
+        self
+    }
+
+    /// Most tokens of a cache that takes what several devices have left; one whole context unless
+    /// stated.
+    pub fn cache_tokens_most(mut self, tokens: usize) -> Self {
+        self.cache_tokens_most = Some(tokens);
         self
     }
 
@@ -336,6 +374,11 @@ impl EngineBuilder {
         tokens.saturating_add(PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS
     }
 
+    /// Whether somebody has said how long the cache is.
+    pub(crate) fn cache_is_stated(&self) -> bool {
+        self.cache_tokens.is_some()
+    }
+
     /// What the loader is told for a model at `place`.
     pub fn load_options(&self, place: Place) -> LoadOptions {
         let usual = match (place, self.low_memory) {
@@ -357,8 +400,12 @@ impl EngineBuilder {
 
     /// Where the model will run; refuses choices that mean nothing there.
     pub fn place(&self) -> Result<Place, Error> {
-        let place = self.device.place()?;
+        let place = self.devices.place()?;
         if let Place::Cuda(index) = place {
+            if self.split.cpu_layers.is_some() {
+                let devices = format!("{}, with layers on the CPU,", self.devices);
+                return Err(Error::SeveralGpus { devices });
+            }
             let stated = [
                 (self.threads.is_some(), "a number of threads"),
                 (self.isa.is_some(), "a choice of vector code"),
@@ -371,41 +418,6 @@ impl EngineBuilder {
         Ok(place)
     }
 
-    /// Loads model, tokenizer and template.
-    pub fn open(self) -> Result<Engine, Error> {
-        self.open_with(&mut |_| ControlFlow::Continue(()))
-    }
-
-    /// Loads model, tokenizer and template, reporting progress.
-    pub fn open_with(self, progress: &mut ProgressFn<'_>) -> Result<Engine, Error> {
-        let dir = self.dir()?;
-        let parts = crate::engine::TextParts::read(&dir)?;
-        let place = self.place()?;
-        // What is wrong with an adapter is known before weights are read.
-        let bound = self.bind_adapters(&self.spec(&dir)?)?;
-        let (loaded, draft) = self.load_pair(&dir, place, parts.tokenizer(), progress)?;
-        let arithmetic = match place {
-            Place::Cpu => format!("cpu, {} math", self.math.unwrap_or(self.default_math).name()),
-            Place::Cuda(_) => loaded.device.clone(),
-        };
-        let identity = ModelIdentity::new(&dir, loaded.forward.spec(), &arithmetic);
-        let engine = Engine::assemble(dir, (loaded, draft), parts, self.generator, identity)?;
-        let mut adapters = Vec::new();
-        for (name, bound, scale) in bound {
-            adapters.push((engine.worker().add_adapter(&name, bound)?, scale));
-        }
-        engine.set_default_adapters(adapters)?;
-        Ok(engine)
-    }
-
-    /// The adapters with their names and scales.
-    fn bind_adapters(&self, spec: &ModelSpec) -> Result<Vec<(String, BoundAdapter, f32)>, Error> {
-        let bind = |(index, (dir, scale)): (usize, &(PathBuf, f32))| {
-            Ok((adapter_name(dir, index), BoundAdapter::open(dir, spec)?, *scale))
-        };
-        self.adapters.iter().enumerate().map(bind).collect()
-    }
-
     /// How the draft model is opened: on the same machine, with a cache of the same length.
     pub fn draft_builder(&self, cache_tokens: usize) -> Option<EngineBuilder> {
         let model = self.draft.clone()?;
@@ -415,52 +427,16 @@ impl EngineBuilder {
         Some(EngineBuilder { draft: None, ignore_unused_tensors: false, ..own })
     }
 
-    fn load_draft(
-        &self,
-        loaded: &LoadedModel,
-        tokenizer: &Tokenizer,
-        machine: &OpenMachine,
-        progress: &mut ProgressFn<'_>,
-    ) -> Result<Option<LoadedDraft>, Error> {
-        let Some(builder) = self.draft_builder(loaded.cache_tokens) else { return Ok(None) };
-        let dir = builder.dir()?;
-        let own = Tokenizer::from_dir(&dir)?;
-        // What does not fit is known before weights are read.
-        Vocabularies::new(&own, tokenizer)?;
-        let LoadedModel { forward, memory, .. } = builder.load_from(&dir, machine, progress)?;
-        let model = DraftModel::new(forward, &own, tokenizer)?;
-        Ok(Some(LoadedDraft { model, memory, dir }))
-    }
-
-    fn load_pair(
-        &self,
-        dir: &Path,
-        place: Place,
-        tokenizer: &Tokenizer,
-        progress: &mut ProgressFn<'_>,
-    ) -> Result<(LoadedModel, Option<LoadedDraft>), Error> {
-        let machine = self.machine(place)?;
-        let loaded = self.load_from(dir, &machine, progress)?;
-        let draft = self.load_draft(&loaded, tokenizer, &machine, progress)?;
-        Ok((loaded, draft))
-    }
-
-    /// Loads the model and the one that drafts for it, if there is one, with the model's tokenizer, for
-    /// programs that have a generator of their own.
-    pub fn load_drafting(
-        self,
-        progress: &mut ProgressFn<'_>,
-    ) -> Result<(LoadedModel, Option<DraftModel>, Tokenizer), Error> {
-        let dir = self.dir()?;
-        let tokenizer = Tokenizer::from_dir(&dir)?;
-        let (loaded, draft) = self.load_pair(&dir, self.place()?, &tokenizer, progress)?;
-        Ok((loaded, draft.map(|draft| draft.model), tokenizer))
-    }
-
     /// Loads the model alone, for programs that bring token ids.
     pub fn load(self, progress: &mut ProgressFn<'_>) -> Result<LoadedModel, Error> {
-        let dir = self.dir()?;
-        self.load_from(&dir, &self.machine(self.place()?)?, progress)
+        let (dir, place) = (self.dir()?, self.place()?);
+        if self.is_placed() && place == Place::Cpu {
+            let (spec, rows) = (self.spec(&dir)?, self.load_options(place).step_tokens_max);
+            let placing = self.placing(&dir, &spec, &[], rows)?;
+            let loaded = self.load_placed(&dir, placing, progress, &mut |_, _, _| Ok(()));
+            return loaded.map(|(model, ())| model);
+        }
+        self.load_from(&dir, &self.machine(place)?, progress)
     }
 
     fn load_from(
@@ -470,6 +446,7 @@ impl EngineBuilder {
         progress: &mut ProgressFn<'_>,
     ) -> Result<LoadedModel, Error> {
         let spec = self.spec(dir)?;
+        self.check_share(dir, &spec, machine.place())?;
         let options = self.load_options(machine.place());
         match machine {
             OpenMachine::Cpu(cpu) => {
@@ -515,6 +492,11 @@ impl EngineBuilder {
         machine: &OpenMachine,
         progress: &mut ProgressFn<'_>,
     ) -> Result<LoadedModel, Error> {
+        if self.is_placed() {
+            let sentence =
+                "synthetic models run on one whole device: name it without a limit or a split";
+            return Err(Error::Split(sentence.to_owned()));
+        }
         let mut spec = synthetic::preset_spec(preset)?;
         spec.context = self.context.unwrap_or(spec.context).min(spec.context);
         let options = self.load_options(machine.place());
@@ -535,7 +517,7 @@ impl EngineBuilder {
         })
     }
 
-    fn cpu(&self) -> Result<CpuBackend, Error> {
+    pub(crate) fn cpu(&self) -> Result<CpuBackend, Error> {
         let EngineBuilder { threads, isa, math, default_math, .. } = *self;
         let math = math.unwrap_or(default_math).mode();
         Ok(CpuBackend::new(CpuOptions { threads, isa, math, ..CpuOptions::default() })?)
@@ -581,12 +563,7 @@ impl EngineBuilder {
             device,
             cache: self.cache,
             cache_tokens,
+            placement: None,
         })
     }
-}
-
-/// The name of an adapter that has none: the last part of its path, with a number from the second on.
-fn adapter_name(dir: &Path, index: usize) -> String {
-    let last = dir.file_name().map_or_else(|| "adapter".into(), |name| name.to_string_lossy());
-    if index == 0 { last.into_owned() } else { format!("{last}#{}", index + 1) }
 }

@@ -129,6 +129,12 @@ impl Chat {
         self.answer(vec![Message::new("user", text)])
     }
 
+    /// Goes on behind these messages, whatever they are: several turns at once, for programs that keep the
+    /// conversation themselves.
+    pub fn send_messages(&mut self, new: Vec<Message>) -> Result<ChatStream<'_>, Error> {
+        self.answer(new)
+    }
+
     /// Calls of tools in the last answer, which wait for [`send_results`](Self::send_results).
     pub fn calls(&self) -> Vec<ToolCall> {
         let calls = self.turns.last().and_then(|turn| turn.extra.get("tool_calls"));

@@ -13,7 +13,7 @@ use pagella_conversation::tools::ToolPlan;
 use pagella_engine::constraint::{Block, ConstraintSpec};
 use pagella_engine::{
     Completion, EngineError, JobOptions, JobSpec, JobStream, LengthPolicy, OptionsError, Record,
-    StreamGranularity,
+    SampleOptions, StreamGranularity,
 };
 use pagella_text::{AddBos, Message};
 
@@ -28,7 +28,8 @@ pub struct Complete {
     prompt: Prompt,
     /// What to steer away from, and how far.
     negative: Option<(Prompt, f32)>,
-    /// Everything but seed, the model's stop tokens and constraint.
+    /// Everything but seed, the model's stop tokens and `constraints`; a constraint of the program's own
+    /// is here.
     options: JobOptions,
     seed: Option<u64>,
     default_stops: bool,
@@ -159,14 +160,7 @@ impl Complete {
     /// The job for the engine's thread.
     fn job(self, prompt: Vec<u32>) -> Result<JobSpec, Error> {
         let mut options = self.options;
-        let vocab = self.engine.vocab();
-        if let Some(id) = options.sampling.logit_bias.keys().find(|id| **id as usize >= vocab) {
-            let value = format!("id {id} of a vocabulary of {vocab}");
-            let allowed = "ids that the model has".into();
-            return Err(
-                EngineError::from(OptionsError { name: "logit_bias", value, allowed }).into()
-            );
-        }
+        refuse_unknown_ids(&options.sampling, &self.engine)?;
         options.sampling.seed = self.seed.unwrap_or_else(random_seed);
         let mut spec = JobSpec::new(prompt, options)?;
         if let Some((negative, scale)) = &self.negative {
@@ -176,8 +170,8 @@ impl Complete {
         if self.default_stops {
             spec.options.stop_ids.extend(self.engine.tokenizer().eos_ids());
         }
-        spec.options.constraint =
-            self.engine.compile(all(self.constraints).as_ref(), self.block.as_ref())?;
+        let asked = self.engine.compile(all(self.constraints).as_ref(), self.block.as_ref())?;
+        spec.options.constraint = self.engine.both(asked, spec.options.constraint.take())?;
         Ok(spec)
     }
 
@@ -214,4 +208,25 @@ fn all(mut constraints: Vec<ConstraintSpec>) -> Option<ConstraintSpec> {
 /// A seed from the randomness that the standard library takes from the system for its hash maps.
 fn random_seed() -> u64 {
     RandomState::new().hash_one(0u8)
+}
+
+/// Refuses ids that neither the model nor its tokenizer has: they would do nothing, or leave nothing.
+fn refuse_unknown_ids(sampling: &SampleOptions, engine: &Engine) -> Result<(), Error> {
+    let vocab = engine.vocab();
+    let known = vocab.max(engine.tokenizer().vocab_size());
+    let SampleOptions { logit_bias, allow, deny, xtc_ignore, .. } = sampling;
+    let biased: Vec<u32> = logit_bias.keys().copied().collect();
+    for (name, ids, n) in [
+        ("logit_bias", &biased, vocab),
+        ("allowed_tokens", allow.as_ref().unwrap_or(&Vec::new()), vocab),
+        ("banned_tokens", deny, known),
+        ("xtc_ignore", xtc_ignore.as_ref().unwrap_or(&Vec::new()), known),
+    ] {
+        if let Some(id) = ids.iter().find(|id| **id as usize >= n) {
+            let value = format!("id {id} of a vocabulary of {n}");
+            let allowed = "ids that the model has".into();
+            return Err(EngineError::from(OptionsError { name, value, allowed }).into());
+        }
+    }
+    Ok(())
 }

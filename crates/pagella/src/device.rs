@@ -44,6 +44,12 @@ pub enum Math {
 #[error("{0}")]
 pub struct UnknownName(String);
 
+impl UnknownName {
+    pub(crate) fn new(sentence: impl Into<String>) -> Self {
+        UnknownName(sentence.into())
+    }
+}
+
 impl Device {
     /// Looks at the machine and decides. A device that was named and cannot be used is an error that
     /// says why.

@@ -18,7 +18,7 @@ use pagella_text::{AddBos, ChatTemplate, Message, RenderOptions, Span, TextError
 
 use crate::builder::{LoadedDraft, LoadedModel};
 use crate::identity::ModelIdentity;
-use crate::{Batch, Chat, Complete, EngineBuilder, Error, generation_config};
+use crate::{Batch, Chat, Complete, EngineBuilder, Error, Placement, generation_config};
 
 /// An open model. Clones are cheap and share it; it can be used from any thread. Whatever is asked
 /// for at the same time is computed together, and each gets the answer it would get alone.
@@ -51,6 +51,8 @@ pub struct EngineFacts {
     pub cache_tokens: usize,
     /// What the weights take.
     pub memory: MemoryReport,
+    /// The plan by which it was loaded, where it was placed over devices.
+    pub placement: Option<Placement>,
     /// The model that guesses for it, if there is one.
     pub draft: Option<DraftFacts>,
     /// What may make the model write nonsense, or not end.
@@ -136,6 +138,7 @@ impl Engine {
             cache: loaded.cache,
             cache_tokens,
             memory: loaded.memory,
+            placement: loaded.placement,
             draft: draft_facts,
             warnings,
         };
@@ -342,6 +345,16 @@ impl Engine {
     ) -> Result<Option<BoxedConstraint>, Error> {
         let Shared { model, limits, .. } = &*self.shared;
         Ok(model.constraints.compile(spec, block, limits, |_| ())?)
+    }
+
+    /// Both of two constraints, where there are two.
+    pub(crate) fn both(
+        &self,
+        one: Option<BoxedConstraint>,
+        other: Option<BoxedConstraint>,
+    ) -> Result<Option<BoxedConstraint>, Error> {
+        let Shared { model, limits, .. } = &*self.shared;
+        Ok(model.constraints.both(one, other, limits)?)
     }
 
     /// Sends `n` jobs of one prompt to the engine's thread.

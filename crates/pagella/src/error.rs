@@ -52,7 +52,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A format that is not read.
-    #[error("{} is a GGUF model, which Pagella does not read: use an EXL2, GPTQ or float16 version", path.display())]
+    #[error("{} is a GGUF model, which Pagella does not read: use an EXL2, AWQ, GPTQ or float16 version", path.display())]
     Gguf {
         /// File or directory.
         path: PathBuf,
@@ -78,6 +78,25 @@ pub enum Error {
         /// Where the model runs.
         device: String,
     },
+    /// Several devices, of which one is a GPU.
+    #[error(
+        "{devices} are several devices with a GPU among them, which no machine has run yet: name one GPU, or CPUs only, such as --device cpu:8GiB,cpu:4GiB"
+    )]
+    SeveralGpus {
+        /// The list.
+        devices: String,
+    },
+    /// A model that its devices cannot hold.
+    #[error("{problem}: {remedy}")]
+    NoRoom {
+        /// What is missing, and where.
+        problem: String,
+        /// What would fit.
+        remedy: String,
+    },
+    /// A choice of how to cut a model that its devices do not allow.
+    #[error("{0}")]
+    Split(String),
     /// The model has no chat template.
     #[error("{} has no chat template: use plain text (--raw), or a model with one", dir.display())]
     NoTemplate {

@@ -12,6 +12,7 @@ mod model;
 mod more_sampling;
 mod sampling;
 mod settings;
+mod split;
 mod tokens;
 
 pub use adapters::AdapterFlags;
@@ -22,6 +23,7 @@ pub use draft::{DraftFlags, depth as draft_depth};
 pub use json_settings::with_json_settings;
 pub use model::ModelFlags;
 pub use sampling::SamplingFlags;
+pub use split::SplitFlags;
 pub use tokens::{TokenFlags, add_bos};
 
 use clap::Args;

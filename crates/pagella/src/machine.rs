@@ -8,6 +8,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+pub(crate) use crate::host_memory::available_bytes;
+use crate::host_memory::{kib_field, memory_field};
+
 /// Processor features that the kernels can use, as Linux spells them.
 const FEATURES: &[&str] = &[
     "avx",
@@ -91,23 +94,6 @@ impl Machine {
     }
 }
 
-/// Bytes that could be used now: the system's estimate, or less where the container has a limit.
-pub fn available_bytes() -> Option<u64> {
-    let system = memory_field("MemAvailable")?;
-    let number = |path: &str| read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let pairs = [
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        ),
-    ];
-    let limits = pairs
-        .iter()
-        .filter_map(|(limit, used)| Some(number(limit)?.saturating_sub(number(used).unwrap_or(0))));
-    limits.chain([system]).min()
-}
-
 /// Memory this process has now, in bytes.
 pub fn memory_bytes() -> Option<u64> {
     kib_field(&read_to_string("/proc/self/status").ok()?, "VmRSS")
@@ -121,17 +107,6 @@ pub fn peak_memory_bytes() -> Option<u64> {
 /// Makes the peak start from the present. Whether the system did it.
 pub fn reset_peak_memory() -> bool {
     std::fs::write("/proc/self/clear_refs", "5").is_ok()
-}
-
-fn memory_field(name: &str) -> Option<u64> {
-    kib_field(&read_to_string("/proc/meminfo").ok()?, name)
-}
-
-/// The value of `Name:  123 kB`, in bytes.
-fn kib_field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 /// The word in brackets of `always [madvise] never`.
@@ -170,9 +145,6 @@ mod tests {
 
     #[test]
     fn files_of_the_system_are_understood() {
-        let text = "MemTotal:       24631252 kB\nMemAvailable:   100 kB\n";
-        assert_eq!(kib_field(text, "MemAvailable"), Some(102_400));
-        assert_eq!(kib_field(text, "Mem"), None);
         assert_eq!(chosen_word("always [madvise] never\n").as_deref(), Some("madvise"));
         assert_eq!((cache_size("32768K"), cache_size("4M")), (Some(32 << 20), Some(4 << 20)));
         assert_eq!((cache_size(""), cache_size("12"), cache_size("1T")), (None, None, None));

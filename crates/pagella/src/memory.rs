@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pagella_arch::ModelSpec;
+use pagella_arch::{LatentSpec, ModelSpec, RopeSpec};
 use pagella_backend::{KvFormat, StepExtent};
 use pagella_cuda::predict;
 use pagella_formats::Linear;
@@ -30,6 +30,9 @@ pub struct CudaLayout {
     /// Whether the chip dequantises weights for long prompts at all.
     pub(crate) dequantises: bool,
 }
+
+/// How a CPU lays out a model.
+pub(crate) struct CpuLayout;
 
 impl MemoryNeed {
     pub(crate) fn predict(
@@ -93,7 +96,7 @@ impl DeviceLayout for CudaLayout {
         predict::linear_bytes(linear).ok().map(|bytes| bytes as u64)
     }
 
-    fn unfolding_bytes(&self, linear: &Linear<'_>) -> u64 {
+    fn unfolding_bytes(&self, linear: &Linear<'_>, _: usize, _: &LatentSpec) -> u64 {
         predict::unfolding_bytes(linear) as u64
     }
 
@@ -109,5 +112,36 @@ impl DeviceLayout for CudaLayout {
 
     fn tables_on_host(&self) -> bool {
         self.tables_on_host
+    }
+}
+
+impl DeviceLayout for CpuLayout {
+    fn linear_bytes(&self, linear: &Linear<'_>) -> Option<u64> {
+        Some(pagella_cpu::predict::linear_bytes(linear) as u64)
+    }
+
+    fn unfolding_bytes(&self, linear: &Linear<'_>, heads: usize, latent: &LatentSpec) -> u64 {
+        pagella_cpu::predict::unfolding_bytes(linear, heads, latent.nope_dim) as u64
+    }
+
+    fn allocation_bytes(&self, bytes: u64) -> u64 {
+        bytes
+    }
+
+    fn scratch_bytes(&self, extent: &StepExtent, _: usize) -> u64 {
+        pagella_cpu::predict::scratch_bytes(extent) as u64
+    }
+
+    fn layer_scratch_bytes(&self, extent: &StepExtent, inputs: usize, tokens: usize) -> u64 {
+        self.scratch_bytes(&StepExtent { inputs, ..*extent }, tokens)
+    }
+
+    fn rope_bytes(&self, rope: &RopeSpec, positions: usize) -> u64 {
+        pagella_cpu::predict::rope_bytes(rope.rotary_dim, positions) as u64
+    }
+
+    fn tables_on_host(&self) -> bool {
+        // They stay in their file.
+        true
     }
 }

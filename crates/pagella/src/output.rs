@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use pagella::{Completion, Engine, LoadProgress};
+use pagella::{Completion, Engine, EngineBuilder, LoadProgress, PlacedPart, Placement};
 use serde_json::{Value, json};
 
 use crate::printable;
@@ -88,17 +88,47 @@ pub fn completion_line(done: &Completion) -> String {
     )
 }
 
-/// Bytes in the unit that fits.
-pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = n as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
+pub(crate) use crate::units::bytes;
+
+/// A plan as a table: what goes to which device, and what is left there.
+pub fn placement(placement: &Placement) -> String {
+    let mut table = Table::new(&["device", "parts", "weights", "cache", "scratch", "of", "left"]);
+    for part in &placement.parts {
+        let sizes = [part.weights_bytes, part.cache_bytes, part.scratch_bytes, part.free_bytes];
+        let cells = [part.name.clone(), part.words()].into_iter();
+        let cells = cells.chain(sizes.map(bytes)).chain([bytes(part.left_bytes())]);
+        table.row(cells.collect());
     }
-    let decimals = if unit == 0 || value >= 100.0 { 0 } else { 1 };
-    format!("{value:.decimals$} {}", UNITS[unit])
+    format!("a cache of {} tokens, placed:\n{}", placement.cache_tokens, table.render())
+}
+
+/// A plan for programs.
+pub fn placement_json(placement: &Placement) -> Value {
+    let part = |part: &PlacedPart| {
+        json!({
+            "device": part.name,
+            "first_layer": part.layers.start,
+            "layers": part.layers.len(),
+            "embedding": part.embeds,
+            "head": part.has_head,
+            "draft": part.drafts,
+            "weights_bytes": part.weights_bytes,
+            "cache_bytes": part.cache_bytes,
+            "scratch_bytes": part.scratch_bytes,
+            "free_bytes": part.free_bytes,
+            "reserve_bytes": part.reserve_bytes,
+        })
+    };
+    let parts: Vec<Value> = placement.parts.iter().map(part).collect();
+    json!({ "cache_tokens": placement.cache_tokens, "devices": parts })
+}
+
+/// Shows by which plan a model is about to be loaded, if it is placed. Quiet for programs.
+pub fn show_placement(builder: &EngineBuilder, json: bool) -> Result<()> {
+    if let (Some(plan), false) = (builder.placement()?, json) {
+        note(placement(&plan).trim_end());
+    }
+    Ok(())
 }
 
 /// Rows of cells, aligned: the first column to the left, the others to the right.

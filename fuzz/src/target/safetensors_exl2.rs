@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pagella_formats::exl2::groups;
 use pagella_formats::safetensors::header;
-use pagella_formats::{BiasRule, Checkpoint, Linear, LinearRequest, load_linear};
+use pagella_formats::{BiasRule, Checkpoint, GptqZeros, LinearKind, LinearRequest, load_linear};
 
 use crate::container;
 
@@ -44,9 +44,19 @@ fn load(checkpoint: &Checkpoint, base: String) {
         tensor.shape.get(axis).copied()
     };
     let in_features = extent("q_invperm", 0).or(extent("g_idx", 0)).or(extent("weight", 1));
+    let in_features = in_features.or(extent("suh", 0)).or(extent("su", 0).map(|n| 16 * n));
     let out_features = extent("q_weight", 1).or(extent("qweight", 1)).or(extent("weight", 0));
+    let out_features = out_features.or(extent("svh", 0)).or(extent("sv", 0).map(|n| 16 * n));
+    // Of AWQ, whose weights are named like those of GPTQ, and of packed integers, which say it.
+    let (scales, packed) = (extent("scales", 1), extent("weight_packed", 0));
+    let out_features = scales.or(out_features).or(packed);
+    let said = checkpoint.tensor(&format!("{base}.weight_shape"));
+    let said = said.and_then(|tensor| Some(*tensor.to_i64_vec().ok()?.get(1)?));
+    let said = said.and_then(|inputs| usize::try_from(inputs).ok());
+    let of_awq = extent("qweight", 0).filter(|_| in_features.is_none());
+    let in_features = in_features.or(said).or(of_awq);
     let (in_features, out_features) = (in_features.unwrap_or(64), out_features.unwrap_or(32));
-    for gptq_v2 in [false, true] {
+    for gptq_zeros in [GptqZeros::LessOne, GptqZeros::LessOneByWord, GptqZeros::AsTheyAre] {
         let request = LinearRequest {
             bases: std::slice::from_ref(&base),
             fused: None,
@@ -54,19 +64,16 @@ fn load(checkpoint: &Checkpoint, base: String) {
             out_features,
             bias: BiasRule::IfPresent,
             transposed: false,
-            gptq_v2,
+            gptq_zeros,
         };
         let Ok(linear) = load_linear(checkpoint, &request) else { continue };
         assert_eq!((linear.in_features(), linear.out_features()), (in_features, out_features));
         if in_features.saturating_mul(out_features) > WEIGHTS_MAX {
             continue;
         }
-        let n_weights = match &linear {
-            Linear::Exl2(linear) => linear.dequantize().len(),
-            Linear::Gptq(linear) => linear.dequantize().len(),
-            Linear::Plain(_) => continue,
-        };
-        assert_eq!(n_weights, in_features * out_features);
+        if linear.kind() != LinearKind::Plain {
+            assert_eq!(linear.values().len(), in_features * out_features);
+        }
     }
 }
 
@@ -74,12 +81,16 @@ fn load(checkpoint: &Checkpoint, base: String) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let file = |parts: &[&[container::Tensor]]| container::file(&parts.concat());
     let (exl2, gptq, plain) = (container::exl2(), container::gptq(), container::plain());
-    vec![
+    let integers = container::integers();
+    let mut seeds: Vec<Vec<u8>> = integers.iter().map(|tensors| file(&[tensors])).collect();
+    seeds.extend([
+        file(&[&container::exl3()]),
         file(&[&exl2, &gptq, &plain]),
         file(&[&exl2]),
         file(&[&gptq]),
         file(&[&plain]),
         file(&[]),
         container::demo_linear("model.layers.0.self_attn.k_proj"),
-    ]
+    ]);
+    seeds
 }

@@ -5,7 +5,9 @@
 //! wrong. What was left out (a stage, interop data, a part of a check) is said in the summary, never
 //! silently.
 
+mod instructions;
 mod library;
+mod package;
 mod schedule;
 mod select;
 mod server;
@@ -65,7 +67,7 @@ pub fn command(workspace: &Workspace, args: &[String]) -> Result<Verdict> {
 /// One line per stage: its name and what it checks.
 pub fn print_stages() {
     for stage in STAGES {
-        println!("  {:<10} {}", stage.name, stage.about);
+        println!("  {:<12} {}", stage.name, stage.about);
     }
 }
 
@@ -124,8 +126,8 @@ fn print_summary(workspace: &Workspace, reports: &[Report], took: Duration) {
             None => ("SKIPPED", "not selected"),
         };
         let seconds = report.map_or(0.0, |report| report.took.as_secs_f64());
-        println!("  {word:<8} {:<10} {seconds:>7.1} s  {note}", stage.name);
+        println!("  {word:<8} {:<12} {seconds:>7.1} s  {note}", stage.name);
     }
-    println!("  {:<19} {:>7.1} s  from start to end", "all", took.as_secs_f64());
+    println!("  {:<21} {:>7.1} s  from start to end", "all", took.as_secs_f64());
     announce_interop_data(workspace);
 }

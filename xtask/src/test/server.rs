@@ -18,7 +18,7 @@ const UI_DIR: &str = "crates/pagella-server/ui";
 const SOAK_SECONDS: &str = "20";
 
 /// A program or an interpreter, or the outcome of a stage that must go on without.
-fn need<T>(workspace: &Workspace, what: &str, found: Result<T>) -> Result<T, Outcome> {
+pub fn need<T>(workspace: &Workspace, what: &str, found: Result<T>) -> Result<T, Outcome> {
     found.map_err(|err| {
         let reason = format!("{what}: {err:#}");
         if on_build_machine() {
@@ -50,7 +50,7 @@ pub fn built(workspace: &Workspace, name: &str) -> Result<Result<PathBuf, Outcom
     })
 }
 
-fn program(workspace: &Workspace) -> Result<Result<PathBuf, Outcome>> {
+pub fn program(workspace: &Workspace) -> Result<Result<PathBuf, Outcome>> {
     built(workspace, "pagella")
 }
 

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{library, server};
+use super::{instructions, library, package, server};
 use crate::cuda::toolchain::{self, Readiness};
 use crate::tools::on_build_machine;
 use crate::workspace::Workspace;
@@ -55,7 +55,14 @@ pub const STAGES: &[Stage] = &[
     stage("clients", &["page"], "clients of others against a server", server::clients),
     stage("interface", &["clients"], "answers are as described", server::interface),
     stage("soak", &["interface"], "200 clients at once, some hang up", server::soak),
+    stage("python", &["build"], "the Python package, its types and its examples", package::python),
     stage("fuzz", &["build"], "every fuzz target, a few seconds each", fuzz_targets),
+    stage(
+        "instructions",
+        &["tests"],
+        "instructions per token of the demo model",
+        instructions::guarded,
+    ),
     stage("library", &["build"], "it compiles without the command", library::alone),
     stage("docs", &["library"], "documentation builds without warnings", docs),
 ];
@@ -108,9 +115,9 @@ fn build(workspace: &Workspace) -> Result<Outcome> {
     Ok(if matches!(tests, Outcome::Passed(_)) { build_programs(workspace)? } else { tests })
 }
 
-/// The command and the examples.
+/// The command, the examples and the extension module of the Python package.
 pub fn build_programs(workspace: &Workspace) -> Result<Outcome> {
-    let programs = ["build", "--workspace", "--bins", "--examples"];
+    let programs = ["build", "--workspace", "--lib", "--bins", "--examples"];
     check(workspace, workspace.cargo().args(programs))
 }
 

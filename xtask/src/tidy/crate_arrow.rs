@@ -17,6 +17,7 @@ const ARROWS: &[Arrows] = &[
         name: "pagella",
         may_use: &[
             "server",
+            "quant",
             "conversation",
             "engine",
             "model",
@@ -40,6 +41,11 @@ const ARROWS: &[Arrows] = &[
         name: "pagella-engine",
         may_use: &["model", "backend", "arch", "text"],
         tests_may_use: &["cpu", "cuda", "formats"],
+    },
+    Arrows {
+        name: "pagella-quant",
+        may_use: &["model", "backend", "formats", "arch", "text"],
+        tests_may_use: &["cpu"],
     },
     Arrows {
         name: "pagella-model",

@@ -11,7 +11,7 @@ use crate::spec::{Activation, BiasRule};
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "gpt_oss",
     architectures: &["GptOssForCausalLM"],
-    notes: "gpt-oss 20B and 120B as F16 or BF16: attention sinks, clamped SwiGLU",
+    notes: "gpt-oss 20B and 120B, MXFP4 (on the CPU), F16 or BF16: attention sinks, clamped SwiGLU",
     record: Record {
         qkv_bias: BiasKey::unless("attention_bias"),
         o_bias: BiasKey::unless("attention_bias"),

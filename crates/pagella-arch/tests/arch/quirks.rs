@@ -175,10 +175,41 @@ fn quantisation_facts_are_reported() {
         method: Some("gptq".to_owned()),
         bits: Some(4.0),
         head_bits: None,
-        gptq_v2: true,
+        block: Some(json!({
+            "quant_method": "GPTQ", "bits": 4, "checkpoint_format": "gptq_v2", "group_size": 128
+        })),
+        scale_groups: None,
         dtype: Some("bfloat16".to_owned()),
     };
     assert_eq!(spec.quant, want);
+}
+
+#[test]
+fn sizes_of_rectangles_that_share_a_scale_are_taken_from_either_form() {
+    let groups = |quant: serde_json::Value| {
+        parse("LlamaForCausalLM", json!({ "quantization_config": quant }))
+            .map(|spec| spec.quant.scale_groups)
+    };
+    let weights = |block: serde_json::Value| json!({ "weights": { "block_structure": block } });
+    for (config, expected) in [
+        (json!({ "quant_method": "fp8", "weight_block_size": [128, 64] }), Some([128, 64])),
+        (json!({ "quant_method": "fp8", "weight_block_size": null }), None),
+        (
+            json!({ "config_groups": { "group_0": weights(json!([64, 128])), "group_1": {} } }),
+            Some([64, 128]),
+        ),
+        (json!({ "config_groups": { "group_0": weights(serde_json::Value::Null) } }), None),
+        (
+            json!({ "config_groups": { "a": weights(json!([1, 2])), "b": weights(json!([2, 1])) } }),
+            None,
+        ),
+    ] {
+        assert_eq!(groups(config.clone()).unwrap(), expected, "{config}");
+    }
+    for wrong in [json!([128]), json!([0, 128]), json!("128"), json!([1e30, 1])] {
+        let error = groups(json!({ "weight_block_size": wrong })).unwrap_err().to_string();
+        assert!(error.contains("weight_block_size"), "{error}");
+    }
 }
 
 #[test]

@@ -29,17 +29,17 @@ fn llama3_matches_transformers() {
 }
 
 #[test]
-fn a14_longrope_matches_transformers_below_at_and_above_the_original_length() {
+fn longrope_matches_transformers_below_at_and_above_the_original_length() {
     check_goldens("longrope", 7);
 }
 
 #[test]
-fn a15_yarn_matches_transformers_with_every_key() {
+fn yarn_matches_transformers_with_every_key() {
     check_goldens("yarn", 8);
 }
 
 #[test]
-fn a14_the_attention_factor_does_not_follow_the_users_context() {
+fn the_attention_factor_does_not_follow_the_users_context() {
     let factors = json!({ "rope_type": "longrope", "short_factor": vec![1.0; 8], "long_factor": vec![2.0; 8] });
     let config = config(json!({
         "max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "rope_scaling": factors
@@ -52,7 +52,7 @@ fn a14_the_attention_factor_does_not_follow_the_users_context() {
 }
 
 #[test]
-fn a14_an_mscale_of_the_chosen_set_is_honoured() {
+fn an_mscale_of_the_chosen_set_is_honoured() {
     let factors = json!({
         "type": "longrope", "short_factor": vec![1.0; 8], "long_factor": vec![2.0; 8],
         "short_mscale": 1.5, "long_mscale": 1.75
@@ -64,7 +64,7 @@ fn a14_an_mscale_of_the_chosen_set_is_honoured() {
 }
 
 #[test]
-fn a15_the_yarn_ramp_does_not_follow_the_users_context() {
+fn the_yarn_ramp_does_not_follow_the_users_context() {
     let scaling =
         json!({ "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512 });
     let config = config(json!({ "rope_scaling": scaling }));
@@ -73,7 +73,7 @@ fn a15_the_yarn_ramp_does_not_follow_the_users_context() {
 }
 
 #[test]
-fn a12_alpha_uses_the_rotated_width() {
+fn alpha_uses_the_rotated_width() {
     for scaling in [
         Value::Null,
         json!({ "rope_type": "llama3", "factor": 1.0, "low_freq_factor": 1.0,
@@ -130,7 +130,7 @@ fn overrides_out_of_range_are_refused_by_name() {
 }
 
 #[test]
-fn a06_type_and_rope_type_may_both_be_there() {
+fn type_and_rope_type_may_both_be_there() {
     for (new, old) in [("linear", "linear"), ("default", "linear"), ("linear", "default")] {
         let scaling = json!({ "rope_type": new, "type": old, "factor": 2.0 });
         let rope = rope(&config(json!({ "rope_scaling": scaling })), options(2048, None)).unwrap();
@@ -145,7 +145,7 @@ fn a06_type_and_rope_type_may_both_be_there() {
 }
 
 #[test]
-fn a07_unknown_kinds_are_errors_that_list_the_known_ones() {
+fn unknown_kinds_are_errors_that_list_the_known_ones() {
     for kind in ["pose", "ntk", "proportional", ""] {
         let config = config(json!({ "rope_scaling": { "type": kind, "factor": 2.0 } }));
         let error = rope(&config, options(2048, None)).unwrap_err().to_string();

@@ -33,14 +33,9 @@ pub(super) fn one_of_each() -> Vec<OwnedLinear> {
 }
 
 /// The linear with a bias.
-pub(super) fn with_bias(mut linear: Linear<'_>) -> Linear<'_> {
-    let values = Some(noise::gaussian(99, linear.out_features()));
-    match &mut linear {
-        Linear::Exl2(linear) => linear.bias = values,
-        Linear::Gptq(linear) => linear.bias = values,
-        Linear::Plain(linear) => linear.bias = values,
-    }
-    linear
+pub(super) fn with_bias(linear: Linear<'_>) -> Linear<'_> {
+    let values = noise::gaussian(99, linear.out_features());
+    linear.with_bias(Some(values))
 }
 
 /// Two parts of a fused tensor, in the order that the linear wants and the file does not have.
@@ -101,6 +96,6 @@ pub(super) fn plain_bytes(dtype: Dtype) -> Vec<u8> {
 pub(super) fn tolerance(linear: &Linear<'_>, tolerances: &Tolerances) -> f64 {
     match linear.kind() {
         LinearKind::Plain => tolerances.plain_linear,
-        LinearKind::Exl2 | LinearKind::Gptq => tolerances.quantised_linear,
+        _ => tolerances.quantised_linear,
     }
 }

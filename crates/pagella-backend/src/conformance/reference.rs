@@ -36,7 +36,7 @@ pub(super) fn norm_head(weights: &NormWeights, head: usize, x: &[f64]) -> Vec<f6
 /// `W · x + b` of every row, with the exact weights. `x`: `[rows, in]`, result: `[rows, out]`.
 pub(super) fn linear(linear: &Linear<'_>, x: &[f64]) -> Vec<f64> {
     let (inputs, outputs) = (linear.in_features(), linear.out_features());
-    let matrix = matrix(linear);
+    let matrix = widen(&linear.values());
     let mut result = Vec::with_capacity(x.len() / inputs * outputs);
     for x in x.chunks(inputs) {
         let mut row = linear.bias().map_or_else(|| vec![0.0; outputs], widen);
@@ -46,18 +46,6 @@ pub(super) fn linear(linear: &Linear<'_>, x: &[f64]) -> Vec<f64> {
         result.extend(row);
     }
     result
-}
-
-/// The weights `[in, out]`.
-fn matrix(linear: &Linear<'_>) -> Vec<f64> {
-    match linear {
-        Linear::Exl2(linear) => linear.dequantize().into_iter().map(f64::from).collect(),
-        Linear::Gptq(linear) => {
-            let row = |k| linear.columns.iter().map(move |n| f64::from(linear.product(k, n)));
-            (0..linear.in_features).flat_map(row).collect()
-        }
-        Linear::Plain(linear) => widen(&linear.dequantize()),
-    }
 }
 
 /// `cap · tanh(x / cap)`, or `x` without a cap.

@@ -21,7 +21,7 @@ use crate::simd::{Isa, Kernel, Simd};
 use crate::threads::{Pool, Shares};
 
 /// Fewer heads than this (over all tokens) are not worth waking the pool.
-const HEADS_PER_TASK_MIN: usize = 16;
+const SHARED_HEADS_MIN: usize = 16;
 
 /// New tokens of one row that fall into one page.
 #[derive(Clone, Copy)]
@@ -90,11 +90,7 @@ pub(crate) fn append(
         isa.run(HeadTask { shared, segment, heads: first..first + together });
     };
     let tasks = segments.len() * groups;
-    let outcome = if tokens * op.kv_heads < HEADS_PER_TASK_MIN {
-        pool.run(1, &|_| (0..tasks).for_each(task))
-    } else {
-        pool.run(tasks, &task)
-    };
+    let outcome = pool.run_if(tokens * op.kv_heads >= SHARED_HEADS_MIN, tasks, &task);
     kv.segments = segments;
     outcome
 }

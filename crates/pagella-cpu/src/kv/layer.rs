@@ -6,6 +6,7 @@ use std::ops::Range;
 use pagella_backend::{BackendError, KvFormat, KvLayer, KvValues, PAGE_TOKENS};
 
 use super::code::{Bits, ROTATION, SCALED, UNROTATE, rotate_row};
+use super::coded::{Ahead, Pass};
 use super::f32;
 use super::narrow::Widen;
 use super::plane::{Order, Plane};
@@ -282,6 +283,41 @@ impl LayerPages {
         let Some(values) = &self.values else { unreachable!("values are in the keys") };
         let slot = self.slot(values, page, head, tokens);
         isa.run(ValuePanel(Panel { slot, panel, step }));
+    }
+
+    /// Keys of quantised tokens and the queries `a` to multiply them with; the values come next.
+    pub(crate) fn key_pass(
+        &self,
+        page: usize,
+        head: usize,
+        tokens: Range<usize>,
+        a: *const f32,
+        out: *mut f32,
+    ) -> Pass {
+        let Some(values) = &self.values else { unreachable!("values are in the keys") };
+        let slot = self.slot(&self.keys, page, head, tokens);
+        Pass { slot, a, out, out_step: PAGE_TOKENS, ahead: self.ahead(values, page, head) }
+    }
+
+    /// Quantised values and their exponentials `a`; outputs go to `out`, so many elements apart. Then
+    /// come the keys of page `next`.
+    pub(crate) fn value_pass(
+        &self,
+        page: usize,
+        head: usize,
+        tokens: Range<usize>,
+        a: *const f32,
+        (out, out_step): (*mut f32, usize),
+        next: usize,
+    ) -> Pass {
+        let Some(values) = &self.values else { unreachable!("values are in the keys") };
+        let slot = self.slot(values, page, head, tokens);
+        Pass { slot, a, out, out_step, ahead: self.ahead(&self.keys, next, head) }
+    }
+
+    fn ahead(&self, store: &Store, page: usize, head: usize) -> Ahead {
+        let Slot { codes, scales, bits, width, .. } = self.slot(store, page, head, 0..0);
+        Ahead { codes, scales, bytes: bits.bytes(width * PAGE_TOKENS) }
     }
 
     /// A slot of a quantised store.

@@ -7,12 +7,13 @@
 //! - `plane`, `memory`: slots of equal size, and the memory behind them;
 //! - `layer`: which planes a format needs, and f32 panels made of a slot;
 //! - `f32`, `narrow`: floating-point slots, with the narrow elements `f16` and `f8`;
-//! - `code`, `quantized`: the 4- and 8-bit codes and their slots;
+//! - `code`, `quantized`: the 4- and 8-bit codes and their slots; `coded`: products straight from them;
 //! - `append`, `latent`, `prepare`, `shares`: new tokens on their way in;
 //! - `transpose`: values that are in the keys on their way out.
 
 mod append;
 pub(crate) mod code;
+pub(crate) mod coded;
 mod f16;
 mod f32;
 mod f8;
@@ -35,6 +36,7 @@ use pagella_backend::{AttentionOp, BackendError, KvSpec, KvValues, PAGE_TOKENS, 
 use plane::Plane;
 
 use crate::Tensor;
+use crate::account::Claim;
 
 /// The cache of all layers.
 pub struct KvPages {
@@ -44,6 +46,8 @@ pub struct KvPages {
     written: Vec<u32>,
     /// Scratch of [`append()`].
     segments: Vec<append::Segment>,
+    /// Its bytes, where somebody keeps books.
+    pub(crate) _claim: Claim,
 }
 
 impl KvPages {
@@ -56,6 +60,7 @@ impl KvPages {
             layers: layers.collect::<Result<_, _>>()?,
             written: Vec::new(),
             segments: Vec::new(),
+            _claim: Claim::default(),
         })
     }
 

@@ -4,6 +4,8 @@
 //! inside a segment one chain, rows (or activation blocks) ascending, from 0; segments added
 //! ascending. Every kernel and every level follows it, so a row's bits never depend on its batch.
 
+use super::rotate::Rotation;
+
 /// Rows that one 64-byte line group holds.
 pub(crate) const BLOCK_ROWS: usize = 32;
 /// Longest run of rows that shares one activation scale in wide arithmetic.
@@ -69,6 +71,8 @@ pub(crate) struct InputLayout {
     pub blocks: Vec<RowBlock>,
     /// Number of rows.
     pub rows: usize,
+    /// What happens to a row first.
+    pub rotation: Option<Rotation>,
 }
 
 #[cfg(test)]

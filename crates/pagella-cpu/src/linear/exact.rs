@@ -1,73 +1,78 @@
 //! Exact arithmetic: every weight is the format's own value, products are chained in f32.
 //!
 //! `(code − zero)·scale` is formed in registers, and for EXL2 rounded to binary16 by two fused
-//! multiply-adds (see [`round`]); then `acc = fma(x, W, acc)`, packed rows ascending. Plain weights
-//! are converted and chained the same way.
+//! multiply-adds (see [`Rounding`]); then `acc = fma(x, W, acc)`, packed rows ascending. Plain weights
+//! and small floats are converted and chained the same way.
 
 use super::blocks::{BLOCK_ROWS, RowBlock};
-use super::gemv::GemvBlock;
+use super::gemv::{GemvBlock, Kind, LINE_BYTES, fetch_ahead};
 use super::input::ExactInput;
-use super::quad::{quad, round};
+use super::quad::{Rounding, quad};
 use super::weights::{CpuLinear, Packed, Plain, Weights};
 use super::wide::end_segment;
 use crate::simd::{Kernel, LANES, Simd};
 
-/// Exact arithmetic of a few token rows (`M`).
+/// Exact arithmetic of a few token rows (`M`) with codes.
 pub(crate) struct ExactGemv<'a, const M: usize> {
-    pub(crate) linear: &'a CpuLinear,
+    pub(crate) packed: &'a Packed,
+    /// Packed rows.
+    pub(crate) rows: usize,
     pub(crate) input: &'a ExactInput<'a>,
 }
 
 impl<const M: usize> GemvBlock<M> for ExactGemv<'_, M> {
+    const KIND: Kind = Kind::Exact;
+
     #[inline(always)]
     unsafe fn add<S: Simd, const T: usize>(
         &self,
+        token_tile: usize,
         tile: usize,
         _index: usize,
         block: &RowBlock,
         acc: &mut [[S::F; T]; M],
     ) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: passed on to the caller; a token tile has `M` activations for every row.
         unsafe {
-            match &self.linear.weights {
-                Weights::Packed(packed) => self.packed_block::<S, T>(packed, tile, block, acc),
-                Weights::Plain(plain) => self.plain_block::<S, T>(plain, tile, block, acc),
-            }
+            let x = self.input.values.as_ptr().add(token_tile * self.rows * M);
+            self.packed_block::<S, T>(self.packed, tile, x, block, acc);
         }
     }
 }
 
 impl<const M: usize> ExactGemv<'_, M> {
     /// # Safety
-    /// As for [`GemvBlock::add`].
+    /// As for [`GemvBlock::add`]; `x` is the start of a token tile.
     #[inline(always)]
     unsafe fn packed_block<S: Simd, const T: usize>(
         &self,
         packed: &Packed,
         tile: usize,
+        x: *const f32,
         block: &RowBlock,
         acc: &mut [[S::F; T]; M],
     ) {
         // SAFETY: forwarded.
         unsafe {
             match block.bits {
-                2 => self.packed_block_of::<S, T, 2>(packed, tile, block, acc),
-                3 => self.packed_block_of::<S, T, 3>(packed, tile, block, acc),
-                4 => self.packed_block_of::<S, T, 4>(packed, tile, block, acc),
-                5 => self.packed_block_of::<S, T, 5>(packed, tile, block, acc),
-                6 => self.packed_block_of::<S, T, 6>(packed, tile, block, acc),
-                _ => self.packed_block_of::<S, T, 8>(packed, tile, block, acc),
+                2 => self.packed_block_of::<S, T, 2>(packed, tile, x, block, acc),
+                3 => self.packed_block_of::<S, T, 3>(packed, tile, x, block, acc),
+                4 => self.packed_block_of::<S, T, 4>(packed, tile, x, block, acc),
+                5 => self.packed_block_of::<S, T, 5>(packed, tile, x, block, acc),
+                6 => self.packed_block_of::<S, T, 6>(packed, tile, x, block, acc),
+                _ => self.packed_block_of::<S, T, 8>(packed, tile, x, block, acc),
             }
         }
     }
 
     /// # Safety
-    /// As for [`GemvBlock::add`]; `B` is the width of the block.
+    /// As for [`ExactGemv::packed_block`]; `B` is the width of the block.
     #[inline(always)]
     unsafe fn packed_block_of<S: Simd, const T: usize, const B: u8>(
         &self,
         packed: &Packed,
         tile: usize,
+        x: *const f32,
         block: &RowBlock,
         acc: &mut [[S::F; T]; M],
     ) {
@@ -77,20 +82,26 @@ impl<const M: usize> ExactGemv<'_, M> {
             let mut scale = [S::splat(0.0); T];
             let mut offset = [S::splat(0.0); T];
             let scales = packed.scales.view();
-            let rounding = S::splat(scales.rounding());
+            let rounding = Rounding::<S>::new(scales.rounding());
             for t in 0..T {
                 let (s, zero) = scales.load::<S>(tile + t, block.group, packed.groups, B);
                 scale[t] = s;
                 offset[t] = S::mul(S::sub(S::splat(0.0), S::to_f(zero)), s);
             }
-            let mut lines = packed.words.as_ptr().add(tile * stride + block.first_line * LANES);
-            let mut x = self.input.values.as_ptr().add(block.first_row * M);
+            let tiles = packed.words.as_ptr().add(tile * stride);
+            let mut line = block.first_line * LANES;
+            let mut x = x.add(block.first_row * M);
             for _ in 0..block.rows / BLOCK_ROWS {
+                fetch_ahead::<S, T>(tiles.cast(), 4 * stride, 4 * line, usize::from(B));
+                let lines = tiles.add(line);
                 macro_rules! step {
                     ($($q:literal)*) => {$(
                         let mut codes = [S::splat_i(0); T];
                         for t in 0..T {
-                            codes[t] = quad::<S, B>(lines.add(t * stride), $q);
+                            for sums in acc.iter_mut() {
+                                sums[t] = S::settle(sums[t]);
+                            }
+                            codes[t] = S::settle_i(quad::<S, B>(lines.add(t * stride), $q));
                         }
                         let rows = x.add(4 * $q * M);
                         chain_row::<S, T, M, B, 0>(&codes, &scale, &offset, rounding, rows, acc);
@@ -100,32 +111,48 @@ impl<const M: usize> ExactGemv<'_, M> {
                     )*};
                 }
                 step!(0 1 2 3 4 5 6 7);
-                lines = lines.add(usize::from(B) * LANES);
+                line += usize::from(B) * LANES;
                 x = x.add(BLOCK_ROWS * M);
             }
         }
     }
+}
 
-    /// # Safety
-    /// As for [`GemvBlock::add`].
+/// A few token rows (`M`) with plain weights.
+pub(crate) struct PlainGemv<'a, const M: usize> {
+    pub(crate) plain: &'a Plain,
+    /// Packed rows.
+    pub(crate) rows: usize,
+    pub(crate) input: &'a ExactInput<'a>,
+}
+
+impl<const M: usize> GemvBlock<M> for PlainGemv<'_, M> {
+    const KIND: Kind = Kind::Plain;
+
     #[inline(always)]
-    unsafe fn plain_block<S: Simd, const T: usize>(
+    unsafe fn add<S: Simd, const T: usize>(
         &self,
-        plain: &Plain,
+        token_tile: usize,
         tile: usize,
+        _index: usize,
         block: &RowBlock,
         acc: &mut [[S::F; T]; M],
     ) {
-        // SAFETY: `[tile][row][16]` elements exist for every tile and row.
+        // SAFETY: `[tile][row][16]` elements exist for every tile and row, and `M` activations for every
+        // row of a token tile.
         unsafe {
-            let rows = self.linear.input.rows;
-            let at = |row: usize, t: usize| ((tile + t) * rows + row) * LANES;
-            let x = self.input.values.as_ptr();
+            let rows = self.rows;
+            let x = self.input.values.as_ptr().add(token_tile * rows * M);
             macro_rules! chain {
                 ($data:ident, $load:expr) => {
+                    let tiles = $data.as_ptr().add(tile * rows * LANES);
+                    let row_bytes = LANES * size_of_val(&*tiles);
                     for row in block.first_row..block.first_row + block.rows {
+                        if (row * row_bytes).is_multiple_of(LINE_BYTES) {
+                            fetch_ahead::<S, T>(tiles.cast(), rows * row_bytes, row * row_bytes, 1);
+                        }
                         for t in 0..T {
-                            let w = $load($data.as_ptr().add(at(row, t)));
+                            let w = $load(tiles.add((t * rows + row) * LANES));
                             for m in 0..M {
                                 acc[m][t] = S::fma(S::splat(*x.add(row * M + m)), w, acc[m][t]);
                             }
@@ -133,10 +160,16 @@ impl<const M: usize> ExactGemv<'_, M> {
                     }
                 };
             }
-            match plain {
-                Plain::F16(data) => chain!(data, S::load_f16),
-                Plain::Bf16(data) => chain!(data, S::load_bf16),
-                Plain::F32(data) => chain!(data, S::load),
+            match self.plain {
+                Plain::F16(data) => {
+                    chain!(data, S::load_f16);
+                }
+                Plain::Bf16(data) => {
+                    chain!(data, S::load_bf16);
+                }
+                Plain::F32(data) => {
+                    chain!(data, S::load);
+                }
             }
         }
     }
@@ -151,20 +184,14 @@ unsafe fn weight<S: Simd, const B: u8, const I: usize>(
     codes: S::I,
     scale: S::F,
     offset: S::F,
-    rounding: S::F,
+    rounding: Rounding<S>,
 ) -> S::F {
     // SAFETY: register operations only.
     unsafe {
-        let byte = S::splat_i(0xFF);
-        let code = match I {
-            0 => S::and(codes, byte),
-            1 => S::and(S::shr::<8>(codes), byte),
-            2 => S::and(S::shr::<16>(codes), byte),
-            _ => S::shr::<24>(codes),
-        };
+        let code = S::byte::<I>(codes);
         let product = S::fma(S::to_f(code), scale, offset);
         // Products of 2-bit codes are exact already.
-        if B == 2 { product } else { round::<S>(product, rounding) }
+        if B == 2 { product } else { rounding.apply(product) }
     }
 }
 
@@ -177,7 +204,7 @@ unsafe fn chain_row<S: Simd, const T: usize, const M: usize, const B: u8, const 
     codes: &[S::I; T],
     scale: &[S::F; T],
     offset: &[S::F; T],
-    rounding: S::F,
+    rounding: Rounding<S>,
     x: *const f32,
     acc: &mut [[S::F; T]; M],
 ) {
@@ -221,6 +248,8 @@ impl Kernel for ExactPanel<'_> {
                     Weights::Plain(plain) => {
                         widen::<S>(plain, self.tile * self.linear.input.rows, block, out)
                     }
+                    Weights::SmallFloat(codes) => codes.expand::<S>(self.tile, block, out),
+                    Weights::Own(_) => unreachable!("these weights have kernels of their own"),
                 }
                 out = out.add(block.rows * LANES);
             }
@@ -240,7 +269,7 @@ unsafe fn expand<S: Simd, const B: u8>(
     // SAFETY: promised by the caller.
     unsafe {
         let scales = packed.scales.view();
-        let rounding = S::splat(scales.rounding());
+        let rounding = Rounding::<S>::new(scales.rounding());
         let (scale, zero) = scales.load::<S>(tile, block.group, packed.groups, B);
         let offset = S::mul(S::sub(S::splat(0.0), S::to_f(zero)), scale);
         let mut lines =

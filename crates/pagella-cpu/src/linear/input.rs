@@ -7,14 +7,19 @@
 //! All inputs of a call lie back to back in two buffers that are kept for the next call.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use pagella_backend::BackendError;
 
 use super::blocks::InputLayout;
 use super::quantize::Quantize;
+use crate::account::{Account, Claim};
 use crate::memory::Aligned;
 use crate::simd::{Isa, LANES};
 use crate::threads::{Pool, Shares};
+
+/// Elements that are worth handing to others: preparing them takes some microseconds.
+const SHARED_ELEMENTS_MIN: usize = 8 << 10;
 
 /// What the memory is for, in errors.
 const WHAT: &str = "activations";
@@ -89,13 +94,18 @@ pub(crate) struct ExactInput<'a> {
 
 /// A packed input as 15-bit integers with one scale per row block.
 pub(crate) struct WideInput<'a> {
-    /// Pairs of rows as two i16 in a word: `[tile][packed row pair][rows_per_tile]`. The pairs of
-    /// quad `q` are (row 0, row 2) and (row 1, row 3).
+    /// Two words for every quad of rows: `[tile][packed row pair][rows_per_tile]`. Those of quad `q`
+    /// are the pairs (row 0, row 2) and (row 1, row 3) of two i16 each; or, for a GEMV that
+    /// [takes bytes](crate::simd::Simd::BYTE_BITS_MAX), the high bytes of all four and the low ones.
     pub(crate) pairs: &'a [i32],
     /// `[tile][row block][rows_per_tile]`.
     pub(crate) scales: &'a [f32],
     /// Sum of the integers of a block, same shape.
     pub(crate) sums: &'a [i32],
+    /// Packed rows.
+    pub(crate) rows: usize,
+    /// Row blocks.
+    pub(crate) blocks: usize,
     pub(crate) shape: Shape,
 }
 
@@ -104,6 +114,23 @@ pub(crate) struct WideInput<'a> {
 pub(crate) struct InputBuffers {
     floats: Aligned<f32>,
     integers: Aligned<i32>,
+    claim: Claim,
+}
+
+impl InputBuffers {
+    /// Without memory yet; what they grow to is claimed there.
+    pub(crate) fn of(account: &Arc<Account>) -> Self {
+        InputBuffers { claim: Claim::empty(account), ..InputBuffers::default() }
+    }
+
+    fn resize(&mut self, floats: usize, integers: usize) -> Result<(), BackendError> {
+        self.claim.grow_to(
+            4 * (self.floats.len().max(floats) + self.integers.len().max(integers)),
+            WHAT,
+        )?;
+        self.floats.resize(floats, WHAT)?;
+        self.integers.resize(integers, WHAT)
+    }
 }
 
 /// Geometry of a prepared input.
@@ -112,6 +139,8 @@ pub(crate) struct Shape {
     /// Token rows.
     pub(crate) m: usize,
     pub(crate) rows_per_tile: usize,
+    /// Whether it is for a GEMV.
+    pub(crate) direct: bool,
 }
 
 impl Shape {
@@ -157,22 +186,24 @@ impl Part {
     }
 }
 
-/// Prepares every wanted input from the rows of `source`; `shape_of` cuts so many rows into tiles.
+/// Prepares every wanted input from the rows of `source`; `shape_of` cuts so many rows into tiles,
+/// for wide arithmetic or not.
 pub(crate) fn prepare<'b>(
     isa: Isa,
     pool: &Pool,
     buffers: &'b mut InputBuffers,
     wanted: &[Wanted<'_>],
-    shape_of: impl Fn(usize) -> Shape,
+    shape_of: impl Fn(usize, bool) -> Shape,
     source: &RowSource<'_>,
 ) -> Result<Vec<Prepared<'b>>, BackendError> {
-    let (mut n_floats, mut n_integers) = (0, 0);
+    let (mut n_floats, mut n_integers, mut n_elements) = (0, 0, 0);
     let mut places = Vec::with_capacity(wanted.len());
     let mut tasks = Vec::new();
     for (index, input) in wanted.iter().enumerate() {
-        let shape = shape_of(input.rows.len());
+        let shape = shape_of(input.rows.len(), input.wide);
         let (tiles, width) = (shape.tiles(), shape.rows_per_tile);
         let (rows, blocks) = (input.layout.rows * width, input.layout.blocks.len() * width);
+        n_elements += tiles * rows;
         let (floats, pairs, sums) =
             if input.wide { (blocks, rows / 2, blocks) } else { (rows, 0, 0) };
         places.push(Place {
@@ -183,10 +214,9 @@ pub(crate) fn prepare<'b>(
         });
         tasks.extend((0..tiles).map(|tile| (index, tile)));
     }
-    buffers.floats.resize(n_floats, WHAT)?;
-    buffers.integers.resize(n_integers, WHAT)?;
+    buffers.resize(n_floats, n_integers)?;
     let (floats, integers) = (Shares::new(&mut buffers.floats), Shares::new(&mut buffers.integers));
-    pool.run(tasks.len(), &|task| {
+    pool.run_if(n_elements >= SHARED_ELEMENTS_MIN, tasks.len(), &|task| {
         let (index, tile) = tasks[task];
         let place = &places[index];
         // SAFETY: every tile is handed out once and owns its own ranges.
@@ -206,7 +236,8 @@ pub(crate) fn prepare<'b>(
         let integers = |part: Part| &buffers.integers[part.all(tiles)];
         if input.wide {
             let (pairs, sums) = (integers(place.pairs), integers(place.sums));
-            Prepared::Wide(WideInput { pairs, scales: floats, sums, shape })
+            let (rows, blocks) = (input.layout.rows, input.layout.blocks.len());
+            Prepared::Wide(WideInput { pairs, scales: floats, sums, rows, blocks, shape })
         } else {
             Prepared::Exact(ExactInput { values: floats, shape })
         }
@@ -233,11 +264,21 @@ impl Tile<'_> {
         }
         for lane in 0..lanes {
             with_scratch(|scratch| {
-                packed_row(input.layout, source, input.rows.at(tile * width + lane), scratch);
+                packed_row(isa, input.layout, source, input.rows.at(tile * width + lane), scratch);
                 let x = &scratch.packed[..];
                 if input.wide {
                     let blocks = &input.layout.blocks;
-                    isa.run(Quantize { x, blocks, width, lane, pairs, scales: floats, sums });
+                    let direct = shape.direct;
+                    isa.run(Quantize {
+                        x,
+                        blocks,
+                        width,
+                        lane,
+                        direct,
+                        pairs,
+                        scales: floats,
+                        sums,
+                    });
                 } else {
                     let column = floats.iter_mut().skip(lane).step_by(width);
                     column.zip(x).for_each(|(out, &x)| *out = x);
@@ -248,9 +289,19 @@ impl Tile<'_> {
 }
 
 /// Takes row `row` of `source` in packed order.
-fn packed_row(layout: &InputLayout, source: &RowSource<'_>, row: usize, scratch: &mut Scratch) {
+fn packed_row(
+    isa: Isa,
+    layout: &InputLayout,
+    source: &RowSource<'_>,
+    row: usize,
+    scratch: &mut Scratch,
+) {
     scratch.natural.resize(layout.rows, 0.0);
     scratch.packed.resize(layout.rows, 0.0);
+    if let Some(rotation) = &layout.rotation {
+        let Scratch { natural, packed } = scratch;
+        return rotation.apply(isa, |out| source(row, out), natural, packed);
+    }
     if layout.perm.is_empty() {
         source(row, &mut scratch.packed);
         return;

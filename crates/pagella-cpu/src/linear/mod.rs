@@ -5,14 +5,19 @@
 
 mod blocks;
 mod exact;
+mod exl3;
 mod gemv;
 mod input;
+mod integer;
 mod output;
+mod own;
 mod pack;
 mod quad;
 mod quantize;
 mod relayout;
+mod rotate;
 mod run;
+mod small_float;
 mod weights;
 mod wide;
 
@@ -22,13 +27,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pagella_backend::BackendError;
 use pagella_formats::Linear;
 
+use crate::account::Claim;
 use crate::simd::{Isa, LANES};
 use crate::threads::{Pool, Shares};
 use blocks::InputLayout;
 pub(crate) use input::{InputBuffers, RowSource, Rows};
-use input::{Shape, Wanted, prepare};
+use input::{Wanted, prepare};
 use output::Output;
-use run::{Job, rows_per_tile};
+use relayout::Laid;
+pub(crate) use relayout::packs;
+use rotate::Rotation;
+use run::{Job, shape};
+pub(crate) use small_float::laid_bytes as small_float_bytes;
 pub use weights::CpuLinear;
 use weights::Weights;
 
@@ -75,14 +85,17 @@ pub(crate) fn load(
     source: &Linear<'_>,
 ) -> Result<CpuLinear, BackendError> {
     let laid = relayout::lay_out(isa, pool, source)?;
-    let (rows, outputs) = (source.in_features(), source.out_features());
-    let input = layouts.intern(InputLayout { perm: laid.perm, blocks: laid.blocks, rows });
+    let (features, outputs) = (source.in_features(), source.out_features());
+    let Laid { weights, perm, blocks, rotation } = laid;
+    let rows = rotation.as_ref().map_or(features, Rotation::rows);
+    let input = layouts.intern(InputLayout { perm, blocks, rows, rotation });
     let bias = source.bias().map(|bias| {
         let mut padded = bias.to_vec();
         padded.resize(outputs.next_multiple_of(LANES), 0.0);
         padded
     });
-    Ok(CpuLinear { in_features: rows, out_features: outputs, bias, input, weights: laid.weights })
+    let _claim = Claim::default();
+    Ok(CpuLinear { in_features: features, out_features: outputs, bias, input, weights, _claim })
 }
 
 /// What linears run on.
@@ -125,7 +138,7 @@ pub(crate) fn run_all(
         }
     }
     let mut buffers = buffers.lock().unwrap_or_else(PoisonError::into_inner);
-    let shape_of = |m: usize| Shape { m, rows_per_tile: rows_per_tile(isa, m) };
+    let shape_of = |m, wide| shape(isa, m, wide);
     let inputs = prepare(isa, pool, &mut buffers, &wanted, shape_of, source)?;
     let jobs = targets.iter_mut().zip(input_of).map(|(target, input)| Job {
         linear: target.linear,

@@ -88,22 +88,35 @@ pub(crate) const fn zero_point(bits: u8) -> i32 {
 #[inline(always)]
 pub(crate) unsafe fn round_f16<S: Simd>(p: S::F) -> S::F {
     // SAFETY: register operations only.
-    unsafe { round::<S>(p, S::splat(ROUND_F16)) }
+    unsafe { Rounding::<S>::new(ROUND_F16).apply(p) }
 }
 
-/// Factor of [`round`] that rounds to the 11 significant bits of binary16.
+/// Factor of [`Rounding`] that rounds to the 11 significant bits of binary16.
 const ROUND_F16: f32 = 8192.0;
 
 /// [`round_f16`] with a factor of [`ROUND_F16`]; the value itself with a factor of 0.
-///
-/// # Safety
-/// As for [`Simd`].
-#[inline(always)]
-pub(crate) unsafe fn round<S: Simd>(p: S::F, factor: S::F) -> S::F {
-    // SAFETY: register operations only.
-    unsafe {
-        let t = S::fma(p, factor, p);
-        S::fnma(p, factor, t)
+#[derive(Clone, Copy)]
+pub(crate) struct Rounding<S: Simd> {
+    factor: S::F,
+    /// One more.
+    next: S::F,
+}
+
+impl<S: Simd> Rounding<S> {
+    /// # Safety
+    /// As for [`Simd`].
+    #[inline(always)]
+    pub(crate) unsafe fn new(factor: f32) -> Self {
+        // SAFETY: register operations only.
+        unsafe { Rounding { factor: S::splat(factor), next: S::splat(factor + 1.0) } }
+    }
+
+    /// # Safety
+    /// As for [`Simd`].
+    #[inline(always)]
+    pub(crate) unsafe fn apply(self, p: S::F) -> S::F {
+        // SAFETY: register operations only.
+        unsafe { S::fnma(p, self.factor, S::mul(p, self.next)) }
     }
 }
 
@@ -118,22 +131,41 @@ pub(crate) enum ScaleView<'a> {
         /// Per group, already rounded to binary16.
         steps: &'a [f32],
     },
-    /// GPTQ: a binary16 scale and a zero point per column.
-    Affine {
+    /// GPTQ and its kin: a binary16 scale and a zero point per column.
+    Half {
         /// `[tile][group][16]`, binary16 bits.
         scales: &'a [u16],
+        /// `[tile][group][16]`.
+        zeros: &'a [u8],
+        /// Whether weights are binary16 numbers.
+        rounded: bool,
+    },
+    /// The same with scales that binary16 does not hold. `zero · scale` is exact in f32, so that a
+    /// weight is rounded once.
+    Single {
+        /// `[tile][group][16]`.
+        scales: &'a [f32],
         /// `[tile][group][16]`.
         zeros: &'a [u8],
     },
 }
 
 impl ScaleView<'_> {
-    /// The factor of [`round`] that gives the format's weights: EXL2 defines them as binary16
-    /// values, GPTQ as the product itself, which f32 holds exactly.
+    /// The factor of [`Rounding`] that gives the format's weights: EXL2 and AWQ define them as binary16
+    /// values, others as the product itself, which f32 holds exactly for binary16 scales.
     pub(crate) fn rounding(self) -> f32 {
         match self {
-            ScaleView::Square { .. } => ROUND_F16,
-            ScaleView::Affine { .. } => 0.0,
+            ScaleView::Square { .. } | ScaleView::Half { rounded: true, .. } => ROUND_F16,
+            ScaleView::Half { .. } | ScaleView::Single { .. } => 0.0,
+        }
+    }
+
+    /// The zero point, where it is the same for all columns.
+    #[inline(always)]
+    pub(crate) fn common_zero(self, bits: u8) -> Option<i32> {
+        match self {
+            ScaleView::Square { .. } => Some(zero_point(bits)),
+            ScaleView::Half { .. } | ScaleView::Single { .. } => None,
         }
     }
 
@@ -157,15 +189,19 @@ impl ScaleView<'_> {
                     let at = (tile * groups.div_ceil(2) + group / 2) * LANES;
                     let pair = S::load_u8(codes.as_ptr().add(at));
                     let pair = if group % 2 == 1 { S::shr::<4>(pair) } else { pair };
-                    let code = S::add_i(S::and(pair, S::splat_i(15)), S::splat_i(1));
-                    let square = S::to_f(S::mul_i(code, code));
-                    let scale =
-                        round_f16::<S>(S::mul(square, S::splat(*steps.as_ptr().add(group))));
+                    // Squares up to 256 are exact.
+                    let root = S::add(S::to_f(S::and(pair, S::splat_i(15))), S::splat(1.0));
+                    let step = S::splat(*steps.as_ptr().add(group));
+                    let scale = round_f16::<S>(S::mul(S::mul(root, root), step));
                     (scale, S::splat_i(zero_point(bits)))
                 }
-                ScaleView::Affine { scales, zeros } => {
+                ScaleView::Half { scales, zeros, .. } => {
                     let at = (tile * groups + group) * LANES;
                     (S::load_f16(scales.as_ptr().add(at)), S::load_u8(zeros.as_ptr().add(at)))
+                }
+                ScaleView::Single { scales, zeros } => {
+                    let at = (tile * groups + group) * LANES;
+                    (S::load(scales.as_ptr().add(at)), S::load_u8(zeros.as_ptr().add(at)))
                 }
             }
         }

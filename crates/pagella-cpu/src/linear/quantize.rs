@@ -17,6 +17,8 @@ pub(crate) struct Quantize<'a> {
     /// Lanes of the tile.
     pub(crate) width: usize,
     pub(crate) lane: usize,
+    /// Whether the tile is for a GEMV, whose kernels may take bytes.
+    pub(crate) direct: bool,
     pub(crate) pairs: &'a mut [i32],
     pub(crate) scales: &'a mut [f32],
     pub(crate) sums: &'a mut [i32],
@@ -41,6 +43,7 @@ impl Kernel for Quantize<'_> {
                 continue;
             }
             let factor = WIDE_MAX / largest;
+            let bytes = self.direct && block.bits <= S::BYTE_BITS_MAX[self.width.ilog2() as usize];
             let mut sum = 0;
             for (b, rows) in x.chunks_exact(BLOCK_ROWS).enumerate() {
                 let mut q = [0i32; BLOCK_ROWS];
@@ -53,16 +56,29 @@ impl Kernel for Quantize<'_> {
                 }
                 sum += q.iter().sum::<i32>();
                 let first = (block.first_row + b * BLOCK_ROWS) / 2 * self.width + self.lane;
-                for (i, quad) in q.chunks_exact(4).enumerate() {
+                for (i, quad) in q.as_chunks::<4>().0.iter().enumerate() {
                     let even = first + 2 * i * self.width;
-                    self.pairs[even] = (quad[0] & 0xFFFF) | quad[2] << 16;
-                    self.pairs[even + self.width] = (quad[1] & 0xFFFF) | quad[3] << 16;
+                    let words = if bytes { halves(quad) } else { pairs(quad) };
+                    (self.pairs[even], self.pairs[even + self.width]) = words;
                 }
             }
             self.scales[at] = largest / WIDE_MAX;
             self.sums[at] = sum;
         }
     }
+}
+
+/// Four rows as two pairs of 16 bits.
+#[inline(always)]
+fn pairs(q: &[i32; 4]) -> (i32, i32) {
+    ((q[0] & 0xFFFF) | q[2] << 16, (q[1] & 0xFFFF) | q[3] << 16)
+}
+
+/// Four rows as four high bytes and four low ones, both signed: `256 · high + low`.
+#[inline(always)]
+fn halves(q: &[i32; 4]) -> (i32, i32) {
+    let high = q.map(|q| ((q + 128) >> 8) as u8);
+    (i32::from_le_bytes(high), i32::from_le_bytes(q.map(|q| q as u8)))
 }
 
 /// Largest magnitude, and whether all elements are finite.

@@ -6,23 +6,27 @@
 use half::f16;
 use pagella_backend::BackendError;
 use pagella_formats::exl2::scale::group_step;
-use pagella_formats::{Dtype, Exl2Linear, GptqLinear, Linear, PlainLinear};
+use pagella_formats::{Dtype, Exl2Linear, Linear, PlainLinear};
 
 use super::blocks::{BLOCK_ROWS, RowBlock, cut};
 use super::pack::{Line, pack_quads, stream_quad};
+use super::rotate::Rotation;
 use super::weights::{Packed, Plain, Scales, Weights};
+use super::{exl3, integer, small_float};
 use crate::memory::Aligned;
 use crate::simd::{Isa, Kernel, LANES, Simd};
 use crate::threads::{Pool, Shares};
 
 /// Smallest magnitude that binary16 rounds to infinity.
-const F16_OVERFLOW: f32 = 65520.0;
+pub(super) const F16_OVERFLOW: f32 = 65520.0;
 
 /// A linear's weights and the order in which they want their input.
 pub(crate) struct Laid {
     pub(crate) weights: Weights,
     pub(crate) perm: Vec<u32>,
     pub(crate) blocks: Vec<RowBlock>,
+    /// What happens to an input first.
+    pub(crate) rotation: Option<Rotation>,
 }
 
 /// Lays out any linear.
@@ -32,11 +36,20 @@ pub(crate) fn lay_out(isa: Isa, pool: &Pool, source: &Linear<'_>) -> Result<Laid
         Linear::Exl2(linear) => {
             expanded(linear.in_features, linear.out_features, &linear.dequantize())
         }
-        Linear::Gptq(linear) => match gptq_order(linear) {
-            Some(order) => gptq(isa, pool, linear, order),
-            None => products(linear),
-        },
+        Linear::Gptq(linear) => integer::lay_out(isa, pool, linear),
         Linear::Plain(linear) => plain(pool, linear),
+        Linear::Exl3(linear) => exl3::lay_out(pool, linear),
+        Linear::SmallFloat(linear) => small_float::lay_out(pool, linear),
+    }
+}
+
+/// Whether packed kernels take the linear, as far as its tables say. Scales of integer codes, which are
+/// no part of them, can still forbid it.
+pub(crate) fn packs(source: &Linear<'_>) -> bool {
+    match source {
+        Linear::Exl2(linear) => exl2_fits(linear),
+        Linear::Gptq(linear) => integer::group_rows(linear).is_some(),
+        Linear::Plain(_) | Linear::Exl3(_) | Linear::SmallFloat(_) => true,
     }
 }
 
@@ -49,12 +62,12 @@ fn exl2_fits(linear: &Exl2Linear<'_>) -> bool {
 }
 
 /// Stored columns of every output.
-fn stored_columns(columns: &pagella_formats::Columns) -> Vec<usize> {
+pub(super) fn stored_columns(columns: &pagella_formats::Columns) -> Vec<usize> {
     columns.iter().collect()
 }
 
 /// Copies the words of one tile row into a line.
-fn read_line(row: &[u8], columns: &[usize]) -> Line {
+pub(super) fn read_line(row: &[u8], columns: &[usize]) -> Line {
     let mut line = [0u32; LANES];
     let word = |at: usize| {
         let b = &row[4 * at..4 * at + 4];
@@ -77,12 +90,12 @@ fn follow(first: usize, rest: &[usize]) -> bool {
     rest.iter().zip(first + 1..).all(|(column, expected)| *column == expected)
 }
 
-fn tile_columns(columns: &[usize], tile: usize) -> &[usize] {
+pub(super) fn tile_columns(columns: &[usize], tile: usize) -> &[usize] {
     &columns[tile * LANES..columns.len().min((tile + 1) * LANES)]
 }
 
 /// Runs `fill(tile, words of the tile)` for all tiles, in parallel.
-fn fill_tiles<T: Send>(
+pub(super) fn fill_tiles<T: Send>(
     pool: &Pool,
     tiles: usize,
     data: &mut [T],
@@ -98,10 +111,10 @@ fn fill_tiles<T: Send>(
 }
 
 /// Regroups the bit streams of 32 rows and 16 columns; compiled for the machine's vectors.
-struct RegroupBlock<'a> {
-    bits: u8,
-    words: &'a [Line],
-    out: &'a mut [u32],
+pub(super) struct RegroupBlock<'a> {
+    pub(super) bits: u8,
+    pub(super) words: &'a [Line],
+    pub(super) out: &'a mut [u32],
 }
 
 impl Kernel for RegroupBlock<'_> {
@@ -150,6 +163,7 @@ fn exl2(isa: Isa, pool: &Pool, linear: &Exl2Linear<'_>) -> Result<Laid, BackendE
         weights: Weights::Packed(Packed { words, tile_words, groups, scales }),
         perm: linear.perm.clone(),
         blocks,
+        rotation: None,
     })
 }
 
@@ -175,109 +189,7 @@ fn exl2_scales(
     Ok(Scales::Square { codes, steps })
 }
 
-/// Rows sorted by group and the rows of each group, when the packed kernels can take them.
-fn gptq_order(linear: &GptqLinear<'_>) -> Option<(Vec<u32>, Vec<usize>)> {
-    let mut counts = vec![0usize; linear.groups];
-    for &group in &linear.group_of_row {
-        counts[group as usize] += 1;
-    }
-    let regular = counts.iter().all(|rows| rows.is_multiple_of(BLOCK_ROWS));
-    let finite = (0..linear.groups).all(|group| {
-        linear.columns.iter().all(|column| {
-            // |code − zero| is at most 16.
-            linear.scale(group, column).to_f32().abs() * 16.0 <= F16_OVERFLOW - 1.0
-        })
-    });
-    if !regular || !finite {
-        return None;
-    }
-    if linear.group_rows.is_some() {
-        return Some((Vec::new(), counts));
-    }
-    let mut order: Vec<u32> = (0..linear.in_features as u32).collect();
-    order.sort_by_key(|&row| linear.group_of_row[row as usize]);
-    Some((order, counts))
-}
-
-fn gptq(
-    isa: Isa,
-    pool: &Pool,
-    linear: &GptqLinear<'_>,
-    (perm, counts): (Vec<u32>, Vec<usize>),
-) -> Result<Laid, BackendError> {
-    const BITS: u8 = 4;
-    let tiles = linear.out_features.div_ceil(LANES);
-    let blocks = cut(counts.iter().map(|&rows| (BITS, rows)), linear.in_features);
-    let tile_words = LANES * linear.in_features / 8;
-    let columns = stored_columns(&linear.columns);
-    let mut words = Aligned::zeroed(tiles * tile_words, "weights")?;
-    fill_tiles(pool, tiles, &mut words, &|tile, out: &mut [u32]| {
-        let columns = tile_columns(&columns, tile);
-        for (block, part) in out.chunks_exact_mut(usize::from(BITS) * LANES).enumerate() {
-            let lines = gptq_lines(linear, &perm, block * BLOCK_ROWS, columns);
-            isa.run(RegroupBlock { bits: BITS, words: &lines, out: part });
-        }
-    })?;
-    let scales = gptq_scales(pool, linear, &columns, tiles)?;
-    let groups = linear.groups;
-    Ok(Laid {
-        weights: Weights::Packed(Packed { words, tile_words, groups, scales }),
-        perm,
-        blocks,
-    })
-}
-
-/// The codes of 32 packed rows as four lines of bit streams.
-fn gptq_lines(
-    linear: &GptqLinear<'_>,
-    perm: &[u32],
-    first_row: usize,
-    columns: &[usize],
-) -> [Line; 4] {
-    let mut lines = [[0u32; LANES]; 4];
-    for (i, line) in lines.iter_mut().enumerate() {
-        if perm.is_empty() {
-            *line = read_line(linear.words.row_bytes(first_row / 8 + i), columns);
-            continue;
-        }
-        for j in 0..8 {
-            let row = perm[first_row + 8 * i + j] as usize;
-            let codes = read_line(linear.words.row_bytes(row / 8), columns);
-            for (out, word) in line.iter_mut().zip(codes) {
-                *out |= (word >> (4 * (row % 8)) & 15) << (4 * j);
-            }
-        }
-    }
-    lines
-}
-
-fn gptq_scales(
-    pool: &Pool,
-    linear: &GptqLinear<'_>,
-    columns: &[usize],
-    tiles: usize,
-) -> Result<Scales, BackendError> {
-    let len = tiles * linear.groups * LANES;
-    let mut scales = Aligned::zeroed(len, "scales")?;
-    fill_tiles(pool, tiles, &mut scales, &|tile, out: &mut [u16]| {
-        for (group, line) in out.chunks_exact_mut(LANES).enumerate() {
-            for (out, &column) in line.iter_mut().zip(tile_columns(columns, tile)) {
-                *out = linear.scale(group, column).to_bits();
-            }
-        }
-    })?;
-    let mut zeros = Aligned::zeroed(len, "zero points")?;
-    fill_tiles(pool, tiles, &mut zeros, &|tile, out: &mut [u8]| {
-        for (group, line) in out.chunks_exact_mut(LANES).enumerate() {
-            for (out, &column) in line.iter_mut().zip(tile_columns(columns, tile)) {
-                *out = linear.zero(group, column);
-            }
-        }
-    })?;
-    Ok(Scales::Affine { scales, zeros })
-}
-
-fn plain_blocks(rows: usize) -> Vec<RowBlock> {
+pub(super) fn plain_blocks(rows: usize) -> Vec<RowBlock> {
     cut([(0, rows)].into_iter(), rows)
 }
 
@@ -290,21 +202,7 @@ fn expanded(rows: usize, outputs: usize, matrix: &[f16]) -> Result<Laid, Backend
         }
     }
     let weights = Weights::Plain(Plain::F16(data));
-    Ok(Laid { weights, perm: Vec::new(), blocks: plain_blocks(rows) })
-}
-
-/// A GPTQ matrix of irregular groups as plain weights.
-fn products(linear: &GptqLinear<'_>) -> Result<Laid, BackendError> {
-    let (rows, outputs) = (linear.in_features, linear.out_features);
-    let mut data = Aligned::zeroed(outputs.div_ceil(LANES) * rows * LANES, "weights")?;
-    for (column, stored) in linear.columns.iter().enumerate() {
-        for row in 0..rows {
-            let at = (column / LANES * rows + row) * LANES + column % LANES;
-            data[at] = linear.product(row, stored);
-        }
-    }
-    let weights = Weights::Plain(Plain::F32(data));
-    Ok(Laid { weights, perm: Vec::new(), blocks: plain_blocks(rows) })
+    Ok(Laid { weights, perm: Vec::new(), blocks: plain_blocks(rows), rotation: None })
 }
 
 fn plain(pool: &Pool, linear: &PlainLinear<'_>) -> Result<Laid, BackendError> {
@@ -314,7 +212,8 @@ fn plain(pool: &Pool, linear: &PlainLinear<'_>) -> Result<Laid, BackendError> {
         _ => Plain::F16(transpose(pool, linear, u16::from_le_bytes)?),
     };
     let blocks = plain_blocks(linear.in_features);
-    Ok(Laid { weights: Weights::Plain(weights), perm: Vec::new(), blocks })
+    let weights = Weights::Plain(weights);
+    Ok(Laid { weights, perm: Vec::new(), blocks, rotation: None })
 }
 
 /// `[out, in]` (or `[in, out]`) elements of `N` bytes to `[tile][row][16]`.

@@ -1,7 +1,8 @@
 //! Running linears: how the work is cut into tasks and which kernel takes them.
 //!
-//! One or two token rows stream the weights once (GEMV). More rows unpack a panel of 64 columns
-//! per cut of `K` and multiply it with all token rows (GEMM). The choice never changes a bit.
+//! A few token rows multiply while they unpack (GEMV), in tiles of one, two or four rows. More rows
+//! unpack a panel of 64 columns per cut of `K` and multiply it with all token rows (GEMM). The
+//! choice never changes a bit.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -9,31 +10,48 @@ use std::ops::Range;
 use pagella_backend::BackendError;
 
 use super::blocks::RowBlock;
-use super::exact::{ExactGemv, ExactPanel, ExactTile};
+use super::exact::{ExactGemv, ExactPanel, ExactTile, PlainGemv};
 use super::gemv::Gemv;
-use super::input::{ExactInput, Prepared, WideInput};
+use super::input::{ExactInput, Prepared, Shape, WideInput};
 use super::output::Output;
+use super::own::OwnTask;
+use super::small_float::SmallFloatGemv;
 use super::weights::{CpuLinear, Packed, Weights};
 use super::wide::{WideGemv, WidePanel, WideTile};
 use crate::simd::{Isa, Kernel, LANES, Simd};
 use crate::threads::Pool;
 
-/// Most token rows that take the GEMV path.
-pub(crate) const GEMV_ROWS_MAX: usize = 2;
+/// Most token rows that take the GEMV path in exact arithmetic, whose weights are dear to make twice.
+const GEMV_ROWS_MAX: usize = 2;
+/// The same in wide arithmetic.
+const WIDE_GEMV_ROWS_MAX: usize = 16;
+/// Token rows of a GEMV tile from three rows on: all sums stay in registers. Unpacking again for the
+/// next four rows costs less than a panel, which is written and read once more.
+const GEMV_TILE_ROWS: usize = 4;
 /// Column tiles of a panel.
 const PANEL_TILES: usize = 4;
 /// Packed rows of a panel: 64 columns of it stay in the second-level cache.
 const PANEL_ROWS: usize = 256;
 /// Token rows of one GEMM task: its sums stay in the second-level cache.
 const TASK_ROWS: usize = 192;
-/// Tasks per thread: enough to even out cores that run at different speeds.
+/// Tasks per thread: enough to even out cores that run at different speeds, and none so long that
+/// others wait for it when its core is taken away.
 const TASKS_PER_THREAD: usize = 8;
+/// Weights that are worth a task of their own: reading them takes some microseconds, several times
+/// what it takes to hand a task over.
+const TASK_BYTES_MIN: usize = 128 << 10;
 
 /// One linear to run.
 pub(crate) struct Job<'a> {
     pub(crate) linear: &'a CpuLinear,
     pub(crate) input: &'a Prepared<'a>,
     pub(crate) output: Output<'a>,
+}
+
+impl Job<'_> {
+    fn is_gemv(&self) -> bool {
+        self.input.shape().direct
+    }
 }
 
 /// A share of a job: some column tiles, some token tiles.
@@ -43,14 +61,16 @@ struct Task {
     token_tiles: Range<usize>,
 }
 
-/// Token rows per tile for `m` rows on this machine.
-pub(crate) fn rows_per_tile(isa: Isa, m: usize) -> usize {
-    if m <= GEMV_ROWS_MAX {
-        return m.max(1);
+/// How `m` token rows are cut on this machine.
+pub(crate) fn shape(isa: Isa, m: usize, wide: bool) -> Shape {
+    if m <= if wide { WIDE_GEMV_ROWS_MAX } else { GEMV_ROWS_MAX } {
+        let rows_per_tile = if m <= 2 { m.max(1) } else { GEMV_TILE_ROWS };
+        return Shape { m, rows_per_tile, direct: true };
     }
     // The fewest padded rows win; among equals the largest tile, which reuses a load most.
     let padded = |rows: &usize| (m.div_ceil(*rows) * rows, usize::MAX - rows);
-    isa.run(TileRows).iter().copied().min_by_key(padded).unwrap_or(1)
+    let rows_per_tile = isa.run(TileRows).iter().copied().min_by_key(padded).unwrap_or(1);
+    Shape { m, rows_per_tile, direct: false }
 }
 
 /// Token rows a micro-kernel may have on this level; all are instantiated by [`with_rows`].
@@ -72,14 +92,17 @@ impl Kernel for TileRows {
 /// Runs all jobs; they may share inputs, and need not have equally many rows.
 pub(crate) fn run(isa: Isa, pool: &Pool, jobs: &[Job<'_>]) -> Result<(), BackendError> {
     let total: usize = jobs.iter().map(|j| j.linear.bytes()).sum();
-    let share = total / (pool.threads() * TASKS_PER_THREAD);
+    let share = (total / (pool.threads() * TASKS_PER_THREAD)).max(TASK_BYTES_MIN);
     let mut tasks = Vec::new();
     for (index, job) in jobs.iter().enumerate() {
-        let gemv = job.input.shape().m <= GEMV_ROWS_MAX;
+        let gemv = job.is_gemv();
         let tiles = job.linear.tiles();
         let wanted = share.div_ceil(job.linear.tile_bytes().max(1));
-        let step =
-            if gemv { wanted.next_multiple_of(PANEL_TILES).max(PANEL_TILES) } else { PANEL_TILES };
+        let panel = match &job.linear.weights {
+            Weights::Own(own) => own.tile_step(),
+            _ => PANEL_TILES,
+        };
+        let step = if gemv { wanted.next_multiple_of(panel).max(panel) } else { panel };
         let token_tiles = job.input.shape().tiles();
         let token_step = (TASK_ROWS / job.input.shape().rows_per_tile).max(1);
         for first in (0..tiles).step_by(step) {
@@ -95,7 +118,11 @@ pub(crate) fn run(isa: Isa, pool: &Pool, jobs: &[Job<'_>]) -> Result<(), Backend
     pool.run(tasks.len(), &|i| {
         let task = &tasks[i];
         let job = &jobs[task.job];
-        if job.input.shape().m <= GEMV_ROWS_MAX {
+        if let (Weights::Own(own), Prepared::Exact(input)) = (&job.linear.weights, job.input) {
+            let (tiles, token_tiles) = (task.tiles.clone(), task.token_tiles.clone());
+            return own.run(isa, &OwnTask { input, tiles, token_tiles, output: &job.output });
+        }
+        if job.is_gemv() {
             gemv(isa, job, task.tiles.clone());
         } else {
             gemm(isa, job, task);
@@ -105,24 +132,42 @@ pub(crate) fn run(isa: Isa, pool: &Pool, jobs: &[Job<'_>]) -> Result<(), Backend
 
 fn gemv(isa: Isa, job: &Job<'_>, tiles: Range<usize>) {
     let (linear, output, blocks) = (job.linear, &job.output, &job.linear.input.blocks[..]);
-    macro_rules! rows {
-        ($($m:literal)*) => {
-            match (job.input, &linear.weights, job.input.shape().m) {
-                $(
-                    (Prepared::Wide(input), Weights::Packed(packed), $m) => {
-                        let arithmetic = WideGemv::<$m> { packed, input };
-                        isa.run(Gemv { arithmetic, blocks, tiles, output })
-                    }
-                    (Prepared::Exact(input), _, $m) => {
-                        let arithmetic = ExactGemv::<$m> { linear, input };
-                        isa.run(Gemv { arithmetic, blocks, tiles, output })
-                    }
-                )*
-                _ => unreachable!("at most two rows; plain weights take exact inputs"),
-            }
+    let (shape, rows) = (job.input.shape(), linear.input.rows);
+    macro_rules! run {
+        ($arithmetic:expr) => {
+            isa.run(Gemv { arithmetic: $arithmetic, blocks, tiles, shape, output })
         };
     }
-    rows!(1 2)
+    match (job.input, &linear.weights, shape.rows_per_tile) {
+        (Prepared::Wide(input), Weights::Packed(packed), 1) => {
+            run!(WideGemv::<1> { packed, input })
+        }
+        (Prepared::Wide(input), Weights::Packed(packed), 2) => {
+            run!(WideGemv::<2> { packed, input })
+        }
+        (Prepared::Wide(input), Weights::Packed(packed), 4) => {
+            run!(WideGemv::<4> { packed, input })
+        }
+        (Prepared::Exact(input), Weights::Packed(packed), 1) => {
+            run!(ExactGemv::<1> { packed, rows, input })
+        }
+        (Prepared::Exact(input), Weights::Packed(packed), 2) => {
+            run!(ExactGemv::<2> { packed, rows, input })
+        }
+        (Prepared::Exact(input), Weights::Plain(plain), 1) => {
+            run!(PlainGemv::<1> { plain, rows, input })
+        }
+        (Prepared::Exact(input), Weights::Plain(plain), 2) => {
+            run!(PlainGemv::<2> { plain, rows, input })
+        }
+        (Prepared::Exact(input), Weights::SmallFloat(codes), 1) => {
+            run!(SmallFloatGemv::<1> { codes, input })
+        }
+        (Prepared::Exact(input), Weights::SmallFloat(codes), 2) => {
+            run!(SmallFloatGemv::<2> { codes, input })
+        }
+        _ => unreachable!("tiles of such rows; plain weights take exact inputs"),
+    }
 }
 
 /// Calls a kernel with the token rows of a tile as a constant.
@@ -149,6 +194,8 @@ macro_rules! with_rows {
         }
     };
 }
+
+pub(super) use with_rows;
 
 #[derive(Default)]
 struct Scratch {

@@ -23,14 +23,7 @@ fn inputs(len: usize, seed: u32) -> Vec<f32> {
 
 /// Weights `[in][out]` in natural order, exactly.
 fn weights(linear: &Linear<'_>) -> Vec<f32> {
-    match linear {
-        Linear::Exl2(l) => l.dequantize().into_iter().map(f32::from).collect(),
-        Linear::Gptq(l) => {
-            let row = |k: usize| l.columns.iter().map(move |n| l.product(k, n));
-            (0..l.in_features).flat_map(row).collect()
-        }
-        Linear::Plain(l) => l.dequantize(),
-    }
+    linear.values()
 }
 
 /// Codes minus zero point and scale of a packed row, for the wide twin.
@@ -52,9 +45,9 @@ fn code_and_scale(linear: &Linear<'_>, row: usize, input: usize, column: usize) 
         Linear::Gptq(l) => {
             let g = l.group_of_row[input] as usize;
             let code = i32::from(l.code(input, column)) - i32::from(l.zero(g, column));
-            (code, l.scale(g, column).to_f32())
+            (code, l.scales.value(g, column))
         }
-        Linear::Plain(_) => unreachable!("plain weights are never wide"),
+        _ => unreachable!("these weights are never wide"),
     }
 }
 
@@ -119,8 +112,43 @@ fn cases() -> Vec<(&'static str, OwnedLinear)> {
     cases.push(("long", synthetic::exl2(2304, 32, &[(5, 0.3, 64), (4, 0.7, 128)], 8)));
     cases.push(("gptq", synthetic::gptq(256, 64, 128, synthetic::RowOrder::Sequential, 9)));
     cases.push(("gptq-act", synthetic::gptq(512, 32, 64, synthetic::RowOrder::Shuffled, 10)));
+    for (name, bits, rounded, single) in [
+        ("gptq-2", 2, false, false),
+        ("gptq-3", 3, false, false),
+        ("gptq-8", 8, false, false),
+        ("awq", 4, true, false),
+        ("int-single", 8, false, true),
+    ] {
+        let form = synthetic::IntegerForm { bits, rounded, single };
+        let (seed, order) = (u64::from(bits), synthetic::RowOrder::Shuffled);
+        cases.push((name, synthetic::integer(192, 64, 64, order, form, seed)));
+        let order = synthetic::RowOrder::Sequential;
+        cases.push((name, synthetic::integer(288, 32, 288, order, form, seed)));
+    }
     cases.push(("f16", synthetic::plain_f16(200, 40, 11)));
+    cases.extend(small_floats());
     cases
+}
+
+/// Extents that are multiples of nothing but the groups.
+fn small_floats() -> Vec<(&'static str, OwnedLinear)> {
+    use synthetic::SmallFloatKind::{Fp8, Fp8E5m2, Fp8E8m0, Mxfp4, Nf4, Nvfp4};
+    [
+        ("mxfp4", Mxfp4, 288, 41),
+        ("nvfp4", Nvfp4, 400, 70),
+        ("fp8", Fp8, 300, 135),
+        ("fp8-e8m0", Fp8E8m0, 131, 20),
+        ("fp8-e5m2", Fp8E5m2, 259, 67),
+        ("nf4", Nf4, 256, 65),
+        // Runs that begin inside of rows, every eight inputs or less.
+        ("nf4-runs-of-8", Nf4, 200, 33),
+        ("nf4-runs-of-4", Nf4, 260, 18),
+    ]
+    .into_iter()
+    .map(|(name, kind, inputs, outputs)| {
+        (name, synthetic::small_float(kind, inputs, outputs, inputs as u64))
+    })
+    .collect()
 }
 
 fn check(name: &str, owned: &OwnedLinear, isa: Isa, threads: usize, m: usize, math: MathMode) {
@@ -135,7 +163,7 @@ fn check(name: &str, owned: &OwnedLinear, isa: Isa, threads: usize, m: usize, ma
     let buffers = Mutex::default();
     let machine = Machine { isa, pool: &pool, math, buffers: &buffers };
     run_all(&machine, &rows, &mut [target]).unwrap();
-    let wide = math == MathMode::Wide && !matches!(source, Linear::Plain(_));
+    let wide = math == MathMode::Wide && matches!(source, Linear::Exl2(_) | Linear::Gptq(_));
     for i in 0..m {
         let x = &x[i * k..(i + 1) * k];
         let expected = if wide {
@@ -158,7 +186,7 @@ fn check(name: &str, owned: &OwnedLinear, isa: Isa, threads: usize, m: usize, ma
 fn every_level_and_row_count_matches_the_scalar_twin() {
     for (name, owned) in cases() {
         for isa in Isa::available() {
-            for m in [1, 2, 3, 4, 5, 6, 7, 13] {
+            for m in [1, 2, 3, 4, 5, 8, 9, 13] {
                 for math in [MathMode::Exact, MathMode::Wide] {
                     check(name, &owned, isa, 1, m, math);
                 }
@@ -169,7 +197,9 @@ fn every_level_and_row_count_matches_the_scalar_twin() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    for (name, owned) in cases().iter().filter(|c| ["mixed", "gptq", "f16"].contains(&c.0)) {
+    for (name, owned) in
+        cases().iter().filter(|c| ["mixed", "gptq", "gptq-3", "f16", "mxfp4", "fp8"].contains(&c.0))
+    {
         for threads in [2, 3, 7] {
             for m in [1, 5, 33] {
                 check(name, owned, Isa::best(), threads, m, MathMode::Exact);

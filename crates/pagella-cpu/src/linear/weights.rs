@@ -7,7 +7,11 @@
 use std::sync::Arc;
 
 use super::blocks::InputLayout;
+use super::own::OwnKernel;
 use super::quad::ScaleView;
+use super::rotate::Rotation;
+use super::small_float::SmallFloat;
+use crate::account::Claim;
 use crate::memory::Aligned;
 use crate::simd::LANES;
 
@@ -19,12 +23,16 @@ pub struct CpuLinear {
     pub(crate) bias: Option<Vec<f32>>,
     pub(crate) input: Arc<InputLayout>,
     pub(crate) weights: Weights,
+    /// Its bytes, where somebody keeps books.
+    pub(crate) _claim: Claim,
 }
 
 /// Codes or plain numbers.
 pub(crate) enum Weights {
     Packed(Packed),
     Plain(Plain),
+    SmallFloat(SmallFloat),
+    Own(Box<dyn OwnKernel>),
 }
 
 /// Quantised weights.
@@ -39,7 +47,14 @@ pub(crate) struct Packed {
 /// Owned form of [`ScaleView`].
 pub(crate) enum Scales {
     Square { codes: Aligned<u8>, steps: Vec<f32> },
-    Affine { scales: Aligned<u16>, zeros: Aligned<u8> },
+    Affine { scales: Factors, zeros: Aligned<u8>, rounded: bool },
+}
+
+/// Scales of 16 columns for every tile and group.
+pub(crate) enum Factors {
+    /// Binary16 bits.
+    Half(Aligned<u16>),
+    Single(Aligned<f32>),
 }
 
 /// Unquantised weights, `[tile][row][16]`.
@@ -60,8 +75,14 @@ impl CpuLinear {
         let weights = match &self.weights {
             Weights::Packed(packed) => packed.words.bytes() + packed.scales.bytes(),
             Weights::Plain(plain) => plain.bytes(),
+            Weights::SmallFloat(codes) => codes.bytes(),
+            Weights::Own(own) => own.bytes(),
         };
-        weights + self.bias.as_ref().map_or(0, |b| 4 * b.len()) + 4 * self.input.perm.len()
+        let rotation = self.input.rotation.as_ref().map_or(0, Rotation::bytes);
+        weights
+            + rotation
+            + self.bias.as_ref().map_or(0, |b| 4 * b.len())
+            + 4 * self.input.perm.len()
     }
 
     /// Weight bytes of one tile: what streaming it costs.
@@ -74,14 +95,24 @@ impl Scales {
     pub(crate) fn view(&self) -> ScaleView<'_> {
         match self {
             Scales::Square { codes, steps } => ScaleView::Square { codes, steps },
-            Scales::Affine { scales, zeros } => ScaleView::Affine { scales, zeros },
+            Scales::Affine { scales: Factors::Half(scales), zeros, rounded } => {
+                ScaleView::Half { scales, zeros, rounded: *rounded }
+            }
+            Scales::Affine { scales: Factors::Single(scales), zeros, .. } => {
+                ScaleView::Single { scales, zeros }
+            }
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
             Scales::Square { codes, steps } => codes.bytes() + 4 * steps.len(),
-            Scales::Affine { scales, zeros } => scales.bytes() + zeros.bytes(),
+            Scales::Affine { scales: Factors::Half(scales), zeros, .. } => {
+                scales.bytes() + zeros.bytes()
+            }
+            Scales::Affine { scales: Factors::Single(scales), zeros, .. } => {
+                scales.bytes() + zeros.bytes()
+            }
         }
     }
 }

@@ -6,14 +6,12 @@
 //! Both follow the canonical order, so a token row has the same bits either way.
 
 use super::blocks::{BLOCK_ROWS, RowBlock};
-use super::gemv::GemvBlock;
+use super::gemv::{GemvBlock, Kind, fetch_ahead};
 use super::input::WideInput;
 use super::quad::{ScaleView, quad};
 use super::weights::Packed;
 use crate::simd::{Kernel, LANES, Simd};
 
-/// How far ahead of the reading position lines are fetched, in bytes.
-const PREFETCH_BYTES: usize = 4096;
 /// Pair products per 32 rows.
 const PAIRS: usize = BLOCK_ROWS / 2;
 
@@ -24,9 +22,12 @@ pub(crate) struct WideGemv<'a, const M: usize> {
 }
 
 impl<const M: usize> GemvBlock<M> for WideGemv<'_, M> {
+    const KIND: Kind = Kind::Wide;
+
     #[inline(always)]
     unsafe fn add<S: Simd, const T: usize>(
         &self,
+        token_tile: usize,
         tile: usize,
         index: usize,
         block: &RowBlock,
@@ -34,42 +35,68 @@ impl<const M: usize> GemvBlock<M> for WideGemv<'_, M> {
     ) {
         // SAFETY: the tiles and the block exist, so every pointer below stays inside.
         unsafe {
-            let base = self.packed.words.as_ptr().add(tile * self.packed.tile_words);
-            let isum = self.block_sum::<S, T>(base, block);
-            let scales = self.packed.scales.view();
+            let at = Place {
+                tiles: self.packed.words.as_ptr().add(tile * self.packed.tile_words),
+                // What other token tiles read is in the cache already.
+                fetch: token_tile == 0,
+                x: self.input.pairs.as_ptr().add(token_tile * (self.input.rows / 2 * M)),
+            };
+            let view = self.packed.scales.view();
+            let common = view.common_zero(block.bits);
+            let first = (token_tile * self.input.blocks + index) * M;
+            let xs = self.input.scales.as_ptr().add(first);
+            let xsum = self.input.sums.as_ptr().add(first);
+            let mut isum = [[S::splat_i(0); T]; M];
+            if let Some(zero) = common {
+                for (m, sums) in isum.iter_mut().enumerate() {
+                    *sums = [S::splat_i((-zero).wrapping_mul(*xsum.add(m))); T];
+                }
+            }
+            self.block_sum::<S, T>(&at, block, &mut isum);
             for t in 0..T {
                 let (scale, zero) =
-                    scales.load::<S>(tile + t, block.group, self.packed.groups, block.bits);
+                    view.load::<S>(tile + t, block.group, self.packed.groups, block.bits);
                 for m in 0..M {
-                    let at = index * M + m;
-                    let xs = *self.input.scales.as_ptr().add(at);
-                    let xsum = *self.input.sums.as_ptr().add(at);
-                    let v = S::sub_i(isum[m][t], S::mul_i(zero, S::splat_i(xsum)));
-                    acc[m][t] = S::fma(S::to_f(v), S::mul(scale, S::splat(xs)), acc[m][t]);
+                    let v = match common {
+                        Some(_) => isum[m][t],
+                        None => S::sub_i(isum[m][t], S::mul_i(zero, S::splat_i(*xsum.add(m)))),
+                    };
+                    acc[m][t] = S::fma(S::to_f(v), S::mul(scale, S::splat(*xs.add(m))), acc[m][t]);
                 }
             }
         }
     }
 }
 
+/// Where the operands of a block are.
+struct Place {
+    /// Start of tile 0 of `T` tiles.
+    tiles: *const u32,
+    /// Whether what follows should be fetched early.
+    fetch: bool,
+    /// Start of a tile of activations.
+    x: *const i32,
+}
+
 impl<const M: usize> WideGemv<'_, M> {
     /// # Safety
-    /// As for [`Simd`]; `base` is the start of tile 0 of `T` tiles.
+    /// As for [`Simd`]; the block exists at `at`.
     #[inline(always)]
     unsafe fn block_sum<S: Simd, const T: usize>(
         &self,
-        base: *const u32,
+        at: &Place,
         block: &RowBlock,
-    ) -> [[S::I; T]; M] {
+        isum: &mut [[S::I; T]; M],
+    ) {
         // SAFETY: forwarded.
         unsafe {
             match block.bits {
-                2 => self.block_sum_of::<S, T, 2>(base, block),
-                3 => self.block_sum_of::<S, T, 3>(base, block),
-                4 => self.block_sum_of::<S, T, 4>(base, block),
-                5 => self.block_sum_of::<S, T, 5>(base, block),
-                6 => self.block_sum_of::<S, T, 6>(base, block),
-                _ => self.block_sum_of::<S, T, 8>(base, block),
+                2 => self.block_sum_of::<S, T, 2>(at, block, isum),
+                3 => self.block_sum_of::<S, T, 3>(at, block, isum),
+                4 => self.block_sum_of::<S, T, 4>(at, block, isum),
+                5 => self.block_sum_of::<S, T, 5>(at, block, isum),
+                6 => self.block_sum_of::<S, T, 6>(at, block, isum),
+                _ => self.block_sum_of::<S, T, 8>(at, block, isum),
             }
         }
     }
@@ -79,44 +106,101 @@ impl<const M: usize> WideGemv<'_, M> {
     #[inline(always)]
     unsafe fn block_sum_of<S: Simd, const T: usize, const B: u8>(
         &self,
-        base: *const u32,
+        at: &Place,
         block: &RowBlock,
-    ) -> [[S::I; T]; M] {
+        isum: &mut [[S::I; T]; M],
+    ) {
         // SAFETY: the block's lines and pairs exist; prefetching may run past the end.
         unsafe {
             let stride = self.packed.tile_words;
             let line_words = usize::from(B) * LANES;
-            let mut isum = [[S::splat_i(0); T]; M];
-            let mut lines = base.add(block.first_line * LANES);
-            let mut x = self.input.pairs.as_ptr().add(block.first_row / 2 * M);
+            let mut line = block.first_line * LANES;
+            let mut x = at.x.add(block.first_row / 2 * M);
             for _ in 0..block.rows / BLOCK_ROWS {
-                for t in 0..T {
-                    for line in 0..usize::from(B) {
-                        let at = lines.wrapping_add(t * stride + line * LANES);
-                        S::prefetch(at.cast::<u8>().wrapping_add(PREFETCH_BYTES));
-                    }
+                let lines = at.tiles.add(line);
+                if at.fetch {
+                    fetch_ahead::<S, T>(at.tiles.cast(), 4 * stride, 4 * line, usize::from(B));
                 }
-                macro_rules! step {
-                    ($($q:literal)*) => {$(
-                        for t in 0..T {
-                            let codes = quad::<S, B>(lines.add(t * stride), $q);
-                            let even = S::and(codes, S::splat_i(0x00FF_00FF));
-                            let odd = S::shr16::<8>(codes);
-                            for m in 0..M {
-                                let xe = S::splat_i(*x.add(2 * $q * M + m));
-                                let xo = S::splat_i(*x.add((2 * $q + 1) * M + m));
-                                isum[m][t] = S::dot16(isum[m][t], even, xe);
-                                isum[m][t] = S::dot16(isum[m][t], odd, xo);
-                            }
-                        }
-                    )*};
+                if const { B <= S::BYTE_BITS_MAX[M.ilog2() as usize] } {
+                    bytes::<S, T, M, B>(lines, stride, x, isum);
+                } else {
+                    pairs::<S, T, M, B>(lines, stride, x, isum);
                 }
-                step!(0 1 2 3 4 5 6 7);
-                lines = lines.add(line_words);
+                line += line_words;
                 x = x.add(PAIRS * M);
             }
-            isum
         }
+    }
+}
+
+/// Adds 32 rows as pairs of 16 bits.
+///
+/// # Safety
+/// As for [`Simd`]; `B` lines of `T` tiles, `stride` words apart, and 16 pairs for every row.
+#[inline(always)]
+unsafe fn pairs<S: Simd, const T: usize, const M: usize, const B: u8>(
+    lines: *const u32,
+    stride: usize,
+    x: *const i32,
+    isum: &mut [[S::I; T]; M],
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        macro_rules! step {
+            ($($q:literal)*) => {$(
+                for t in 0..T {
+                    let codes = quad::<S, B>(lines.add(t * stride), $q);
+                    let even = S::and(codes, S::splat_i(0x00FF_00FF));
+                    let odd = S::shr16::<8>(codes);
+                    for m in 0..M {
+                        let xe = S::splat_i(*x.add(2 * $q * M + m));
+                        let xo = S::splat_i(*x.add((2 * $q + 1) * M + m));
+                        isum[m][t] = S::dot16(isum[m][t], even, xe);
+                        isum[m][t] = S::dot16(isum[m][t], odd, xo);
+                    }
+                }
+            )*};
+        }
+        step!(0 1 2 3 4 5 6 7);
+    }
+}
+
+/// Adds 32 rows as bytes.
+///
+/// # Safety
+/// As for [`pairs`], with the bytes of a quad in place of its pairs.
+#[inline(always)]
+unsafe fn bytes<S: Simd, const T: usize, const M: usize, const B: u8>(
+    lines: *const u32,
+    stride: usize,
+    x: *const i32,
+    isum: &mut [[S::I; T]; M],
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let zero = [S::splat_i(0); 2];
+        let mut sums = [[zero; T]; M];
+        macro_rules! step {
+            ($($q:literal)*) => {$(
+                for t in 0..T {
+                    let codes = quad::<S, B>(lines.add(t * stride), $q);
+                    for m in 0..M {
+                        let high = S::splat_i(*x.add(2 * $q * M + m));
+                        let low = S::splat_i(*x.add((2 * $q + 1) * M + m));
+                        sums[m][t] = S::dot_bytes(sums[m][t], codes, high, low);
+                    }
+                }
+                if ($q + 1) % S::byte_quads(B).min(8) == 0 {
+                    for m in 0..M {
+                        for t in 0..T {
+                            isum[m][t] = S::fold_bytes(isum[m][t], sums[m][t]);
+                            sums[m][t] = zero;
+                        }
+                    }
+                }
+            )*};
+        }
+        step!(0 1 2 3 4 5 6 7);
     }
 }
 

@@ -10,6 +10,7 @@ use pagella_backend::{BackendError, HeadWeights, TableDtype};
 use super::attention::product::{Bf16, Element, Left, Product, pass_rows, rows_max};
 use super::attention::scratch::with_scratch;
 use crate::Tensor;
+use crate::account::Claim;
 use crate::memory::Aligned;
 use crate::simd::{Isa, LANES};
 use crate::threads::{Pool, Shares};
@@ -25,6 +26,8 @@ pub struct CpuHeadLinear {
     /// Outputs, rounded up to whole vectors.
     padded: usize,
     weights: Weights,
+    /// Its bytes, where somebody keeps books.
+    pub(crate) _claim: Claim,
 }
 
 enum Weights {
@@ -49,7 +52,8 @@ impl CpuHeadLinear {
             TableDtype::BF16 => Weights::Bf16(lay_out(values, shape, narrow_bf16)?),
             TableDtype::F32 => Weights::F32(lay_out(values, shape, |x| x)?),
         };
-        Ok(CpuHeadLinear { heads, in_features, out_features, padded, weights })
+        let _claim = Claim::default();
+        Ok(CpuHeadLinear { heads, in_features, out_features, padded, weights, _claim })
     }
 
     /// Bytes that it holds.

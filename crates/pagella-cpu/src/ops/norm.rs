@@ -8,6 +8,7 @@ use pagella_backend::{BackendError, NormWeights};
 
 use super::lanes::{load_part, store_part};
 use crate::Tensor;
+use crate::account::Claim;
 use crate::simd::{Isa, Kernel, LANES, Simd};
 use crate::threads::{Pool, Shares};
 
@@ -19,6 +20,8 @@ pub struct CpuNorm {
     weight: Vec<f32>,
     /// Same shape.
     bias: Option<Vec<f32>>,
+    /// Its bytes, where somebody keeps books.
+    pub(crate) _claim: Claim,
 }
 
 impl CpuNorm {
@@ -30,7 +33,12 @@ impl CpuNorm {
             let (expected, found) = (weight.len(), bias.len());
             return Err(BackendError::Size { what: "norm bias", expected, found });
         }
-        Ok(CpuNorm { kind, eps, weight, bias })
+        Ok(CpuNorm { kind, eps, weight, bias, _claim: Claim::default() })
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        4 * (self.weight.len() + self.bias.as_ref().map_or(0, Vec::len))
     }
 
     /// Checks that the norm fits rows of `width`.

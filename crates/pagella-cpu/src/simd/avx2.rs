@@ -1,5 +1,6 @@
 //! AVX2 with FMA and F16C: two registers per vector.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::{Kernel, Simd};
@@ -55,8 +56,23 @@ macro_rules! whole {
 impl Simd for Avx2 {
     type F = F;
     type I = I;
+    type Table = F;
     const GEMM_ROWS: usize = 6;
-    const GEMV_TILES: usize = 4;
+    const REGISTERS: usize = 2;
+    const WIDE_TILES: [usize; 3] = [2, 1, 1];
+    /// With more rows the sums of both halves would not fit the registers; two products of wider codes
+    /// would not fit 16 bits.
+    const BYTE_BITS_MAX: [u8; 3] = [6, 0, 0];
+
+    /// As many as two products each, of the largest code with 128, are below 2¹⁵.
+    #[inline(always)]
+    fn byte_quads(bits: u8) -> usize {
+        match bits {
+            6 => 2,
+            5 => 4,
+            _ => 8,
+        }
+    }
 
     both! {
         add(a: F, b: F) -> F = |a, b| _mm256_add_ps(a, b);
@@ -75,6 +91,11 @@ impl Simd for Avx2 {
         bits_f(a: I) -> F = |a| _mm256_castsi256_ps(a);
         and(a: I, b: I) -> I = |a, b| _mm256_and_si256(a, b);
         or(a: I, b: I) -> I = |a, b| _mm256_or_si256(a, b);
+        xor(a: I, b: I) -> I = |a, b| _mm256_xor_si256(a, b);
+        sum_bytes(a: I) -> I = |a| _mm256_madd_epi16(
+            _mm256_maddubs_epi16(a, _mm256_set1_epi8(1)),
+            _mm256_set1_epi16(1),
+        );
         add_i(a: I, b: I) -> I = |a, b| _mm256_add_epi32(a, b);
         sub_i(a: I, b: I) -> I = |a, b| _mm256_sub_epi32(a, b);
         mul_i(a: I, b: I) -> I = |a, b| _mm256_mullo_epi32(a, b);
@@ -84,6 +105,16 @@ impl Simd for Avx2 {
 
     whole! {
         splat(x: f32) -> F = { let v = _mm256_set1_ps(x); F(v, v) };
+        splat_halves(low: f32, high: f32) -> F =
+            F(_mm256_set1_ps(low), _mm256_set1_ps(high));
+        shr_by(a: I, bits: u32) -> I = {
+            let bits = _mm_cvtsi32_si128(bits as i32);
+            I(_mm256_srl_epi32(a.0, bits), _mm256_srl_epi32(a.1, bits))
+        };
+        shl_by(a: I, bits: u32) -> I = {
+            let bits = _mm_cvtsi32_si128(bits as i32);
+            I(_mm256_sll_epi32(a.0, bits), _mm256_sll_epi32(a.1, bits))
+        };
         load(p: *const f32) -> F = F(_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8)));
         store(p: *mut f32, v: F) -> () = {
             _mm256_storeu_ps(p, v.0);
@@ -110,9 +141,96 @@ impl Simd for Avx2 {
             _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast())),
             _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.add(8).cast())),
         );
+        table(p: *const f32) -> F = Self::load(p);
+        lookup(table: F, codes: I) -> F = {
+            F(lookup_half(table, codes.0), lookup_half(table, codes.1))
+        };
         prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
     }
 
+    #[inline(always)]
+    unsafe fn load_f8<const DIGITS: u32>(p: *const u8) -> F {
+        // SAFETY: the caller gives 16 readable bytes; the features are there.
+        unsafe {
+            let halves = widen_f8::<DIGITS>(p);
+            F(
+                _mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
+                _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(halves)),
+            )
+        }
+    }
+    #[inline(always)]
+    unsafe fn byte<const N: usize>(a: I) -> I {
+        // Of each 32-bit lane byte `N`, then zeros.
+        const CHOICE: [[i8; 16]; 4] = {
+            let mut choice = [[-1; 16]; 4];
+            let mut i = 0;
+            while i < 16 {
+                choice[i % 4][i / 4 * 4] = i as i8;
+                i += 1;
+            }
+            choice
+        };
+        // SAFETY: the features are there (trait contract); a choice has 16 bytes.
+        unsafe {
+            match N {
+                0 => Self::and(a, Self::splat_i(0xFF)),
+                3 => Self::shr::<24>(a),
+                _ => {
+                    let choice = _mm_loadu_si128(CHOICE[N].as_ptr().cast());
+                    let choice = _mm256_broadcastsi128_si256(choice);
+                    I(_mm256_shuffle_epi8(a.0, choice), _mm256_shuffle_epi8(a.1, choice))
+                }
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn settle(a: F) -> F {
+        // SAFETY: the features are there (trait contract).
+        unsafe { F(settle(a.0), settle(a.1)) }
+    }
+    #[inline(always)]
+    unsafe fn settle_i(a: I) -> I {
+        // SAFETY: as above.
+        unsafe {
+            let settle = |v| _mm256_castps_si256(settle(_mm256_castsi256_ps(v)));
+            I(settle(a.0), settle(a.1))
+        }
+    }
+    /// The sums are of 16 bits, two a lane.
+    #[inline(always)]
+    unsafe fn dot_bytes(sums: [I; 2], codes: I, high: I, low: I) -> [I; 2] {
+        // SAFETY: the features are there (trait contract).
+        unsafe {
+            let add = |sum: __m256i, x: __m256i, codes: __m256i| {
+                _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, x))
+            };
+            [
+                I(add(sums[0].0, high.0, codes.0), add(sums[0].1, high.1, codes.1)),
+                I(add(sums[1].0, low.0, codes.0), add(sums[1].1, low.1, codes.1)),
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn fold_bytes(acc: I, sums: [I; 2]) -> I {
+        // SAFETY: the features are there (trait contract).
+        unsafe {
+            let fold = |acc: __m256i, high: __m256i, low: __m256i| {
+                let high = _mm256_madd_epi16(high, _mm256_set1_epi16(256));
+                let low = _mm256_madd_epi16(low, _mm256_set1_epi16(1));
+                _mm256_add_epi32(acc, _mm256_add_epi32(high, low))
+            };
+            I(fold(acc.0, sums[0].0, sums[1].0), fold(acc.1, sums[0].1, sums[1].1))
+        }
+    }
+    #[inline(always)]
+    unsafe fn low_halves(a: F, b: F) -> F {
+        F(a.0, b.0)
+    }
+    #[inline(always)]
+    unsafe fn high_halves(a: F, b: F) -> F {
+        F(a.1, b.1)
+    }
     #[inline(always)]
     unsafe fn swap<const N: usize>(a: F) -> F {
         // SAFETY: the features are there (trait contract).
@@ -155,4 +273,50 @@ unsafe fn widen_bf16(p: *const u16) -> __m256 {
         let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()));
         _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
     }
+}
+
+/// The upper parts of 16 binary16 values, from bytes with `DIGITS` digits.
+///
+/// # Safety
+/// `p` points to 16 readable bytes; AVX2 is there.
+#[inline(always)]
+pub(super) unsafe fn widen_f8<const DIGITS: u32>(p: *const u8) -> __m256i {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(p.cast()));
+        match DIGITS {
+            // The sign comes twice; the lower copy would be the top bit of the exponent.
+            3 => {
+                _mm256_and_si256(_mm256_slli_epi16::<7>(wide), _mm256_set1_epi16(0xBFFFu16 as i16))
+            }
+            _ => _mm256_slli_epi16::<8>(wide),
+        }
+    }
+}
+
+/// Eight entries of a table of 16.
+///
+/// # Safety
+/// AVX2 is there.
+#[inline(always)]
+unsafe fn lookup_half(table: F, codes: __m256i) -> __m256 {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let low = _mm256_permutevar8x32_ps(table.0, codes);
+        let high = _mm256_permutevar8x32_ps(table.1, codes);
+        // The fourth bit of a code becomes the sign, by which the blend chooses.
+        _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(codes)))
+    }
+}
+
+/// The value itself; the compiler computes it here.
+///
+/// # Safety
+/// AVX is there.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn settle(mut v: __m256) -> __m256 {
+    // SAFETY: there is no instruction in it.
+    unsafe { asm!("/* {} */", inout(ymm_reg) v, options(nomem, nostack, preserves_flags)) };
+    v
 }

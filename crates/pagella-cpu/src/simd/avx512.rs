@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::avx2::widen_f8;
 use super::{Kernel, Simd};
 
 /// One 512-bit register.
@@ -32,11 +33,24 @@ macro_rules! ops {
 impl Simd for Avx512 {
     type F = __m512;
     type I = __m512i;
+    type Table = __m512;
     const GEMM_ROWS: usize = 12;
-    const GEMV_TILES: usize = 4;
+    const REGISTERS: usize = 1;
+    const WIDE_TILES: [usize; 3] = [4, 4, 2];
+
+    const BYTE_BITS_MAX: [u8; 3] = [8, 8, 8];
+
+    #[inline(always)]
+    fn byte_quads(_: u8) -> usize {
+        usize::MAX
+    }
 
     ops! {
         splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        splat_halves(low: f32, high: f32) -> __m512 =
+            _mm512_mask_blend_ps(0xFF00, _mm512_set1_ps(low), _mm512_set1_ps(high));
+        low_halves(a: __m512, b: __m512) -> __m512 = _mm512_shuffle_f32x4::<0b01_00_01_00>(a, b);
+        high_halves(a: __m512, b: __m512) -> __m512 = _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b);
         load(p: *const f32) -> __m512 = _mm512_loadu_ps(p);
         store(p: *mut f32, v: __m512) -> () = _mm512_storeu_ps(p, v);
         load_f16(p: *const u16) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(p.cast()));
@@ -65,15 +79,37 @@ impl Simd for Avx512 {
         load_i(p: *const u32) -> __m512i = _mm512_loadu_si512(p.cast());
         store_i(p: *mut i32, v: __m512i) -> () = _mm512_storeu_si512(p.cast(), v);
         load_u8(p: *const u8) -> __m512i = _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()));
+        table(p: *const f32) -> __m512 = _mm512_loadu_ps(p);
+        lookup(table: __m512, codes: __m512i) -> __m512 = _mm512_permutexvar_ps(codes, table);
         and(a: __m512i, b: __m512i) -> __m512i = _mm512_and_si512(a, b);
         or(a: __m512i, b: __m512i) -> __m512i = _mm512_or_si512(a, b);
+        xor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);
+        sum_bytes(a: __m512i) -> __m512i =
+            _mm512_dpbusd_epi32(_mm512_setzero_si512(), a, _mm512_set1_epi8(1));
+        shr_by(a: __m512i, bits: u32) -> __m512i =
+            _mm512_srl_epi32(a, _mm_cvtsi32_si128(bits as i32));
+        shl_by(a: __m512i, bits: u32) -> __m512i =
+            _mm512_sll_epi32(a, _mm_cvtsi32_si128(bits as i32));
         add_i(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
         sub_i(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi32(a, b);
         mul_i(a: __m512i, b: __m512i) -> __m512i = _mm512_mullo_epi32(a, b);
         dot16(acc: __m512i, a: __m512i, b: __m512i) -> __m512i = _mm512_dpwssd_epi32(acc, a, b);
+        dot_bytes(sums: [__m512i; 2], codes: __m512i, high: __m512i, low: __m512i) -> [__m512i; 2] = [
+            _mm512_dpbusd_epi32(sums[0], codes, high),
+            _mm512_dpbusd_epi32(sums[1], codes, low),
+        ];
+        fold_bytes(acc: __m512i, sums: [__m512i; 2]) -> __m512i = _mm512_add_epi32(
+            acc,
+            _mm512_add_epi32(_mm512_slli_epi32::<8>(sums[0]), sums[1]),
+        );
         prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
     }
 
+    #[inline(always)]
+    unsafe fn load_f8<const DIGITS: u32>(p: *const u8) -> __m512 {
+        // SAFETY: the caller gives 16 readable bytes; the features are there.
+        unsafe { _mm512_cvtph_ps(widen_f8::<DIGITS>(p)) }
+    }
     #[inline(always)]
     unsafe fn swap<const N: usize>(a: __m512) -> __m512 {
         // SAFETY: the features are there (trait contract).

@@ -19,6 +19,9 @@ pub(crate) mod portable;
 /// Lanes of every vector.
 pub(crate) const LANES: usize = 16;
 
+/// Brings back binary16 values whose exponent was taken for that of an f32.
+const HALF_SCALE: f32 = f32::from_bits((127 + 112) << 23);
+
 /// Vector operations on 16 lanes.
 ///
 /// # Safety
@@ -30,12 +33,28 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     type F: Copy;
     /// 16 × 32-bit integers; also viewed as 32 × i16.
     type I: Copy;
+    /// 16 × f32 to look up.
+    type Table: Copy;
     /// Rows of an f32 or int16 micro-kernel that fit the register file.
     const GEMM_ROWS: usize;
-    /// Tiles a GEMV walks in lockstep.
-    const GEMV_TILES: usize;
+    /// Registers of one vector.
+    const REGISTERS: usize;
+    /// Tiles that a GEMV in wide arithmetic walks in lockstep with 1, 2 and 4 rows: all sums fit the register file.
+    const WIDE_TILES: [usize; 3];
+
+    /// Widest codes that a GEMV of 1, 2 and 4 rows multiplies as bytes, see [`Simd::dot_bytes`].
+    const BYTE_BITS_MAX: [u8; 3];
+
+    /// Quads of codes of `bits` whose products [`Simd::dot_bytes`] can add before they are folded.
+    fn byte_quads(bits: u8) -> usize;
 
     unsafe fn splat(x: f32) -> Self::F;
+    /// Eight lanes of each.
+    unsafe fn splat_halves(low: f32, high: f32) -> Self::F;
+    /// The low lanes of `a`, the low lanes of `b`.
+    unsafe fn low_halves(a: Self::F, b: Self::F) -> Self::F;
+    /// The high lanes of `a`, the high lanes of `b`.
+    unsafe fn high_halves(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn load(p: *const f32) -> Self::F;
     unsafe fn store(p: *mut f32, v: Self::F);
     /// Widens 16 binary16 values.
@@ -74,8 +93,15 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn store_i(p: *mut i32, v: Self::I);
     /// Widens 16 bytes.
     unsafe fn load_u8(p: *const u8) -> Self::I;
+    /// A table of 16 values.
+    unsafe fn table(p: *const f32) -> Self::Table;
+    /// The values that the lowest four bits of every lane name.
+    unsafe fn lookup(table: Self::Table, codes: Self::I) -> Self::F;
     unsafe fn and(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn or(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn xor(a: Self::I, b: Self::I) -> Self::I;
+    /// The sum of the four bytes of every lane.
+    unsafe fn sum_bytes(a: Self::I) -> Self::I;
     unsafe fn add_i(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn sub_i(a: Self::I, b: Self::I) -> Self::I;
     /// Low 32 bits of the products.
@@ -84,12 +110,65 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn shr<const N: i32>(a: Self::I) -> Self::I;
     /// Shift of 32-bit lanes.
     unsafe fn shl<const N: i32>(a: Self::I) -> Self::I;
+    /// Logical shift of 32-bit lanes by fewer than 32 bits; fast where the number is a constant.
+    unsafe fn shr_by(a: Self::I, bits: u32) -> Self::I;
+    /// Shift of 32-bit lanes by fewer than 32 bits; fast where the number is a constant.
+    unsafe fn shl_by(a: Self::I, bits: u32) -> Self::I;
     /// Logical shift of 16-bit halves.
     unsafe fn shr16<const N: i32>(a: Self::I) -> Self::I;
     /// `acc + a₀·b₀ + a₁·b₁` on the signed 16-bit halves of every lane.
     unsafe fn dot16(acc: Self::I, a: Self::I, b: Self::I) -> Self::I;
+    /// Adds the products of the unsigned bytes of `codes` with the signed ones of `high` and of `low`,
+    /// four by four, to running sums. Their form is the level's own: after [`Simd::byte_quads`] quads
+    /// at most, [`Simd::fold_bytes`] puts them together.
+    unsafe fn dot_bytes(
+        sums: [Self::I; 2],
+        codes: Self::I,
+        high: Self::I,
+        low: Self::I,
+    ) -> [Self::I; 2];
+    /// `acc + 256 · Σ codes·high + Σ codes·low` of running sums that began as zeros.
+    unsafe fn fold_bytes(acc: Self::I, sums: [Self::I; 2]) -> Self::I;
+    /// Byte `N` of every lane.
+    #[inline(always)]
+    unsafe fn byte<const N: usize>(a: Self::I) -> Self::I {
+        // SAFETY: register operations, as promised by the caller.
+        unsafe {
+            let low = Self::splat_i(0xFF);
+            match N {
+                0 => Self::and(a, low),
+                1 => Self::and(Self::shr::<8>(a), low),
+                2 => Self::and(Self::shr::<16>(a), low),
+                _ => Self::shr::<24>(a),
+            }
+        }
+    }
+    /// The same value, which the compiler computes here, after what it computed at the one before.
+    /// Where registers are few, it would otherwise begin more at once than fit them.
+    #[inline(always)]
+    unsafe fn settle(a: Self::F) -> Self::F {
+        a
+    }
+    /// The same for integers.
+    #[inline(always)]
+    unsafe fn settle_i(a: Self::I) -> Self::I {
+        a
+    }
     /// Starts fetching the cache line at `p`, which may be out of bounds.
     unsafe fn prefetch(p: *const u8);
+
+    /// Widens 16 floats of 8 bits with `DIGITS` digits, 2 or 3, whose exponent is taken for that of a
+    /// binary16. NaN and infinity may become any number.
+    #[inline(always)]
+    unsafe fn load_f8<const DIGITS: u32>(p: *const u8) -> Self::F {
+        // SAFETY: the caller gives 16 readable bytes.
+        unsafe {
+            let byte = Self::load_u8(p);
+            let sign = Self::shl::<24>(Self::and(byte, Self::splat_i(0x80)));
+            let rest = Self::shl_by(Self::and(byte, Self::splat_i(0x7F)), 23 - DIGITS);
+            Self::mul(Self::bits_f(Self::or(sign, rest)), Self::splat(HALF_SCALE))
+        }
+    }
 
     /// All lanes in the canonical order: halves added, then quarters, eighths, the last two.
     #[inline(always)]

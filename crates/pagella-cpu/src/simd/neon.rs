@@ -42,8 +42,17 @@ macro_rules! each {
 impl Simd for Neon {
     type F = F;
     type I = I;
+    type Table = uint8x16x4_t;
     const GEMM_ROWS: usize = 6;
-    const GEMV_TILES: usize = 2;
+    const REGISTERS: usize = 4;
+    const WIDE_TILES: [usize; 3] = [2, 1, 1];
+    /// Two products of wider codes would not fit 16 bits, and those codes no signed byte.
+    const BYTE_BITS_MAX: [u8; 3] = [6, 0, 0];
+
+    #[inline(always)]
+    fn byte_quads(_: u8) -> usize {
+        usize::MAX
+    }
 
     each! {
         add(a: F, b: F) -> F = |a, b| vaddq_f32(a, b);
@@ -61,6 +70,10 @@ impl Simd for Neon {
         bits_f(a: I) -> F = |a| vreinterpretq_f32_s32(a);
         and(a: I, b: I) -> I = |a, b| vandq_s32(a, b);
         or(a: I, b: I) -> I = |a, b| vorrq_s32(a, b);
+        xor(a: I, b: I) -> I = |a, b| veorq_s32(a, b);
+        sum_bytes(a: I) -> I = |a| {
+            vreinterpretq_s32_u32(vpaddlq_u16(vpaddlq_u8(vreinterpretq_u8_s32(a))))
+        };
         add_i(a: I, b: I) -> I = |a, b| vaddq_s32(a, b);
         sub_i(a: I, b: I) -> I = |a, b| vsubq_s32(a, b);
         mul_i(a: I, b: I) -> I = |a, b| vmulq_s32(a, b);
@@ -78,6 +91,38 @@ impl Simd for Neon {
         unsafe { [vdupq_n_f32(x); 4] }
     }
     #[inline(always)]
+    unsafe fn splat_halves(low: f32, high: f32) -> F {
+        // SAFETY: NEON is there (trait contract).
+        unsafe {
+            let (low, high) = (vdupq_n_f32(low), vdupq_n_f32(high));
+            [low, low, high, high]
+        }
+    }
+    #[inline(always)]
+    unsafe fn low_halves(a: F, b: F) -> F {
+        [a[0], a[1], b[0], b[1]]
+    }
+    #[inline(always)]
+    unsafe fn high_halves(a: F, b: F) -> F {
+        [a[2], a[3], b[2], b[3]]
+    }
+    #[inline(always)]
+    unsafe fn shr_by(a: I, bits: u32) -> I {
+        // SAFETY: NEON is there (trait contract).
+        unsafe {
+            let n = vdupq_n_s32(-(bits as i32));
+            a.map(|v| vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(v), n)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn shl_by(a: I, bits: u32) -> I {
+        // SAFETY: NEON is there (trait contract).
+        unsafe {
+            let n = vdupq_n_s32(bits as i32);
+            a.map(|v| vshlq_s32(v, n))
+        }
+    }
+    #[inline(always)]
     unsafe fn load(p: *const f32) -> F {
         // SAFETY: the caller gives 16 readable elements.
         unsafe { [vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))] }
@@ -90,6 +135,23 @@ impl Simd for Neon {
             vst1q_f32(p.add(4), v[1]);
             vst1q_f32(p.add(8), v[2]);
             vst1q_f32(p.add(12), v[3]);
+        }
+    }
+    #[inline(always)]
+    unsafe fn table(p: *const f32) -> uint8x16x4_t {
+        // SAFETY: the caller gives 16 readable elements.
+        unsafe { vld1q_u8_x4(p.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn lookup(table: uint8x16x4_t, codes: I) -> F {
+        // SAFETY: NEON is there (trait contract).
+        unsafe {
+            let (four, bytes) = (vdupq_n_s32(0x0404_0404), vdupq_n_s32(0x0302_0100));
+            codes.map(|codes| {
+                let code = vandq_s32(codes, vdupq_n_s32(15));
+                let bytes = vmlaq_s32(bytes, code, four);
+                vreinterpretq_f32_u8(vqtbl4q_u8(table, vreinterpretq_u8_s32(bytes)))
+            })
         }
     }
     #[inline(always)]
@@ -196,6 +258,31 @@ impl Simd for Neon {
         unsafe {
             let n = vdupq_n_s16(-(N as i16));
             a.map(|v| vreinterpretq_s32_u16(vshlq_u16(vreinterpretq_u16_s32(v), n)))
+        }
+    }
+    /// Codes fit signed bytes here, see `BYTE_BITS_MAX`, and two products 16 bits.
+    #[inline(always)]
+    unsafe fn dot_bytes(sums: [I; 2], codes: I, high: I, low: I) -> [I; 2] {
+        // SAFETY: NEON is there (trait contract).
+        unsafe {
+            let add = |sum: int32x4_t, codes: int32x4_t, x: int32x4_t| {
+                let (codes, x) = (vreinterpretq_s8_s32(codes), vreinterpretq_s8_s32(x));
+                let first = vmull_s8(vget_low_s8(codes), vget_low_s8(x));
+                vpadalq_s16(sum, vpaddq_s16(first, vmull_high_s8(codes, x)))
+            };
+            [
+                std::array::from_fn(|i| add(sums[0][i], codes[i], high[i])),
+                std::array::from_fn(|i| add(sums[1][i], codes[i], low[i])),
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn fold_bytes(acc: I, sums: [I; 2]) -> I {
+        // SAFETY: NEON is there (trait contract).
+        unsafe {
+            let of =
+                |i: usize| vaddq_s32(acc[i], vaddq_s32(vshlq_n_s32::<8>(sums[0][i]), sums[1][i]));
+            std::array::from_fn(of)
         }
     }
     #[inline(always)]

@@ -37,12 +37,33 @@ fn halves(x: i32) -> (i16, i16) {
 impl Simd for Portable {
     type F = F;
     type I = I;
+    type Table = F;
     const GEMM_ROWS: usize = 4;
-    const GEMV_TILES: usize = 1;
+    const REGISTERS: usize = 16;
+    const WIDE_TILES: [usize; 3] = [1; 3];
+
+    const BYTE_BITS_MAX: [u8; 3] = [0; 3];
+
+    #[inline(always)]
+    fn byte_quads(_: u8) -> usize {
+        usize::MAX
+    }
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> F {
         [x; LANES]
+    }
+    #[inline(always)]
+    unsafe fn splat_halves(low: f32, high: f32) -> F {
+        std::array::from_fn(|i| if i < LANES / 2 { low } else { high })
+    }
+    #[inline(always)]
+    unsafe fn low_halves(a: F, b: F) -> F {
+        std::array::from_fn(|i| if i < LANES / 2 { a[i] } else { b[i - LANES / 2] })
+    }
+    #[inline(always)]
+    unsafe fn high_halves(a: F, b: F) -> F {
+        std::array::from_fn(|i| if i < LANES / 2 { a[i + LANES / 2] } else { b[i] })
     }
     #[inline(always)]
     unsafe fn load(p: *const f32) -> F {
@@ -53,6 +74,15 @@ impl Simd for Portable {
     unsafe fn store(p: *mut f32, v: F) {
         // SAFETY: the caller gives 16 writable elements.
         unsafe { p.cast::<F>().write_unaligned(v) }
+    }
+    #[inline(always)]
+    unsafe fn table(p: *const f32) -> F {
+        // SAFETY: the caller gives 16 readable elements.
+        unsafe { Self::load(p) }
+    }
+    #[inline(always)]
+    unsafe fn lookup(table: F, codes: I) -> F {
+        std::array::from_fn(|i| table[codes[i] as usize & 15])
     }
     #[inline(always)]
     unsafe fn load_f16(p: *const u16) -> F {
@@ -153,6 +183,22 @@ impl Simd for Portable {
         zip_i(a, b, |x, y| x | y)
     }
     #[inline(always)]
+    unsafe fn xor(a: I, b: I) -> I {
+        zip_i(a, b, |x, y| x ^ y)
+    }
+    #[inline(always)]
+    unsafe fn sum_bytes(a: I) -> I {
+        map_i(a, |x| x.to_le_bytes().into_iter().map(i32::from).sum())
+    }
+    #[inline(always)]
+    unsafe fn shr_by(a: I, bits: u32) -> I {
+        map_i(a, |x| (x as u32 >> bits) as i32)
+    }
+    #[inline(always)]
+    unsafe fn shl_by(a: I, bits: u32) -> I {
+        map_i(a, |x| x << bits)
+    }
+    #[inline(always)]
     unsafe fn add_i(a: I, b: I) -> I {
         zip_i(a, b, i32::wrapping_add)
     }
@@ -188,6 +234,22 @@ impl Simd for Portable {
             let pair = (i32::from(a0) * i32::from(b0)).wrapping_add(i32::from(a1) * i32::from(b1));
             acc[i].wrapping_add(pair)
         })
+    }
+    #[inline(always)]
+    unsafe fn dot_bytes(sums: [I; 2], codes: I, high: I, low: I) -> [I; 2] {
+        let add = |sum: I, x: I| -> I {
+            std::array::from_fn(|i| {
+                let products = codes[i].to_le_bytes().into_iter().zip(x[i].to_le_bytes());
+                let of = |(code, x): (u8, u8)| i32::from(code) * i32::from(x.cast_signed());
+                sum[i].wrapping_add(products.map(of).sum())
+            })
+        };
+        [add(sums[0], high), add(sums[1], low)]
+    }
+    #[inline(always)]
+    unsafe fn fold_bytes(acc: I, sums: [I; 2]) -> I {
+        let of = |i: usize| (sums[0][i] << 8).wrapping_add(sums[1][i]).wrapping_add(acc[i]);
+        std::array::from_fn(of)
     }
     #[inline(always)]
     unsafe fn prefetch(_: *const u8) {}

@@ -310,6 +310,12 @@ impl Kernel for Every {
                 ("shr", lanes_i::<S>(S::shr::<3>(i))),
                 ("shr16", lanes_i::<S>(S::shr16::<4>(i))),
                 ("dot16", lanes_i::<S>(S::dot16(i, j, k))),
+                ("byte 0", lanes_i::<S>(S::byte::<0>(i))),
+                ("byte 1", lanes_i::<S>(S::byte::<1>(i))),
+                ("byte 2", lanes_i::<S>(S::byte::<2>(i))),
+                ("byte 3", lanes_i::<S>(S::byte::<3>(i))),
+                ("settle", lanes_f::<S>(S::settle(b))),
+                ("settle_i", lanes_i::<S>(S::settle_i(k))),
                 ("sum", lanes_f::<S>(S::splat(S::sum(b)))),
                 ("max_lane", [S::max_lane(moderate).to_bits(); LANES]),
             ]
@@ -343,6 +349,51 @@ fn every_level_computes_the_same_operations() {
         for isa in Isa::available() {
             for ((name, expected), (_, found)) in expected.iter().zip(run(isa)) {
                 assert_eq!(*expected, found, "round {round}: {name} on {}", isa.name());
+            }
+        }
+    }
+}
+
+/// Products of as many bytes as a level says it can add, all at their extremes.
+struct Bytes {
+    bits: u8,
+    high: i8,
+    low: i8,
+}
+
+impl Kernel for Bytes {
+    /// Quads that were added, and the sum of a lane; nothing where codes of these bits are no bytes.
+    type Out = Option<(usize, [u32; LANES])>;
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> Self::Out {
+        if self.bits > *S::BYTE_BITS_MAX.iter().max()? {
+            return None;
+        }
+        let splat = |byte: u8| i32::from_le_bytes([byte; 4]);
+        let quads = S::byte_quads(self.bits).min(32);
+        // SAFETY: reached through `Isa::run`.
+        unsafe {
+            let codes = S::splat_i(splat((1u16 << self.bits).wrapping_sub(1) as u8));
+            let (high, low) = (splat(self.high as u8), splat(self.low as u8));
+            let mut sums = [S::splat_i(0); 2];
+            for _ in 0..quads {
+                sums = S::dot_bytes(sums, codes, S::splat_i(high), S::splat_i(low));
+            }
+            Some((quads, lanes_i::<S>(S::fold_bytes(S::splat_i(7), sums))))
+        }
+    }
+}
+
+#[test]
+fn sums_of_bytes_hold_the_largest_products() {
+    for isa in Isa::available() {
+        for bits in [2, 3, 4, 5, 6, 8] {
+            for (high, low) in [(127, 127), (-127, -128), (127, -128), (-127, 127)] {
+                let Some((quads, found)) = isa.run(Bytes { bits, high, low }) else { continue };
+                let code = (1 << bits) - 1;
+                let product = code * (256 * i32::from(high) + i32::from(low));
+                let expected = 7 + 4 * quads as i32 * product;
+                assert_eq!(found, [expected as u32; LANES], "{bits} bits on {}", isa.name());
             }
         }
     }

@@ -6,16 +6,21 @@ use super::BLOCK_ROWS;
 use super::args::BlockSource;
 use super::chunk::BlockShape;
 use super::plain;
-use super::plan::{LayoutKind, Source, T32Plan, assemble, unless_identity};
+use super::plan::{LayoutError, LayoutKind, Source, T32Plan, assemble, unless_identity};
 
 /// Bits of a code; a word holds eight.
 const BITS: u8 = 4;
 
-/// Plans a GPTQ linear.
-pub(super) fn plan(linear: &GptqLinear<'_>) -> T32Plan {
+/// Plans a linear of integer codes; its codes are of 4 bits and its scales binary16.
+pub(super) fn plan(linear: &GptqLinear<'_>) -> Result<T32Plan, LayoutError> {
+    let (name, bits, half) = (linear.name.clone(), linear.bits, linear.scales.is_half());
+    if bits != BITS || !half {
+        let scales = if half { "with binary16 scales" } else { "with scales beyond binary16" };
+        return Err(LayoutError::Codes { name, bits, scales });
+    }
     let order = sorted_rows(linear);
     let Some(groups) = block_groups(linear, &order) else {
-        return plain::plan_dequantised(linear.in_features, linear.out_features);
+        return Ok(plain::plan_dequantised(linear.in_features, linear.out_features));
     };
     let words_per_block = u32::from(BITS);
     let blocks = groups
@@ -24,13 +29,13 @@ pub(super) fn plan(linear: &GptqLinear<'_>) -> T32Plan {
         .map(|(group, block)| BlockSource { word: words_per_block * block, group: *group });
     let shapes: Vec<_> =
         groups.iter().map(|group| BlockShape { bits: BITS, group: *group }).collect();
-    assemble(
+    Ok(assemble(
         (LayoutKind::Gptq, Source::Gptq { blocks: blocks.collect() }),
         (linear.in_features, linear.out_features),
         &shapes,
         unless_identity(order.into_iter()),
         unless_identity(linear.columns.iter()),
-    )
+    ))
 }
 
 /// The scales as binary16, `[groups, stored columns]`, ready for upload.
@@ -47,10 +52,12 @@ fn sorted_rows(linear: &GptqLinear<'_>) -> Vec<usize> {
     order
 }
 
-/// The group of every block of 32 sorted rows; `None` if a block would have several, or the last
-/// one is not full.
+/// The group of every block of 32 sorted rows; `None` if a block would have several, the last one is
+/// not full, or columns do not fill words.
 fn block_groups(linear: &GptqLinear<'_>, order: &[usize]) -> Option<Vec<u32>> {
-    if !order.len().is_multiple_of(BLOCK_ROWS) {
+    // The kernel finds the zero points of a group by whole words.
+    let whole_words = linear.columns.stored().is_multiple_of(8);
+    if !order.len().is_multiple_of(BLOCK_ROWS) || !whole_words {
         return None;
     }
     order

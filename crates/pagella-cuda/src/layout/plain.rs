@@ -83,7 +83,7 @@ impl PlainSource {
             }
             (Linear::Gptq(linear), _) => vec![f16_bytes(linear.dequantize())],
             (Linear::Exl2(linear), _) => vec![f16_bytes(linear.dequantize())],
-            (Linear::Plain(_), PlainBytes::Dequantised) => Vec::new(), // No plan says so.
+            (_, PlainBytes::Dequantised | PlainBytes::Stored(_)) => Vec::new(), // No plan says so.
         }
     }
 }

@@ -40,6 +40,26 @@ pub enum LayoutError {
         /// Its stored outputs.
         columns: usize,
     },
+    /// A weight format without kernels here.
+    #[error("`{name}` is stored as {format}, which runs on the CPU only so far: add --device cpu")]
+    Format {
+        /// Base name of the linear.
+        name: String,
+        /// The format.
+        format: &'static str,
+    },
+    /// Integer codes or scales that the kernels here do not know.
+    #[error(
+        "`{name}` has {bits}-bit codes {scales}, which run on the CPU only so far: add --device cpu"
+    )]
+    Codes {
+        /// Base name of the linear.
+        name: String,
+        /// Bits of a code.
+        bits: u8,
+        /// What its scales are.
+        scales: &'static str,
+    },
 }
 
 /// Where blocks come from, by the kind of tensors that are uploaded.
@@ -108,8 +128,12 @@ pub fn plan(linear: &Linear<'_>) -> Result<T32Plan, LayoutError> {
     }
     Ok(match linear {
         Linear::Exl2(linear) => exl2(linear),
-        Linear::Gptq(linear) => gptq::plan(linear),
+        Linear::Gptq(linear) => gptq::plan(linear)?,
         Linear::Plain(linear) => plain::plan(linear),
+        other => {
+            let (name, format) = (other.name().to_owned(), other.kind().name());
+            return Err(LayoutError::Format { name, format });
+        }
     })
 }
 

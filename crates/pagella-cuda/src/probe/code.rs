@@ -56,8 +56,10 @@ fn best_of_file(
     capability: (u32, u32),
     reads_portable: bool,
 ) -> Code {
+    // What is behind the colon counts: `compute_80:sm_90` is machine code.
+    let kind = |name: &'static str| name.rsplit(':').next().unwrap_or(name);
     let fitting = |prefix: &str, fits: &dyn Fn((u32, u32)) -> bool| {
-        let with_prefix = targets.iter().filter(|name| name.starts_with(prefix));
+        let with_prefix = targets.iter().filter(|name| kind(name).starts_with(prefix));
         let chips = with_prefix.filter_map(|name| Some((chip(name)?, *name)));
         chips.filter(|(chip, _)| fits(*chip)).max().map(|(_, name)| name)
     };
@@ -100,6 +102,14 @@ mod tests {
         }
         assert_eq!(best(FILES, (10, 3), false), Code::None);
         assert_eq!(best(&[], (9, 0), true), Code::None);
+    }
+
+    #[test]
+    fn translated_portable_code_is_machine_code_of_its_chip() {
+        const TRANSLATED: &[(&str, &[&str])] = &[("norm", &["compute_80:sm_90"])];
+        let code = best(TRANSLATED, (9, 0), false);
+        assert_eq!(code, Code::Machine("compute_80:sm_90"));
+        assert_eq!(best(TRANSLATED, (12, 0), true), Code::None);
     }
 
     #[test]

@@ -54,6 +54,22 @@ impl ConstraintCache {
         }
     }
 
+    /// Both of two constraints, where there are two.
+    pub fn both(
+        &self,
+        one: Option<BoxedConstraint>,
+        other: Option<BoxedConstraint>,
+        limits: &ConstraintLimits,
+    ) -> Result<Option<BoxedConstraint>, ConstraintError> {
+        match (one, other) {
+            (Some(one), Some(other)) => {
+                let parts = vec![one.0, other.0];
+                Ok(Some(BoxedConstraint(self.factory(limits)?.all(parts))))
+            }
+            (one, other) => Ok(one.or(other)),
+        }
+    }
+
     fn compile_once(
         &self,
         factory: &ConstraintFactory,

@@ -107,6 +107,12 @@ pub enum ConstraintError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A constraint that a program brought along failed.
+    #[error("the program's own constraint failed: {reason}")]
+    Own {
+        /// What it said.
+        reason: String,
+    },
     /// The compiler's thread could not be started.
     #[error("cannot start a thread: {reason}: free some memory or raise the process limit")]
     Thread {

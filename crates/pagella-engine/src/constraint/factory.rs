@@ -100,6 +100,11 @@ impl ConstraintFactory {
         trigger
     }
 
+    /// All of these at once.
+    pub fn all(&self, parts: Vec<Box<dyn Constraint>>) -> Box<dyn Constraint> {
+        Box::new(AllConstraint::new(self.inner.vocab.clone(), parts))
+    }
+
     fn parts(
         &self,
         specs: &[ConstraintSpec],

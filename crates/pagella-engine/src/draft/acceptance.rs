@@ -7,6 +7,8 @@ pub(crate) enum Source {
     Forced,
     /// Found behind so many ids that were the newest ones.
     Lookup(usize),
+    /// The same, in the text that came with the job.
+    Prediction(usize),
     /// A draft model.
     Model,
     /// The ids of a rehearsed answer, some of them made wrong; for measuring.
@@ -20,11 +22,13 @@ impl Source {
     fn class(self) -> usize {
         match self {
             Source::Forced => 0,
-            Source::Lookup(0..=2) => 1,
-            Source::Lookup(3..=4) => 2,
-            Source::Lookup(5..=8) => 3,
-            Source::Lookup(9..=16) => 4,
-            Source::Lookup(_) => 5,
+            Source::Lookup(matched) | Source::Prediction(matched) => match matched {
+                0..=2 => 1,
+                3..=4 => 2,
+                5..=8 => 3,
+                9..=16 => 4,
+                _ => 5,
+            },
             Source::Model => 6,
             Source::Rehearsed => 7,
         }

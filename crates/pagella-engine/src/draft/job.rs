@@ -38,6 +38,8 @@ pub(crate) struct JobDraft {
     pub accepted: usize,
     /// Guesses that were wrong, and those behind them.
     pub rejected: usize,
+    /// Those of the two that came from its prediction.
+    pub predicted: (usize, usize),
     /// Steps that checked guesses.
     pub steps: usize,
     /// Its share of the time that guessing took.
@@ -67,14 +69,10 @@ impl JobDraft {
             rehearsal: options.rehearsal.take(),
             accepted: 0,
             rejected: 0,
+            predicted: (0, 0),
             steps: 0,
             time: Duration::ZERO,
         }
-    }
-
-    /// Whether it was told what the job may write.
-    pub fn is_predicted(&self) -> bool {
-        self.prediction.is_some()
     }
 
     /// The newest id and the guesses after it; empty without guesses.
@@ -119,11 +117,14 @@ impl JobDraft {
 
     /// Of the guesses that a step checked, the first `right` were right; `wrong`: the next was not.
     pub fn checked(&mut self, checked: usize, right: usize, wrong: bool) {
+        let rejected = if wrong { checked - right } else { 0 };
         self.steps += usize::from(checked > 0);
-        self.accepted += right;
+        (self.accepted, self.rejected) = (self.accepted + right, self.rejected + rejected);
+        if let Source::Prediction(_) = self.source {
+            self.predicted = (self.predicted.0 + right, self.predicted.1 + rejected);
+        }
         self.judged.extend((0..right).map(|_| (self.source, true)));
         if wrong {
-            self.rejected += checked - right;
             self.judged.push((self.source, false));
         }
     }
@@ -149,7 +150,8 @@ impl JobDraft {
     }
 
     /// Looks for the job's newest ids in its prediction, in its own ids and in `recent` texts: the
-    /// longest match wins. Puts what followed it into `out`.
+    /// longest match wins. Puts what followed it into `out`. What was predicted counts as predicted
+    /// wherever it stands, too.
     pub fn look_up(
         &mut self,
         ids: &[u32],
@@ -160,16 +162,25 @@ impl JobDraft {
     ) -> Option<Source> {
         let max = max.min(DraftOptions::GUESSES_MAX);
         let tail = &ids[ids.len().saturating_sub(MATCH_IDS_MAX)..];
+        out.clear();
         let mut best = match &self.prediction {
             Some(prediction) => prediction.propose_for(tail, max, out),
             None => 0,
         };
+        let mut source = Source::Prediction(best);
         let mut found = Vec::new();
         let mut keep_longer = |matched: usize, found: &mut Vec<u32>| {
-            if matched > best && !found.is_empty() {
-                best = matched;
-                std::mem::swap(out, found);
+            if matched <= best || found.is_empty() {
+                return;
             }
+            best = matched;
+            source = match source {
+                Source::Prediction(_) if out.starts_with(found) => Source::Prediction(matched),
+                _ => {
+                    std::mem::swap(out, found);
+                    Source::Lookup(matched)
+                }
+            };
         };
         if own {
             let history = self.history.get_or_insert_with(|| History::new(MATCH_IDS_MIN));
@@ -184,7 +195,7 @@ impl JobDraft {
                 keep_longer(matched, &mut found);
             }
         }
-        (best > 0 && !out.is_empty()).then_some(Source::Lookup(best))
+        (best > 0 && !out.is_empty()).then_some(source)
     }
 }
 
@@ -210,8 +221,15 @@ mod tests {
         assert_eq!(alone.look_up(&ids, true, Some(&recent), 3, &mut out), Some(Source::Lookup(3)));
         assert_eq!(out, [5, 6]);
         let mut told = draft(&[9, 2, 3, 4, 7, 7]);
-        assert_eq!(told.look_up(&ids, true, Some(&recent), 1, &mut out), Some(Source::Lookup(4)));
-        assert_eq!(out, [7]);
+        let found = told.look_up(&ids, true, Some(&recent), 1, &mut out);
+        assert_eq!((found, &out[..]), (Some(Source::Prediction(4)), &[7][..]));
+        // Two ids of the prediction, three of another text that goes on in the same way, or in its own.
+        for (prediction, source) in
+            [([3, 4, 5, 6], Source::Prediction(3)), ([3, 4, 8, 6], Source::Lookup(3))]
+        {
+            let found = draft(&prediction).look_up(&ids, true, Some(&recent), 2, &mut out);
+            assert_eq!((found, &out[..]), (Some(source), &[5, 6][..]));
+        }
         assert_eq!(draft(&[]).look_up(&[8], true, Some(&recent), 1, &mut out), None);
     }
 
@@ -237,6 +255,10 @@ mod tests {
         assert_eq!((job.accepted, job.rejected), (1, 3));
         job.checked(4, 2, false);
         assert_eq!((job.accepted, job.rejected, job.steps), (3, 3, 2));
+        assert_eq!(job.predicted, (0, 0), "none of them was predicted");
+        job.set(5, &[6, 7], Source::Prediction(3));
+        job.checked(2, 1, true);
+        assert_eq!((job.accepted, job.rejected, job.predicted), (4, 4, (1, 1)));
         let mut all = Acceptance::default();
         job.set_unchecked(2, Some(7), Source::Model);
         job.learn(&[1, 2], &mut all);

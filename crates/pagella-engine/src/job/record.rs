@@ -234,8 +234,10 @@ pub struct Completion {
     pub preemptions: u32,
     /// How often it went back for a banned string.
     pub rewinds: u32,
-    /// Whether the job was told what it may write.
-    pub predicted: bool,
+    /// Guesses from the text that it was predicted to write which were right.
+    pub accepted_prediction_tokens: usize,
+    /// Those that were wrong, and those behind them.
+    pub rejected_prediction_tokens: usize,
     /// Guesses of its ids that were right.
     pub accepted_draft_tokens: usize,
     /// Guesses that were wrong, and those behind them.

@@ -11,12 +11,13 @@ mod probabilities;
 use std::sync::Arc;
 
 use super::{
-    Bitmask, Breaker, Candidate, Candidates, Draws, Mt19937, NanPolicy, OptionsError, Rng,
-    SampleError, SampleOptions, SamplerState, Scratch, Step, VocabSets, draws, scan,
+    Bitmask, Breaker, Candidate, Draws, Mt19937, NanPolicy, OptionsError, Rng, SampleError,
+    SampleOptions, SamplerState, Scratch, Step, VocabSets, draws, scan,
 };
 
 pub use ask::{AskBuffer, Asked};
 pub use narrowed::Narrowed;
+use probabilities::Kept;
 
 /// What a choice is made from.
 #[derive(Debug)]
@@ -142,29 +143,45 @@ impl Sampler {
             return Ok(Choice { id: first, p: 1.0, top, denied_share });
         }
         let reach = self.reach(draws, state);
-        let (candidates, several) = self
-            .candidates(row.logits, max, row.top, reach, scratch)
-            .ok_or(SampleError::NoCandidates { position, vocab })?;
-        let choice = self.choose(candidates, several, row.top, draws, state, scratch);
-        Ok(Choice { denied_share, ..choice })
+        let none = || SampleError::NoCandidates { position, vocab };
+        let (kept, several) =
+            self.candidates(row.logits, max, row.top, reach, scratch).ok_or_else(none)?;
+        let choice = self.choose(kept, several, row.top, draws, state, scratch);
+        Ok(Choice { denied_share, ..choice.ok_or_else(none)? })
     }
 
     /// The steps behind the first, and the draw.
     fn choose(
         &self,
-        mut candidates: Candidates,
+        kept: Kept<'_>,
         several: bool,
         top: usize,
         draws: Draws,
         state: &mut SamplerState,
         scratch: &mut Scratch,
-    ) -> Choice {
-        let r = self.change_probabilities(&mut candidates, state, draws, &mut scratch.before);
-        let chosen = candidates.pick(r);
+    ) -> Option<Choice> {
+        let (kept, r) = self.change_probabilities(kept, state, draws, scratch)?;
+        let (chosen, top) = match kept {
+            Kept::Few(mut candidates) => {
+                let chosen = candidates.pick(r);
+                let top = candidates.first(top).to_vec();
+                scratch.list = candidates.into_list();
+                (chosen, top)
+            }
+            Kept::Many(mut spread) => {
+                let chosen = spread.pick(r)?;
+                if let Some(p) = spread.p_before_fall(chosen.id) {
+                    scratch.before.clear();
+                    scratch.before.push(Candidate { p, ..chosen });
+                }
+                let top = spread.first(top);
+                scratch.spread = spread.into_buffers();
+                (chosen, top)
+            }
+        };
         self.learn(state, chosen, several, &scratch.before);
-        let top = candidates.first(top).iter().map(|c| (c.id, c.p as f32)).collect();
-        scratch.list = candidates.into_list();
-        Choice { id: chosen.id, p: chosen.p as f32, top, denied_share: 0.0 }
+        let top = top.iter().map(|c| (c.id, c.p as f32)).collect();
+        Some(Choice { id: chosen.id, p: chosen.p as f32, top, denied_share: 0.0 })
     }
 
     /// One draw per position, needed or not, so that the Mersenne Twister stays in step.

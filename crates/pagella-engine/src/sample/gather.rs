@@ -2,14 +2,16 @@
 //!
 //! What is left out is less likely than everything that is in, and is known not to matter, so the
 //! steps give the same result as on the whole row. Thresholds are taken a little low; [`cut`] decides
-//! exactly.
+//! exactly. Where the step may keep more than a list should hold, the row stays as it is, in buckets.
 //!
 //! [`cut`]: super::cut
 
 use std::cmp::Ordering;
 
+use super::candidates::IN_ORDER_LEN;
 use super::cut::Reach;
 use super::scan;
+use super::spread::{LIST_LEN, Spread};
 use super::{Candidate, Scratch, Shape};
 
 /// Weights `exp(…)` in the place of probabilities, the highest being 1, in no particular order.
@@ -19,6 +21,16 @@ pub struct Weights {
     pub list: Vec<Candidate>,
     /// The sum over the whole row; `None` where it is not needed, or the list is the whole row.
     pub total: Option<f64>,
+}
+
+/// What the first step behind the softmax can keep of a row.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack for one choice")]
+pub enum Gathered<'a> {
+    /// That, and maybe more.
+    Few(Weights),
+    /// Exactly that; the step has been applied, if it cuts.
+    Many(Spread<'a>),
 }
 
 /// A row that entered the softmax: free of NaN, with a finite maximum.
@@ -32,64 +44,116 @@ pub struct Softmax<'a> {
     pub shape: Shape,
 }
 
-/// A guard for sums in f32; see the precision stated in [`super`].
-const SUM_MARGIN: f64 = 1e-5;
-/// Logits whose weights are summed while they are in the first-level cache.
-const PART: usize = 16 * scan::CHUNK;
-/// Halvings of the distance in which the threshold for a mass is searched.
-const MASS_HALVINGS: usize = 6;
-
-impl Softmax<'_> {
-    /// Sum of the weights over the row, relative to the maximum. Fills `scratch.weights`.
+impl<'a> Softmax<'a> {
+    /// Sum of the weights over the row, relative to the maximum.
     pub fn total(&self, scratch: &mut Scratch) -> f64 {
-        scratch.weights.resize(self.logits.len(), 0.0);
-        let parts = self.logits.chunks(PART).zip(scratch.weights.chunks_mut(PART));
-        parts
-            .map(|(logits, weights)| {
-                self.shape.weights(logits, self.max, weights);
-                scan::sum(weights)
-            })
-            .sum()
+        let mut spread = self.spread(scratch);
+        let total = spread.total();
+        scratch.spread = spread.into_buffers();
+        total
     }
 
-    /// What `reach` asks for and at least the `at_least` most likely. Empty only for a row without
-    /// finite logits. `scratch.chunk_max` belongs to this row.
-    pub fn gather(&self, reach: Reach, at_least: usize, scratch: &mut Scratch) -> Weights {
-        let (threshold, total) = match reach {
-            Reach::Count(n) => {
-                self.find_most_likely(n.max(at_least), scratch);
-                return Weights { list: self.weigh(scratch), total: None };
+    /// What `reach` asks for and at least the `at_least` most likely; `min_keep` of them stay in any
+    /// case. Empty only for a row without finite logits. `scratch.chunk_max` belongs to this row.
+    pub fn gather(
+        &self,
+        reach: Reach,
+        at_least: usize,
+        min_keep: usize,
+        scratch: &mut Scratch,
+    ) -> Gathered<'a> {
+        match reach {
+            Reach::Count(n) if n.max(at_least) > LIST_LEN => {
+                let mut spread = self.spread(scratch);
+                spread.keep(n.max(min_keep));
+                Gathered::Many(spread)
             }
-            Reach::All => (f32::MIN, None),
-            Reach::Share(share) => (self.threshold(share), None),
+            Reach::Count(n) => {
+                let list = self.most_likely(n.max(at_least), scratch);
+                Gathered::Few(Weights { list, total: None })
+            }
+            Reach::All => self.reaching(f32::MIN, None, at_least, scratch, |_| {}),
+            Reach::Share(share) => {
+                let threshold = self.threshold(share);
+                self.reaching(threshold, None, at_least, scratch, |spread| {
+                    spread.keep_heavy(share, min_keep);
+                })
+            }
             Reach::Probability(p) => {
                 let total = self.total(scratch);
-                (self.threshold(p * total), Some(total))
+                let threshold = self.threshold(p * total);
+                self.reaching(threshold, Some(total), at_least, scratch, |spread| {
+                    spread.keep_reaching(p, min_keep);
+                })
             }
             Reach::SquareOfMax(factor) => {
                 let total = self.total(scratch);
-                (self.threshold(factor / total), Some(total))
+                let threshold = self.threshold(factor / total);
+                self.reaching(threshold, Some(total), at_least, scratch, |spread| {
+                    spread.keep_heavy(factor / total, min_keep);
+                })
             }
-            Reach::Mass(p) | Reach::Draw(p) => {
-                let total = self.total(scratch);
-                match self.mass_threshold(p, total, scratch) {
-                    Some(threshold) => (threshold, Some(total)),
-                    None => (f32::MIN, None),
-                }
+            Reach::Mass(p) => {
+                let cut = |spread: &mut Spread<'a>| spread.keep_until(min_keep, |sum| sum >= p);
+                self.until(p, at_least, scratch, cut)
             }
-        };
-        let floor = scan::reached_by(at_least, scratch).max(f32::MIN);
-        self.find(threshold.min(floor), scratch);
-        Weights { list: self.weigh(scratch), total }
+            Reach::Draw(r) => self.until(r, at_least, scratch, |_| {}),
+        }
     }
 
-    fn find_most_likely(&self, n: usize, scratch: &mut Scratch) {
+    /// The logits from a threshold on, if they fit a list.
+    fn reaching(
+        &self,
+        threshold: f32,
+        total: Option<f64>,
+        at_least: usize,
+        scratch: &mut Scratch,
+        cut: impl FnOnce(&mut Spread<'a>),
+    ) -> Gathered<'a> {
+        let floor = scan::reached_by(at_least, scratch).max(f32::MIN);
+        let threshold = threshold.min(floor);
+        if scan::more_reach(self.logits, &scratch.chunk_max, threshold, LIST_LEN) {
+            let mut spread = self.spread(scratch);
+            cut(&mut spread);
+            return Gathered::Many(spread);
+        }
+        self.find(threshold, scratch);
+        Gathered::Few(Weights { list: self.weigh(scratch), total })
+    }
+
+    /// The most likely that have this share of the mass, if they fit a list.
+    fn until(
+        &self,
+        share: f64,
+        at_least: usize,
+        scratch: &mut Scratch,
+        cut: impl FnOnce(&mut Spread<'a>),
+    ) -> Gathered<'a> {
+        let floor = scan::reached_by(at_least, scratch).max(f32::MIN);
+        let mut spread = self.spread(scratch);
+        let crossing = spread.bucket_until(share).max(spread.bucket_of(floor));
+        if spread.count_before(crossing) > IN_ORDER_LEN {
+            cut(&mut spread);
+            return Gathered::Many(spread);
+        }
+        let (total, list) = (spread.total(), spread.members_until(crossing + 1));
+        scratch.spread = spread.into_buffers();
+        Gathered::Few(Weights { list, total: Some(total) })
+    }
+
+    fn spread(&self, scratch: &mut Scratch) -> Spread<'a> {
+        Spread::new(self.logits, self.max, self.shape, scratch)
+    }
+
+    /// The weights of the `n` highest logits.
+    pub fn most_likely(&self, n: usize, scratch: &mut Scratch) -> Vec<Candidate> {
         let threshold = scan::reached_by(n, scratch).max(f32::MIN);
         self.find(threshold, scratch);
         if n < scratch.found.len() {
             scratch.found.select_nth_unstable_by(n, higher_logit);
             scratch.found.truncate(n);
         }
+        self.weigh(scratch)
     }
 
     /// The logit at which a weight falls below `weight`, with a margin for rounding.
@@ -98,26 +162,6 @@ impl Softmax<'_> {
         let depth = self.shape.depth(weight.min(1.0).ln(), deepest);
         let margin = 1e-6 * (f64::from(self.max).abs() - depth + 1.0);
         ((f64::from(self.max) + depth - margin) as f32).max(f32::MIN)
-    }
-
-    /// A logit such that those at or above it have at least the probability `p`; `None` when that
-    /// may take all of them.
-    fn mass_threshold(&self, p: f64, total: f64, scratch: &Scratch) -> Option<f32> {
-        let wanted = p * total + SUM_MARGIN * total;
-        let to_spare = total - wanted;
-        if to_spare <= 0.0 {
-            return None;
-        }
-        // Even if every id lay right below this depth, together they would not be missed.
-        let mut enough = self.threshold(to_spare / self.logits.len() as f64);
-        let mut short = self.max;
-        for _ in 0..MASS_HALVINGS {
-            let middle = (short + 0.5 * (enough - short)).max(f32::MIN);
-            let mass =
-                scan::sum_reaching(self.logits, &scratch.weights, &scratch.chunk_max, middle);
-            *(if mass >= wanted { &mut enough } else { &mut short }) = middle;
-        }
-        Some(enough)
     }
 
     fn find(&self, threshold: f32, scratch: &mut Scratch) {

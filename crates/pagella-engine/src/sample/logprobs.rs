@@ -4,7 +4,6 @@
 //! NaN entries count as masked.
 
 use super::candidates::canonical;
-use super::cut::Reach;
 use super::gather::Softmax;
 use super::{Scratch, Shape, scan};
 
@@ -61,7 +60,7 @@ pub fn raw_logprobs(logits: &[f32], id: u32, top: usize) -> (f32, Vec<(u32, f32)
     } else {
         let max = scan::maxima(logits, &mut scratch);
         let softmax = Softmax { logits, max, shape: Shape::UNCHANGED };
-        let mut found = softmax.gather(Reach::Count(top), 0, &mut scratch).list;
+        let mut found = softmax.most_likely(top, &mut scratch);
         found.sort_unstable_by(canonical);
         found.iter().map(|c| (c.id, of(c.id) as f32)).collect()
     };

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn s4_masked_ids_never_make_nan() {
+    fn masked_ids_never_make_nan() {
         let a = [2.0, -INF, 0.0, -INF];
         let b = [-INF, 3.0, 0.5, -INF];
         let b_lowest = log_softmax(&b)[2];

@@ -11,13 +11,17 @@
 //! generator keyed by seed, position and attempt, so a token never depends on what was drawn before
 //! it or beside it.
 //!
-//! Rows are long, survivors few. `scan` and `gather` therefore find the logits that the first
+//! Rows are long, survivors mostly few. `scan` and `gather` therefore find the logits that the first
 //! shortening step can possibly keep, without sorting or copying the row; all steps after that work
-//! on the short list in f64. Precision: every weight `exp((l − l_max) / T)` of a candidate is an f64
-//! value; where the sum over the whole row is needed it is within 2e-6 of the exact one, relative.
-//! So is every probability, and a set cut at a cumulative probability differs from the exact one
-//! only if that sum lies within 2e-6 of the limit.
+//! on the short list in f64. Where the survivors are many, as of a flat row, they stay a `spread` over
+//! buckets of the row, and only the bucket in which a cut or the draw falls is sorted.
+//!
+//! Precision: every weight `exp((l − l_max) / T)` of a candidate is an f64 value; where the sum over
+//! many is needed it is within 2e-6 of the exact one, relative, and an entropy within 2e-6 nats. So is
+//! every probability, and a set cut at a cumulative probability differs from the exact one only if that
+//! sum lies within 2e-6 of the limit.
 
+mod buckets;
 mod candidates;
 mod chain;
 mod cut;
@@ -33,6 +37,7 @@ mod rng;
 mod scan;
 mod scratch;
 mod shape;
+mod spread;
 mod state;
 pub mod steps;
 mod vocab_sets;

@@ -1,6 +1,7 @@
 //! Buffers that one thread reuses for every row it samples. Contents never matter between calls.
 
 use super::Candidate;
+use super::spread::Buffers;
 
 /// Working memory of [`Sampler::pick`](super::Sampler::pick); one per thread.
 #[derive(Debug, Default)]
@@ -9,8 +10,10 @@ pub struct Scratch {
     pub(super) chunk_max: Vec<f32>,
     /// A copy of the above, to be partitioned.
     pub(super) chunk_order: Vec<f32>,
-    /// Weight of every id of the row, where a step needs their sum.
+    /// Weights of some ids, where their sum is needed.
     pub(super) weights: Vec<f32>,
+    /// Those of a whole row.
+    pub(super) spread: Buffers,
     /// Logits that may survive, with their ids.
     pub(super) found: Vec<(f32, u32)>,
     /// Memory of the candidates of the previous row.

@@ -16,8 +16,9 @@ use crate::schedule::PlannedStep;
 use crate::trace::StepTrace;
 use crate::{EngineError, Forward};
 
-/// A choice from candidates takes about as long as this many logits of a whole row.
-const NARROWED_WORK: usize = 1 << 14;
+/// A choice from candidates takes about as long as this many logits of a whole row: some 1 µs, text and
+/// records included.
+const NARROWED_WORK: usize = 1 << 11;
 
 /// Rows of a job on their way through the sampler, kept between steps.
 #[derive(Default)]
@@ -94,12 +95,16 @@ impl Generator {
             .map(|((job, of), buffer)| JobRows::new(job, buffer, &of.positions))
             .collect();
         let work: usize = jobs.iter().map(|job| job.work(rows)).sum();
-        // Waking threads for little costs more than it saves.
+        // Waking threads for little costs more than it saves, and so does waking more than there is
+        // work for.
         let spread = jobs.len() > 1 && work >= options.parallel_logits_min;
+        let pieces = (2 * work).checked_div(options.parallel_logits_min).unwrap_or(jobs.len());
+        let piece_jobs = jobs.len().div_ceil(pieces.max(1)).max(1);
         match spread.then(|| host.get()) {
-            Some(Ok(pool)) => {
-                pool.install(|| jobs.par_iter_mut().for_each(|job| job.run(rows, facts)));
-            }
+            Some(Ok(pool)) => pool.install(|| {
+                let jobs = jobs.par_iter_mut().with_min_len(piece_jobs);
+                jobs.for_each(|job| job.run(rows, facts));
+            }),
             // Without threads it takes longer, no more.
             Some(Err(_)) | None => jobs.iter_mut().for_each(|job| job.run(rows, facts)),
         }

@@ -226,7 +226,7 @@ fn sequences_are_neither_saved_nor_restored_under_adapters() {
 }
 
 #[test]
-fn g34_default_adapters_can_be_taken_away_at_any_time() {
+fn default_adapters_can_be_taken_away_at_any_time() {
     let (mut engine, model) = roomy();
     let adapter = engine.load_adapter("a", &bound(&model)).unwrap();
     let prompt = ids(600, 6);

@@ -44,7 +44,7 @@ fn predicted(prompt: &[u32], options: JobOptions) -> JobSpec {
 }
 
 #[test]
-fn g2_every_depth_up_to_the_largest_gives_the_same_text() {
+fn every_depth_up_to_the_largest_gives_the_same_text() {
     let expected = greedy_ids(&ids(300, 3), 200);
     for depth in 0..=DraftOptions::GUESSES_MAX + 1 {
         let (mut generator, model, _) =
@@ -59,7 +59,7 @@ fn g2_every_depth_up_to_the_largest_gives_the_same_text() {
 }
 
 #[test]
-fn g21_exactly_as_many_tokens_are_written_as_were_asked_for() {
+fn exactly_as_many_tokens_are_written_as_were_asked_for() {
     for n in 1..=10 {
         for depth in [1, 4, 31] {
             let (mut generator, model) = drafting(DraftDepth::Fixed(depth));
@@ -73,7 +73,7 @@ fn g21_exactly_as_many_tokens_are_written_as_were_asked_for() {
 }
 
 #[test]
-fn g24_bans_take_back_the_same_ids_with_and_without_guesses() {
+fn bans_take_back_the_same_ids_with_and_without_guesses() {
     for seed in 0..40 {
         let prompt = ids(250, seed);
         let free = solo(job(&prompt, 60));
@@ -93,7 +93,7 @@ fn g24_bans_take_back_the_same_ids_with_and_without_guesses() {
 }
 
 #[test]
-fn g27_prompts_of_one_to_three_ids_are_guessed_from_when_there_is_enough_to_go_by() {
+fn prompts_of_one_to_three_ids_are_guessed_from_when_there_is_enough_to_go_by() {
     for n in 1..=3 {
         let (mut generator, _) = drafting(DraftDepth::Fixed(4));
         let done = complete(&mut generator, job(&ids(n, 5), 80));
@@ -328,7 +328,7 @@ fn guesses_that_were_found_stay_where_a_draft_model_has_none() {
 }
 
 #[test]
-fn g28_a_draft_model_with_another_vocabulary_is_refused() {
+fn a_draft_model_with_another_vocabulary_is_refused() {
     let words = |first: &str| {
         let json = format!(
             r#"{{"model": {{"type": "BPE", "vocab": {{{first:?}: 0, "b": 1}}, "merges": []}}}}"#

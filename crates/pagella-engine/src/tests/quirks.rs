@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[test]
-fn g1_a_job_longer_than_the_context_is_refused_or_clamped_as_it_wants() {
+fn a_job_longer_than_the_context_is_refused_or_clamped_as_it_wants() {
     let model = StandIn::with_cache(300, 8, 512);
     let mut generator = generator(&model, GeneratorOptions::default());
     let error = generator.enqueue(job(&ids(290, 1), 11)).unwrap_err();
@@ -34,7 +34,7 @@ fn g1_a_job_longer_than_the_context_is_refused_or_clamped_as_it_wants() {
 }
 
 #[test]
-fn g5_jobs_with_different_salts_never_share_pages() {
+fn jobs_with_different_salts_never_share_pages() {
     let (mut generator, model) = roomy();
     for salt in [None, Some("a"), Some("b"), Some("a")] {
         let options = JobOptions { cache_salt: salt.map(str::to_owned), ..up_to(2) };
@@ -46,7 +46,7 @@ fn g5_jobs_with_different_salts_never_share_pages() {
 }
 
 #[test]
-fn g7_a_page_of_unknown_origin_is_never_taken_for_a_first_page() {
+fn a_page_of_unknown_origin_is_never_taken_for_a_first_page() {
     for length in [1, 255, 256, 257, 511, 512, 513] {
         let (mut generator, _) = roomy();
         let prompt = ids(length, 3);
@@ -69,7 +69,7 @@ fn g7_a_page_of_unknown_origin_is_never_taken_for_a_first_page() {
 }
 
 #[test]
-fn g9_nothing_ends_a_low_level_job_but_what_it_asks_for() {
+fn nothing_ends_a_low_level_job_but_what_it_asks_for() {
     let model = StandIn::new(1024, 64);
     model.script(0, &[END, END, 1, 2]);
     let mut generator = generator(&model, GeneratorOptions::default());
@@ -79,7 +79,7 @@ fn g9_nothing_ends_a_low_level_job_but_what_it_asks_for() {
 }
 
 #[test]
-fn g10_returned_logits_are_the_models_own() {
+fn returned_logits_are_the_models_own() {
     let spec = |penalty| {
         let mut spec = job_with(&[1, 2, 3, 2, 1], JobOptions { return_logits: true, ..up_to(3) });
         spec.options.sampling.repetition_penalty = penalty;
@@ -98,7 +98,7 @@ fn g10_returned_logits_are_the_models_own() {
 }
 
 #[test]
-fn g11_a_guided_pair_that_cannot_fit_is_refused_at_once() {
+fn a_guided_pair_that_cannot_fit_is_refused_at_once() {
     let model = StandIn::with_cache(4096, 5, 512);
     let mut generator = generator(&model, GeneratorOptions::default());
     let pair = |new| job(&ids(400, 1), new).guided_by(ids(300, 2), 1.5).unwrap();
@@ -108,7 +108,7 @@ fn g11_a_guided_pair_that_cannot_fit_is_refused_at_once() {
 }
 
 #[test]
-fn g12_token_zero_is_healed_like_any_other_also_in_a_pair() {
+fn token_zero_is_healed_like_any_other_also_in_a_pair() {
     let prompt = [9, 4, 0];
     let one = job_with(&prompt, JobOptions { healing: Healing::Ids(1), ..up_to(5) });
     let alone = solo(one.clone());
@@ -123,7 +123,7 @@ fn g12_token_zero_is_healed_like_any_other_also_in_a_pair() {
 }
 
 #[test]
-fn g13_a_job_may_be_overtaken_without_limit() {
+fn a_job_may_be_overtaken_without_limit() {
     let model = StandIn::with_cache(4096, 6, 512);
     let mut generator = generator(&model, GeneratorOptions::default());
     let small = |generator: &mut crate::Generator, seed| {
@@ -166,7 +166,7 @@ fn a_job_is_overtaken_at_most_as_often_as_it_allows() {
 }
 
 #[test]
-fn g14_one_budget_holds_for_all_prompts_of_a_step_together() {
+fn one_budget_holds_for_all_prompts_of_a_step_together() {
     let model = StandIn::with_cache(4096, 64, 512);
     let options = GeneratorOptions { step_tokens: Some(100), ..GeneratorOptions::default() };
     let mut generator = generator(&model, options);
@@ -182,7 +182,7 @@ fn g14_one_budget_holds_for_all_prompts_of_a_step_together() {
 }
 
 #[test]
-fn g16_a_guided_pair_of_long_prompts_ends() {
+fn a_guided_pair_of_long_prompts_ends() {
     let model = StandIn::with_cache(4096, 16, 512);
     let options = GeneratorOptions { chunk_tokens: Some(512), ..GeneratorOptions::default() };
     let mut generator = generator(&model, options);
@@ -205,7 +205,7 @@ fn prompts_are_mixed_by_weights_that_sum_to_one() {
 }
 
 #[test]
-fn g18_a_stop_string_completed_by_the_last_permitted_token_is_recognised() {
+fn a_stop_string_completed_by_the_last_permitted_token_is_recognised() {
     let model = StandIn::new(1024, 64);
     model.script(0, &[0, 1, 2, 3]);
     let mut generator = generator(&model, GeneratorOptions::default());
@@ -217,7 +217,7 @@ fn g18_a_stop_string_completed_by_the_last_permitted_token_is_recognised() {
 }
 
 #[test]
-fn g18_a_banned_string_completed_by_the_last_permitted_token_is_recognised() {
+fn a_banned_string_completed_by_the_last_permitted_token_is_recognised() {
     let plain = solo(job(&[9], 4));
     let last = chars(&plain.text, 2..9);
     let spec = job_with(&[9], JobOptions { banned: vec![BanRule::text(last.clone())], ..up_to(4) });
@@ -227,7 +227,7 @@ fn g18_a_banned_string_completed_by_the_last_permitted_token_is_recognised() {
 }
 
 #[test]
-fn g19_going_back_never_changes_a_page_that_another_job_uses() {
+fn going_back_never_changes_a_page_that_another_job_uses() {
     // Two jobs write the same text across a page border, and one of them has to go back there.
     let prompt = ids(240, 5);
     let plain = solo(job(&prompt, 60));
@@ -244,7 +244,7 @@ fn g19_going_back_never_changes_a_page_that_another_job_uses() {
 }
 
 #[test]
-fn g20e_a_stop_token_releases_the_text_that_was_held() {
+fn a_stop_token_releases_the_text_that_was_held() {
     let model = StandIn::new(1024, 64);
     model.script(0, &[1, 24, 4, 52, END]);
     let mut generator = generator(&model, GeneratorOptions::default());
@@ -258,7 +258,7 @@ fn g20e_a_stop_token_releases_the_text_that_was_held() {
 }
 
 #[test]
-fn g21_exactly_as_many_tokens_as_asked_for() {
+fn exactly_as_many_tokens_as_asked_for() {
     for n in 1..=10 {
         let done = solo(job(&ids(250, 8), n));
         assert_eq!((done.new_tokens, done.token_ids.len()), (n, n));
@@ -266,7 +266,7 @@ fn g21_exactly_as_many_tokens_as_asked_for() {
 }
 
 #[test]
-fn g22_a_byte_that_is_no_character_does_not_hold_up_the_stream() {
+fn a_byte_that_is_no_character_does_not_hold_up_the_stream() {
     let model = StandIn::new(1024, 64);
     model.script(0, &[0, 53, 1, 2, 3, 53, 54, 55, 53, END]);
     let mut generator = generator(&model, GeneratorOptions::default());
@@ -282,7 +282,7 @@ fn g22_a_byte_that_is_no_character_does_not_hold_up_the_stream() {
 }
 
 #[test]
-fn g23_a_constraint_governs_what_a_healed_token_adds() {
+fn a_constraint_governs_what_a_healed_token_adds() {
     // Token 56 is `END`; healing its first letter leaves `ND` to the constraint.
     let (e, n, d) = (26 + 4, 26 + 13, 26 + 3);
     let spec = |pattern: &str| {
@@ -298,7 +298,7 @@ fn g23_a_constraint_governs_what_a_healed_token_adds() {
 }
 
 #[test]
-fn g24_a_rewind_reports_what_it_took_back_apart_from_what_stays() {
+fn a_rewind_reports_what_it_took_back_apart_from_what_stays() {
     let plain = solo(job(&[4, 5, 6], 30));
     let banned = chars(&plain.text, 6..9);
     let (mut generator, _) = roomy();
@@ -324,7 +324,7 @@ fn g24_a_rewind_reports_what_it_took_back_apart_from_what_stays() {
 }
 
 #[test]
-fn g24d_a_page_border_inside_held_text_does_not_end_prefix_reuse() {
+fn a_page_border_inside_held_text_does_not_end_prefix_reuse() {
     let prompt = ids(250, 6);
     let plain = solo(job(&prompt, 300));
     // Pending over the border of the first page, and never completed.
@@ -342,7 +342,7 @@ fn g24d_a_page_border_inside_held_text_does_not_end_prefix_reuse() {
 }
 
 #[test]
-fn g24f_when_every_way_is_banned_the_job_says_so() {
+fn when_every_way_is_banned_the_job_says_so() {
     // Every letter, the space, and what bytes can become. The control token has no text.
     let all = ('a'..='z').chain([' ', '€', '\u{FFFD}']);
     let all: Vec<BanRule> = all.map(|c| BanRule::text(c.to_string())).collect();
@@ -361,7 +361,7 @@ fn g24f_when_every_way_is_banned_the_job_says_so() {
 }
 
 #[test]
-fn g24g_going_back_restores_the_state_of_the_sampler() {
+fn going_back_restores_the_state_of_the_sampler() {
     let mut spec = job(&[4, 5, 6], 60);
     spec.options.sampling = crate::SampleOptions { mirostat: true, seed: 3, ..Default::default() };
     let plain = solo(spec.clone());
@@ -387,7 +387,7 @@ fn g24g_going_back_restores_the_state_of_the_sampler() {
 }
 
 #[test]
-fn g25_a_constraint_that_fails_ends_its_own_job_only() {
+fn a_constraint_that_fails_ends_its_own_job_only() {
     struct Failing;
     impl crate::constraint::Constraint for Failing {
         fn begin(&mut self, _: &[u8]) -> Result<(), crate::constraint::ConstraintError> {
@@ -427,14 +427,14 @@ fn g25_a_constraint_that_fails_ends_its_own_job_only() {
 }
 
 #[test]
-fn g27_prompts_of_one_to_three_tokens_work() {
+fn prompts_of_one_to_three_tokens_work() {
     for n in 1..=3 {
         assert_eq!(solo(job(&ids(n, 2), 20)).token_ids, greedy_ids(&ids(n, 2), 20));
     }
 }
 
 #[test]
-fn g29_cancelling_gives_one_last_record_and_nothing_after_it() {
+fn cancelling_gives_one_last_record_and_nothing_after_it() {
     let (mut generator, _) = roomy();
     let serial = generator.enqueue(job(&[1], 50)).unwrap();
     let mut all: Vec<_> = (0..10).flat_map(|_| generator.step()).collect();

@@ -130,7 +130,7 @@ fn a_full_queue_is_said_at_once() {
 }
 
 #[test]
-fn g35_after_a_failed_step_and_after_a_panic_new_jobs_run() {
+fn after_a_failed_step_and_after_a_panic_new_jobs_run() {
     let (worker, model) = worker();
     for disaster in [StandIn::fail_at_step, StandIn::panic_at_step] {
         disaster(&model, model.steps().len() + 2);

@@ -28,14 +28,14 @@ use crate::support::{on_cuda, run, tokenizer};
 const STEM_TOKENS: usize = 300;
 
 /// A family's model in a directory of its own.
-struct Case {
-    name: String,
-    dir: tempfile::TempDir,
-    spec: ModelSpec,
+pub struct Case {
+    pub name: String,
+    pub dir: tempfile::TempDir,
+    pub spec: ModelSpec,
 }
 
 /// The first case of a family that is long enough and whose heads fit every kind of cache.
-fn case_of(family: &str) -> Case {
+pub fn case_of(family: &str) -> Case {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/families");
     let mut dirs: Vec<PathBuf> =
         std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -136,7 +136,7 @@ impl Case {
     }
 
     /// Jobs with shared beginnings, cut and continued at random; some are sampled.
-    fn jobs(&self, rng: &mut Rng) -> Vec<JobSpec> {
+    pub fn jobs(&self, rng: &mut Rng) -> Vec<JobSpec> {
         let vocab = self.spec.vocab;
         let stem: Vec<u32> = (0..STEM_TOKENS).map(|_| rng.below(vocab) as u32).collect();
         (0..7)

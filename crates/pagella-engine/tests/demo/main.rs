@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // Support code of tests.
 
 mod adapters;
+mod devices;
 mod drafting;
 mod families;
 mod invariance;

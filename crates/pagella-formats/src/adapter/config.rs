@@ -93,6 +93,8 @@ pub(super) struct AdapterConfig {
     ranks: Vec<(Pattern, usize)>,
     alphas: Vec<(Pattern, f64)>,
     targets: Targets,
+    /// Ends of paths that are stored whole.
+    saved: Vec<String>,
     base_model: Option<String>,
 }
 
@@ -137,6 +139,7 @@ impl AdapterConfig {
             ranks: fields.table("rank_pattern", Fields::rank)?,
             alphas: fields.table("alpha_pattern", Fields::alpha)?,
             targets: fields.targets()?,
+            saved: fields.texts("modules_to_save"),
             base_model: fields
                 .value("base_model_name_or_path")
                 .and_then(Value::as_str)
@@ -177,12 +180,28 @@ impl AdapterConfig {
         match &self.targets {
             Targets::Any => true,
             Targets::Path(pattern) => pattern.matches(module),
-            Targets::Endings(endings) => endings.iter().any(|ending| {
-                let rest = module.strip_suffix(ending.as_str());
-                rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-            }),
+            Targets::Endings(endings) => endings.iter().any(|ending| ends_with(module, ending)),
         }
     }
+
+    /// Ends of paths that are listed as having pairs.
+    pub fn target_endings(&self) -> &[String] {
+        match &self.targets {
+            Targets::Endings(endings) => endings,
+            Targets::Any | Targets::Path(_) => &[],
+        }
+    }
+
+    /// Ends of paths that are listed as stored whole.
+    pub fn saved_endings(&self) -> &[String] {
+        &self.saved
+    }
+}
+
+/// Whether a path ends in these parts.
+pub(super) fn ends_with(path: &str, ending: &str) -> bool {
+    let rest = path.strip_suffix(ending);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// The fields of a configuration, with errors that name them.
@@ -249,6 +268,13 @@ impl Fields<'_> {
             Ok((compiled, read(self, key, value)?))
         };
         entries.iter().map(entry).collect()
+    }
+
+    /// The texts of a list; none where there is no list of them.
+    fn texts(&self, key: &str) -> Vec<String> {
+        let list = self.value(key).and_then(Value::as_array).filter(|l| l.len() <= ENTRIES_MAX);
+        let texts = list.into_iter().flatten().filter_map(Value::as_str);
+        texts.map(str::to_owned).collect()
     }
 
     fn targets(&self) -> Result<Targets> {

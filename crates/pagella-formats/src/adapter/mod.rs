@@ -28,6 +28,9 @@ pub const RANK_MAX: usize = 1024;
 /// Largest magnitude of `alpha / rank`; real adapters have at most a few hundred.
 pub const SCALE_MAX: f64 = 4096.0;
 
+/// Largest magnitude of a bias that counts as none.
+const BIAS_MAX: f32 = 1e-6;
+
 /// Most modules of an adapter.
 const MODULES_MAX: usize = 1 << 20;
 
@@ -97,7 +100,9 @@ impl Adapter {
             match kind {
                 Kind::Ignored => continue,
                 Kind::Bias => {
-                    if tensor.to_f32()?.iter().any(|value| *value != 0.0) {
+                    // What training left of zero is as good as zero; NaN is not.
+                    let is_zero = |value: &f32| value.abs() <= BIAS_MAX;
+                    if !tensor.to_f32()?.iter().all(is_zero) {
                         return refused(
                             "is a bias that is not zero, and adapters with biases cannot be used: train with bias \"none\"",
                         );
@@ -153,6 +158,22 @@ impl Adapter {
     /// The directory or file that was opened.
     pub fn source(&self) -> &Path {
         self.checkpoint.source()
+    }
+
+    /// Ends of paths that the configuration lists and for which the file has nothing: with pairs, and
+    /// stored whole.
+    pub fn absent(&self) -> (Vec<String>, Vec<String>) {
+        let without = |endings: &[String], has: fn(&Names) -> bool| {
+            let lacks = |ending: &&String| {
+                let mut modules = self.modules.iter();
+                !modules.any(|(path, names)| has(names) && config::ends_with(path, ending))
+            };
+            endings.iter().filter(lacks).cloned().collect::<Vec<_>>()
+        };
+        (
+            without(self.config.target_endings(), |names| names.a.is_some()),
+            without(self.config.saved_endings(), |names| names.full.is_some()),
+        )
     }
 
     /// The model that the adapter says it was trained for.

@@ -74,7 +74,7 @@ fn two_names_that_become_one_are_refused() {
 }
 
 #[test]
-fn l01_a_tensor_in_two_files_is_refused_unless_a_true_index_decides() {
+fn a_tensor_in_two_files_is_refused_unless_a_true_index_decides() {
     let dir = tempfile::tempdir().unwrap();
     write_shard(dir.path(), "a.safetensors", &["x", "y"], 1);
     write_shard(dir.path(), "b.safetensors", &["y", "z"], 2);
@@ -159,9 +159,9 @@ fn paths_that_are_no_model_directory_are_refused() {
 fn a_configuration_that_announces_another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     write_shard(dir.path(), "a.safetensors", &["x"], 1);
-    let config = serde_json::json!({ "quant_method": "awq", "bits": 4 });
+    let config = serde_json::json!({ "quant_method": "hqq", "bits": 4 });
     let error = refuse_unsupported(dir.path(), Some(&config)).unwrap_err().to_string();
-    assert!(error.contains("AWQ") && error.contains("EXL2"), "{error}");
+    assert!(error.contains("HQQ") && error.contains("EXL2"), "{error}");
     let config = serde_json::json!({ "quant_method": "gptq", "bits": 4 });
     refuse_unsupported(dir.path(), Some(&config)).unwrap();
 }

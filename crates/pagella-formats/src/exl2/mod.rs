@@ -14,9 +14,22 @@ pub use groups::Exl2Group;
 
 use half::f16;
 
-use crate::linear::Columns;
+use crate::dtype::Dtype;
+use crate::linear::{Columns, Linear, Stored, stored_fields};
+use crate::registry::{LinearKind, WeightFormat};
 use crate::tensor::TensorView;
 use crate::words::WordMatrix;
+
+/// EXL2 in the registry.
+pub(crate) const FORMAT: WeightFormat = WeightFormat {
+    name: "EXL2",
+    id: "exl2",
+    methods: &["exl2"],
+    tensors: &[".q_weight", ".q_scale", ".q_scale_max", ".q_groups", ".q_invperm", ".q_perm"],
+    find: |checkpoint, base| checkpoint.tensor(&format!("{base}.q_weight")),
+    read: |checkpoint, request, found| layout::read(checkpoint, request, found).map(Linear::Exl2),
+    stacked: false,
+};
 
 /// An EXL2 linear, borrowed from its file. Every `col` below is a stored column.
 #[derive(Clone, Debug)]
@@ -61,5 +74,39 @@ impl Exl2Linear<'_> {
     pub fn group_scale(&self, group: usize, col: usize) -> f16 {
         let ceiling = self.groups.get(group).map_or(f16::ZERO, |group| group.scale_max);
         scale::column_scale(self.scale_code(group, col), scale::group_step(ceiling, 1.0))
+    }
+}
+
+impl<'a> Stored<'a> for Exl2Linear<'a> {
+    stored_fields!();
+
+    fn kind(&self) -> LinearKind {
+        LinearKind::Exl2
+    }
+
+    fn stored_columns(&self) -> usize {
+        self.columns.stored()
+    }
+
+    fn weight_bytes(&self) -> u64 {
+        Exl2Linear::weight_bytes(self)
+    }
+
+    fn value_dtype(&self) -> Dtype {
+        Dtype::F16
+    }
+
+    fn values(&self) -> Vec<f32> {
+        self.dequantize().into_iter().map(f32::from).collect()
+    }
+
+    fn widths(&self) -> Vec<(u8, u64)> {
+        let of_group = |group: &Exl2Group| (group.bits, (group.rows * self.out_features) as u64);
+        self.groups.iter().map(of_group).collect()
+    }
+
+    fn details(&self) -> String {
+        let rows = self.groups.iter().map(|group| group.rows).max().unwrap_or(0);
+        format!("{} groups of up to {rows} rows", self.groups.len())
     }
 }

@@ -1,21 +1,48 @@
-//! GPTQ: 4 bits, asymmetric, packed along the inputs, with or without activation order.
+//! GPTQ: codes of 2, 3, 4 or 8 bits, packed along the inputs, with a scale and a zero point for every
+//! group of inputs and output; with or without activation order.
+//!
+//! Other formats of integer codes differ from it in packing and in where zero points and scales come
+//! from. They are brought to this form when they are read, and kernels know no other.
 
 mod dequant;
 pub(crate) mod layout;
+pub(crate) mod parts;
+pub(crate) mod repack;
+mod scales;
+pub(crate) mod zeros;
 
-use half::{bf16, f16};
+use half::f16;
+
+pub use scales::ScaleMatrix;
+pub use zeros::GptqZeros;
 
 use crate::dtype::Dtype;
-use crate::linear::Columns;
+use crate::linear::{Columns, Linear, Stored, stored_fields};
+use crate::registry::{LinearKind, WeightFormat};
 use crate::tensor::TensorView;
-use crate::words::WordMatrix;
+use crate::words::Words;
 
-/// A GPTQ linear, borrowed from its file. Every `col` below is a stored column.
+/// GPTQ in the registry.
+pub(crate) const FORMAT: WeightFormat = WeightFormat {
+    name: "GPTQ",
+    id: "gptq",
+    methods: &["gptq"],
+    tensors: &[".qweight", ".qzeros", ".scales", ".g_idx"],
+    find: |checkpoint, base| checkpoint.tensor(&format!("{base}.qweight")),
+    read: |checkpoint, request, found| layout::read(checkpoint, request, found).map(Linear::Gptq),
+    stacked: false,
+};
+
+/// A linear of integer codes as GPTQ packs them. Every `col` below is a stored column.
 #[derive(Clone, Debug)]
 pub struct GptqLinear<'a> {
+    /// How its files hold it.
+    pub kind: LinearKind,
     /// Base name of its tensors.
     pub name: String,
-    /// Rows of the matrix, a multiple of 8.
+    /// Bits of a code: 2, 3, 4 or 8.
+    pub bits: u8,
+    /// Rows of the matrix.
     pub in_features: usize,
     /// Outputs, padding excluded.
     pub out_features: usize,
@@ -27,85 +54,110 @@ pub struct GptqLinear<'a> {
     pub group_rows: Option<usize>,
     /// Group of every input row, `[in_features]`, each below `groups`.
     pub group_of_row: Vec<u32>,
-    /// Packed codes, `[in_features / 8, stored columns]`, low nibble = lowest row.
-    pub words: WordMatrix<'a>,
-    /// Packed zero codes, `[groups, stored columns / 8]`, low nibble = lowest column.
-    pub zeros: WordMatrix<'a>,
+    /// Packed codes, `[in_features · bits / 32, stored columns]`: a bit stream down every column, the
+    /// lowest bits first.
+    pub words: Words<'a>,
+    /// Packed zero codes, `[groups, stored columns · bits / 32]`: a bit stream along every row.
+    pub zeros: Words<'a>,
     /// What to add to a stored zero code: 1 in the original format, 0 in `gptq_v2`.
     pub zero_offset: u8,
+    /// Whether zero points are stored; else all are the middle of the codes.
+    pub stored_zeros: bool,
     /// Scales, `[groups, stored columns]`.
     pub scales: ScaleMatrix<'a>,
+    /// Whether weights are binary16 numbers, and not the products that are rounded to them.
+    pub rounded: bool,
     /// Added to each output, `[out_features]`.
     pub bias: Option<Vec<f32>>,
+    /// What its files hold besides and nothing uses, for reports.
+    pub ignored: Option<&'static str>,
     /// The tensors it was read from.
     pub tensors: Vec<TensorView<'a>>,
 }
 
 impl GptqLinear<'_> {
-    /// The 4-bit code of an input row and column.
+    /// The code of an input row and column.
     pub fn code(&self, row: usize, col: usize) -> u8 {
-        (self.words.word(row / 8, col) >> (4 * (row % 8)) & 15) as u8
+        self.words.matrix().code_down(row, col, self.bits)
     }
 
-    /// The zero point of a group and column, 0 to 16; a stored 15 plus one does not wrap.
+    /// The zero point of a group and column; a stored 15 plus one does not wrap.
     pub fn zero(&self, group: usize, col: usize) -> u8 {
-        self.zeros.nibble(group, col) + self.zero_offset
+        self.zeros.matrix().code_along(group, col, self.bits) + self.zero_offset
     }
 
-    /// The scale of a group and column.
+    /// The scale of a group and column, rounded to binary16.
     pub fn scale(&self, group: usize, col: usize) -> f16 {
         self.scales.at(group, col)
     }
 
-    /// The weight of an input row and column as the format defines it, `(code − zero) · scale`;
-    /// f32 holds the product exactly. Half-precision programs round it, see
+    /// The weight of an input row and column as the format defines it, `(code − zero) · scale`. f32
+    /// holds the product of a binary16 scale exactly. Half-precision programs round it, see
     /// [`GptqLinear::dequantize`].
     pub fn product(&self, row: usize, col: usize) -> f32 {
         let group = self.group_of_row.get(row).map_or(0, |group| *group as usize);
         let centred = f32::from(self.code(row, col)) - f32::from(self.zero(group, col));
-        centred * self.scale(group, col).to_f32()
+        let product = centred * self.scales.value(group, col);
+        if self.rounded { f16::from_f32(product).to_f32() } else { product }
     }
 
     /// Bytes of its columns: codes, zero codes, scales and, with activation order, the row groups.
     pub fn weight_bytes(&self) -> u64 {
         let (rows, columns) = (self.in_features as u64, self.columns.len() as u64);
-        let scale_bytes = self.scales.dtype.bits().unwrap_or(16) / 8;
-        let per_group = columns / 2 + columns * scale_bytes;
+        let bits = u64::from(self.bits);
+        let scale_bytes = self.scales.stored_bytes() as u64;
+        let zero_codes = if self.stored_zeros { self.groups as u64 * columns } else { 0 };
         let order_bytes = if self.group_rows.is_none() { rows * 4 } else { 0 };
-        rows * columns / 2 + self.groups as u64 * per_group + order_bytes
+        let share = scale_bytes * columns / (self.columns.stored() as u64).max(1);
+        (rows * columns + zero_codes) * bits / 8 + share + order_bytes
     }
 }
 
-/// Scales of any float type, read as binary16.
-///
-/// Invariant: the bytes are exactly `rows · columns` elements of F16, BF16 or F32.
-#[derive(Clone, Copy, Debug)]
-pub struct ScaleMatrix<'a> {
-    bytes: &'a [u8],
-    columns: usize,
-    dtype: Dtype,
-}
+impl<'a> Stored<'a> for GptqLinear<'a> {
+    stored_fields!();
 
-impl<'a> ScaleMatrix<'a> {
-    /// Takes `bytes` as a matrix; `None` when the length or the type does not fit.
-    pub fn new(bytes: &'a [u8], rows: usize, columns: usize, dtype: Dtype) -> Option<Self> {
-        let element_bytes = usize::try_from(dtype.bits()?).ok()? / 8;
-        let len = rows.checked_mul(columns)?.checked_mul(element_bytes)?;
-        (dtype.is_weight_float() && bytes.len() == len).then_some(Self { bytes, columns, dtype })
+    fn kind(&self) -> LinearKind {
+        self.kind
     }
 
-    /// The scale at `(row, col)`, rounded to binary16.
-    #[allow(clippy::indexing_slicing, reason = "the length is checked once, in `new`")]
-    pub fn at(&self, row: usize, col: usize) -> f16 {
-        let at = row * self.columns + col;
-        let pair = |at: usize| [self.bytes[at * 2], self.bytes[at * 2 + 1]];
-        match self.dtype {
-            Dtype::F32 => {
-                let ([a, b], [c, d]) = (pair(at * 2), pair(at * 2 + 1));
-                f16::from_f32(f32::from_le_bytes([a, b, c, d]))
-            }
-            Dtype::BF16 => f16::from_f32(bf16::from_le_bytes(pair(at)).to_f32()),
-            _ => f16::from_le_bytes(pair(at)),
+    fn stored_columns(&self) -> usize {
+        self.columns.stored()
+    }
+
+    fn weight_bytes(&self) -> u64 {
+        GptqLinear::weight_bytes(self)
+    }
+
+    fn value_dtype(&self) -> Dtype {
+        if self.rounded { Dtype::F16 } else { Dtype::F32 }
+    }
+
+    fn values(&self) -> Vec<f32> {
+        let row = |k| self.columns.iter().map(move |n| self.product(k, n));
+        (0..self.in_features).flat_map(row).collect()
+    }
+
+    fn sample(&self) -> Vec<f32> {
+        const SIDE: usize = 64;
+        let rows = (0..self.in_features).step_by(self.in_features.div_ceil(SIDE).max(1));
+        let columns: Vec<usize> =
+            self.columns.iter().step_by(self.columns.len().div_ceil(SIDE).max(1)).collect();
+        rows.flat_map(|k| columns.iter().map(move |n| self.product(k, *n))).collect()
+    }
+
+    fn widths(&self) -> Vec<(u8, u64)> {
+        vec![(self.bits, self.in_features as u64 * self.out_features as u64)]
+    }
+
+    fn details(&self) -> String {
+        let groups = match self.group_rows {
+            Some(rows) if rows == self.in_features => "one group".to_owned(),
+            Some(rows) => format!("groups of {rows} rows"),
+            None => format!("{} groups in activation order", self.groups),
+        };
+        match self.ignored {
+            None => groups,
+            Some(ignored) => format!("{groups}; {ignored} not used"),
         }
     }
 }

@@ -1,18 +1,11 @@
-//! Which tensors make a linear, decided from their names alone.
+//! Which tensors make a linear, by the registry of formats.
 
-use super::{LinearKind, LinearRequest};
+use super::LinearRequest;
 use crate::checkpoint::Checkpoint;
 use crate::error::FormatError;
+use crate::registry::LinearKind;
 use crate::tensor::TensorView;
 use crate::unsupported;
-
-/// Suffix of the weights by kind, in the order of precedence; the last is a bare name.
-const SUFFIXES: [(&str, LinearKind); 4] = [
-    (".q_weight", LinearKind::Exl2),
-    (".qweight", LinearKind::Gptq),
-    (".weight", LinearKind::Plain),
-    ("", LinearKind::Plain),
-];
 
 /// The weights of a linear.
 pub(crate) struct Found<'a> {
@@ -39,8 +32,8 @@ pub(super) fn locate<'a>(
     request: &LinearRequest<'_>,
 ) -> Option<Found<'a>> {
     candidates(request).find_map(|(base, fused)| {
-        SUFFIXES.iter().find_map(|(suffix, kind)| {
-            let weight = checkpoint.tensor(&format!("{base}{suffix}"))?;
+        LinearKind::ALL.iter().find_map(|kind| {
+            let weight = (kind.format().find)(checkpoint, base)?;
             let slab = request.fused.filter(|_| fused).and_then(|part| part.slab);
             Some(Found { kind: *kind, base: base.to_owned(), weight, fused, slab })
         })

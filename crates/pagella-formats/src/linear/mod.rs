@@ -1,7 +1,7 @@
 //! A linear layer as stored: what to ask for, how it is found, what comes back.
 //!
-//! The kind is decided per linear and only from tensor names, as ExLlamaV2 does; what
-//! `config.json` claims does not matter. Everything returned has been validated, so that kernels
+//! The kind is decided per linear from its tensors, see [`crate::LinearKind`]; what `config.json`
+//! claims does not matter. Everything returned has been validated, so that kernels
 //! may index words, scales and permutations freely.
 
 mod bias;
@@ -19,47 +19,60 @@ pub(crate) use find::Found;
 pub(crate) use split::Cut;
 
 use crate::checkpoint::Checkpoint;
+use crate::dtype::Dtype;
 use crate::error::{FormatError, Result};
 use crate::exl2::Exl2Linear;
+use crate::exl3::Exl3Linear;
 use crate::gptq::GptqLinear;
 use crate::plain::PlainLinear;
+use crate::registry::LinearKind;
+use crate::small_float::SmallFloatLinear;
 use crate::tensor::TensorView;
-use crate::{exl2, gptq, plain};
 
-/// How a linear is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LinearKind {
-    /// EXL2: mixed widths, permuted rows.
-    Exl2,
-    /// GPTQ, 4 bits.
-    Gptq,
-    /// Unquantised F16, BF16 or F32.
-    Plain,
-}
-
-impl LinearKind {
-    /// Every name that a tensor of such a linear may have, for its base name.
-    pub fn tensor_names(self, base: &str) -> impl Iterator<Item = String> {
-        let suffixes: &[&str] = match self {
-            LinearKind::Exl2 => {
-                &[".q_weight", ".q_scale", ".q_scale_max", ".q_groups", ".q_invperm", ".q_perm"]
-            }
-            LinearKind::Gptq => &[".qweight", ".qzeros", ".scales", ".g_idx"],
-            LinearKind::Plain => &[".weight", ""],
-        };
-        suffixes.iter().chain(&[".bias"]).map(move |suffix| format!("{base}{suffix}"))
-    }
-}
-
-/// A linear as stored, validated.
+/// A linear as stored, validated. The variant says what a kernel must know to multiply with it.
 #[derive(Clone, Debug)]
 pub enum Linear<'a> {
     /// EXL2.
     Exl2(Exl2Linear<'a>),
-    /// GPTQ.
+    /// EXL3.
+    Exl3(Exl3Linear<'a>),
+    /// Integer codes in the form of GPTQ, whatever their files hold.
     Gptq(GptqLinear<'a>),
+    /// Codes of small floats in groups with scales: MXFP4, NVFP4, FP8, bitsandbytes of 4 bits.
+    SmallFloat(SmallFloatLinear<'a>),
     /// Unquantised.
     Plain(PlainLinear<'a>),
+}
+
+/// What every stored linear can say of itself. Nothing outside of the kernels needs more.
+pub(crate) trait Stored<'a> {
+    fn kind(&self) -> LinearKind;
+    fn name(&self) -> &str;
+    fn in_features(&self) -> usize;
+    fn out_features(&self) -> usize;
+    fn stored_columns(&self) -> usize;
+    fn bias(&self) -> &Option<Vec<f32>>;
+    fn bias_mut(&mut self) -> &mut Option<Vec<f32>>;
+    fn weight_bytes(&self) -> u64;
+    fn tensors(&self) -> &[TensorView<'a>];
+    /// The narrowest type that holds every weight.
+    fn value_dtype(&self) -> Dtype;
+    /// `[in_features, out_features]`, row-major, exact.
+    fn values(&self) -> Vec<f32>;
+    /// Width in bits and number of weights, by width.
+    fn widths(&self) -> Vec<(u8, u64)>;
+    /// Some weights from all over the matrix, for a look at their size; none where that is dear.
+    fn sample(&self) -> Vec<f32> {
+        Vec::new()
+    }
+    /// What else there is to say, in the words of the format.
+    fn details(&self) -> String {
+        String::new()
+    }
+    /// Reads everything once, where codes or scales may hold what is no number.
+    fn check_values(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Finds, reads and validates one linear.
@@ -69,85 +82,76 @@ pub fn load_linear<'a>(
 ) -> Result<Linear<'a>> {
     let found =
         find::locate(checkpoint, request).ok_or_else(|| find::missing(checkpoint, request))?;
-    if let (Some((index, count)), true) = (found.slab, found.kind != LinearKind::Plain) {
+    if let (Some((index, count)), true) = (found.slab, !found.kind.format().stacked) {
         return Err(FormatError::FusedSplit {
             path: found.weight.file.to_owned(),
             tensor: found.weight.name.to_owned(),
             begin: index,
             end: count,
-            reason: "stacked experts can only be read unquantised",
+            reason: "experts stacked in one tensor are not read in this format",
         });
     }
-    match found.kind {
-        LinearKind::Exl2 => exl2::layout::read(checkpoint, request, &found).map(Linear::Exl2),
-        LinearKind::Gptq => gptq::layout::read(checkpoint, request, &found).map(Linear::Gptq),
-        LinearKind::Plain => plain::read(checkpoint, request, &found).map(Linear::Plain),
-    }
+    (found.kind.format().read)(checkpoint, request, &found)
 }
 
 impl<'a> Linear<'a> {
+    fn stored(&self) -> &dyn Stored<'a> {
+        match self {
+            Linear::Exl2(linear) => linear,
+            Linear::Exl3(linear) => linear,
+            Linear::Gptq(linear) => linear,
+            Linear::SmallFloat(linear) => linear,
+            Linear::Plain(linear) => linear,
+        }
+    }
+
     /// How it is stored.
     pub fn kind(&self) -> LinearKind {
-        match self {
-            Linear::Exl2(_) => LinearKind::Exl2,
-            Linear::Gptq(_) => LinearKind::Gptq,
-            Linear::Plain(_) => LinearKind::Plain,
-        }
+        self.stored().kind()
     }
 
     /// Base name of its tensors.
     pub fn name(&self) -> &str {
-        match self {
-            Linear::Exl2(linear) => &linear.name,
-            Linear::Gptq(linear) => &linear.name,
-            Linear::Plain(linear) => &linear.name,
-        }
+        self.stored().name()
     }
 
     /// Length of the vectors it takes.
     pub fn in_features(&self) -> usize {
-        match self {
-            Linear::Exl2(linear) => linear.in_features,
-            Linear::Gptq(linear) => linear.in_features,
-            Linear::Plain(linear) => linear.in_features,
-        }
+        self.stored().in_features()
     }
 
     /// Length of the vectors it gives, padding excluded.
     pub fn out_features(&self) -> usize {
-        match self {
-            Linear::Exl2(linear) => linear.out_features,
-            Linear::Gptq(linear) => linear.out_features,
-            Linear::Plain(linear) => linear.out_features,
-        }
+        self.stored().out_features()
     }
 
     /// Columns of the stored matrix, padding and other parts of a fused tensor included.
     pub fn columns(&self) -> usize {
-        match self {
-            Linear::Exl2(linear) => linear.columns.stored(),
-            Linear::Gptq(linear) => linear.columns.stored(),
-            Linear::Plain(linear) => linear.stored_outputs(),
-        }
+        self.stored().stored_columns()
     }
 
     /// What is added to each output, `[out_features]`.
     pub fn bias(&self) -> Option<&[f32]> {
-        match self {
-            Linear::Exl2(linear) => linear.bias.as_deref(),
-            Linear::Gptq(linear) => linear.bias.as_deref(),
-            Linear::Plain(linear) => linear.bias.as_deref(),
-        }
+        self.stored().bias().as_deref()
+    }
+
+    /// The linear with this bias, `[out_features]`, in place of its own.
+    pub fn with_bias(mut self, bias: Option<Vec<f32>>) -> Self {
+        let stored: &mut dyn Stored<'a> = match &mut self {
+            Linear::Exl2(linear) => linear,
+            Linear::Exl3(linear) => linear,
+            Linear::Gptq(linear) => linear,
+            Linear::SmallFloat(linear) => linear,
+            Linear::Plain(linear) => linear,
+        };
+        *stored.bias_mut() = bias;
+        self
     }
 
     /// Bytes on disk of its weights with scales and tables, without bias; for a part of a fused
     /// tensor its share.
     pub fn weight_bytes(&self) -> u64 {
-        match self {
-            Linear::Exl2(linear) => linear.weight_bytes(),
-            Linear::Gptq(linear) => linear.weight_bytes(),
-            Linear::Plain(linear) => linear.weight_bytes(),
-        }
+        self.stored().weight_bytes()
     }
 
     /// Average bits per weight, scales and tables included.
@@ -156,13 +160,67 @@ impl<'a> Linear<'a> {
         self.weight_bytes() as f64 * 8.0 / weights.max(1.0)
     }
 
+    /// The narrowest of F16, BF16 and F32 that holds every weight.
+    pub fn value_dtype(&self) -> Dtype {
+        self.stored().value_dtype()
+    }
+
+    /// The matrix `[in_features, out_features]`, row-major, with the exact values of the format.
+    pub fn values(&self) -> Vec<f32> {
+        self.stored().values()
+    }
+
+    /// Root mean square of some weights; `None` for formats that decode only whole matrices.
+    pub fn sample_rms(&self) -> Option<f64> {
+        let sample = self.stored().sample();
+        let squares: f64 = sample.iter().map(|value| f64::from(*value).powi(2)).sum();
+        (!sample.is_empty()).then(|| (squares / sample.len() as f64).sqrt())
+    }
+
+    /// How many weights have codes of how many bits, scales not counted.
+    pub fn widths(&self) -> Vec<(u8, u64)> {
+        self.stored().widths()
+    }
+
+    /// Groups, codebook and the like, in a few words; empty where there is nothing to say.
+    pub fn details(&self) -> String {
+        self.stored().details()
+    }
+
+    /// Checks what only reading every weight can show, such as a NaN among codes. To be called once
+    /// before weights are used; loading alone looks at shapes and tables.
+    pub fn check_values(&self) -> Result<()> {
+        self.stored().check_values()
+    }
+
     /// The tensors it was read from, to hand to [`Checkpoint::release`] once copied.
     /// Empty for a linear that was made in memory.
     pub fn tensors(&self) -> &[TensorView<'a>] {
-        match self {
-            Linear::Exl2(linear) => &linear.tensors,
-            Linear::Gptq(linear) => &linear.tensors,
-            Linear::Plain(linear) => &linear.tensors,
-        }
+        self.stored().tensors()
     }
 }
+
+/// The accessors of [`Stored`] that are fields of the same name everywhere.
+macro_rules! stored_fields {
+    () => {
+        fn name(&self) -> &str {
+            &self.name
+        }
+        fn in_features(&self) -> usize {
+            self.in_features
+        }
+        fn out_features(&self) -> usize {
+            self.out_features
+        }
+        fn bias(&self) -> &Option<Vec<f32>> {
+            &self.bias
+        }
+        fn bias_mut(&mut self) -> &mut Option<Vec<f32>> {
+            &mut self.bias
+        }
+        fn tensors(&self) -> &[$crate::tensor::TensorView<'a>] {
+            &self.tensors
+        }
+    };
+}
+pub(crate) use stored_fields;

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use crate::gptq::GptqZeros;
+
 /// Where to find one linear and what it must be.
 #[derive(Clone, Copy, Debug)]
 pub struct LinearRequest<'a> {
-    /// Alternative base names, tried in order; per base `.q_weight`, `.qweight`, `.weight`, bare.
+    /// Alternative base names, tried in order; per base the formats in the order of the registry.
     pub bases: &'a [String],
     /// A tensor that holds this linear among others; it is tried first and wins.
     pub fused: Option<FusedPart<'a>>,
@@ -17,8 +19,8 @@ pub struct LinearRequest<'a> {
     pub bias: BiasRule,
     /// Plain weights are stored `[in, out]`; of a linear that may be fused, only in the fused tensor.
     pub transposed: bool,
-    /// GPTQ zero points are stored as they are, not less one.
-    pub gptq_v2: bool,
+    /// How zero points of GPTQ are stored.
+    pub gptq_zeros: GptqZeros,
 }
 
 /// Which part of a fused tensor is meant.

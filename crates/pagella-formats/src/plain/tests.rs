@@ -36,7 +36,7 @@ fn request<'a>(bases: &'a [String], in_features: usize, out_features: usize) -> 
         out_features,
         bias: BiasRule::IfPresent,
         transposed: false,
-        gptq_v2: false,
+        gptq_zeros: crate::gptq::GptqZeros::LessOne,
     }
 }
 

@@ -5,13 +5,19 @@
 //! bytes.
 
 mod exl2;
+mod exl3;
 mod gptq;
 mod plain;
 mod random;
+mod recipe;
+mod small_float;
 
 pub use exl2::exl2;
-pub use gptq::{RowOrder, gptq};
+pub use exl3::exl3;
+pub use gptq::{IntegerForm, RowOrder, gptq, integer};
 pub use plain::plain_f16;
+pub use recipe::{IntegerFormat, IntegerMatrix, RecipeTensor, Rounding};
+pub use small_float::{SmallFloatKind, small_float};
 
 use crate::linear::Linear;
 use crate::safetensors::write::TensorData;
@@ -26,8 +32,10 @@ pub struct OwnedLinear(Owned);
 #[derive(Clone, Debug)]
 enum Owned {
     Exl2(exl2::OwnedExl2),
+    Exl3(exl3::OwnedExl3),
     Gptq(gptq::OwnedGptq),
     Plain(plain::OwnedPlain),
+    SmallFloat(small_float::OwnedSmallFloat),
 }
 
 impl OwnedLinear {
@@ -35,8 +43,10 @@ impl OwnedLinear {
     pub fn view(&self) -> Linear<'_> {
         match &self.0 {
             Owned::Exl2(linear) => Linear::Exl2(linear.view()),
+            Owned::Exl3(linear) => Linear::Exl3(linear.view()),
             Owned::Gptq(linear) => Linear::Gptq(linear.view()),
             Owned::Plain(linear) => Linear::Plain(linear.view()),
+            Owned::SmallFloat(linear) => Linear::SmallFloat(linear.view()),
         }
     }
 
@@ -44,8 +54,10 @@ impl OwnedLinear {
     pub fn named(&self, base: &str) -> Vec<TensorData<'_>> {
         match &self.0 {
             Owned::Exl2(linear) => linear.tensors.named(base),
+            Owned::Exl3(linear) => linear.named(base),
             Owned::Gptq(linear) => linear.named(base),
             Owned::Plain(linear) => linear.named(base),
+            Owned::SmallFloat(linear) => linear.named(base),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::support::{Tensor, check_refused, load, open, request, tensors_of};
 use half::f16;
+use pagella_formats::exl3::{Codebook, MUL1_MULTIPLIER};
 use pagella_formats::synthetic::{self, RowOrder};
 use pagella_formats::{Dtype, FusedPart, Linear, LinearRequest, OtherDtype, load_linear};
 use proptest::prelude::*;
@@ -41,6 +42,59 @@ fn the_untouched_linears_load() {
         let (_dir, checkpoint) = open(&tensors);
         load(&checkpoint, SIZE).unwrap();
     }
+}
+
+/// Size of the EXL3 linears below, padded to 256 × 128.
+const EXL3_SIZE: (usize, usize) = (200, 100);
+
+fn exl3() -> Vec<Tensor> {
+    let codebook = Codebook::Mul1(MUL1_MULTIPLIER);
+    tensors_of(&synthetic::exl3(EXL3_SIZE.0, EXL3_SIZE.1, 3, codebook, 1))
+}
+
+#[test]
+fn exl3_tensors_that_contradict_each_other_are_named() {
+    let number = |suffix: &str, value: u32| {
+        let mut tensor = Tensor::zeros(&format!("layer.{suffix}"), Dtype::I32, &[1]);
+        tensor.data = value.to_le_bytes().to_vec();
+        tensor
+    };
+    let both = [exl3(), vec![number("mcg", 1)]].concat();
+    let infinite = with(exl3(), "svh", |t| t.data[14..16].copy_from_slice(&[0x00, 0x7c]));
+    for (tensors, code, text) in [
+        (without(exl3(), "suh"), "missing_tensor", "`layer.suh`"),
+        (without(exl3(), "svh"), "missing_tensor", "`layer.svh`"),
+        (replace(exl3(), "trellis", Dtype::I16, &[16, 8, 144]), "wrong_shape", "bits 1 to 8"),
+        (replace(exl3(), "trellis", Dtype::I16, &[16, 8, 40]), "wrong_shape", "`layer.trellis`"),
+        (replace(exl3(), "trellis", Dtype::I16, &[12, 8, 48]), "wrong_shape", "[16, 8, 16 · bits]"),
+        (replace(exl3(), "trellis", Dtype::I32, &[16, 8, 48]), "wrong_dtype", "`layer.trellis`"),
+        (replace(exl3(), "suh", Dtype::F16, &[200]), "wrong_shape", "[256]"),
+        (replace(exl3(), "suh", Dtype::F32, &[256]), "wrong_dtype", "`layer.suh`"),
+        (replace(exl3(), "mul1", Dtype::I32, &[1]), "bad_weights", "`layer.mul1` is 0"),
+        (replace(exl3(), "mul1", Dtype::I32, &[2]), "wrong_shape", "`layer.mul1`"),
+        (both, "bad_weights", "two codebooks"),
+        (infinite, "not_finite", "element 7 of `layer.svh`"),
+    ] {
+        check_refused(&tensors, EXL3_SIZE, code, text);
+    }
+}
+
+#[test]
+fn early_exl3_files_hold_signs_and_any_multiplier() {
+    let signs = |suffix: &str, words: usize| {
+        let mut tensor = Tensor::zeros(&format!("layer.{suffix}"), Dtype::I16, &[words]);
+        tensor.data.fill(0b0000_0110);
+        tensor
+    };
+    let early = without(without(exl3(), "suh"), "svh");
+    let (_dir, checkpoint) = open(&[early, vec![signs("su", 16), signs("sv", 8)]].concat());
+    let Linear::Exl3(linear) = load(&checkpoint, EXL3_SIZE).unwrap() else { panic!() };
+    assert_eq!(linear.suh[..5], [1.0, -1.0, -1.0, 1.0, 1.0]);
+    assert_eq!((linear.suh.len(), linear.svh.len()), (256, 128));
+    let other = with(exl3(), "mul1", |t| t.data = 7u32.to_le_bytes().to_vec());
+    let (_dir, checkpoint) = open(&other);
+    let linear = load(&checkpoint, EXL3_SIZE).unwrap();
+    assert_eq!(linear.details(), "codebook mul1 with an experimental multiplier");
 }
 
 #[test]
@@ -218,23 +272,19 @@ fn other_formats_are_refused_by_name() {
         vec![Tensor::zeros(&format!("layer.{suffix}"), Dtype::Other(dtype), &[64, 160])]
     };
     for (tensors, text) in [
-        (i32s("qweight", &[160, 8]), "AWQ"),
         (i32s("qweight", &[10, 128]), "Marlin"),
-        (i32s("qweight", &[40, 64]), "8-bit GPTQ"),
-        (i32s("qweight", &[15, 64]), "3-bit GPTQ"),
-        (i32s("qweight", &[10, 64]), "2-bit GPTQ"),
         (i32s("B", &[10, 128]), "Marlin"),
-        (i32s("weight_packed", &[64, 20]), "compressed-tensors"),
-        (i32s("trellis", &[10, 4, 64]), "EXL3"),
+        (of("weight_packed", OtherDtype::U8), "compressed-tensors"),
         (i32s("W_q", &[64, 20]), "HQQ"),
-        (of("weight", OtherDtype::F8E4M3), "FP8"),
-        (of("weight", OtherDtype::F8E5M2), "FP8"),
-        ([of("weight", OtherDtype::U8), i32s("weight.absmax", &[4])].concat(), "bitsandbytes"),
-        ([of("weight", OtherDtype::I8), i32s("SCB", &[4])].concat(), "bitsandbytes"),
     ] {
         check_refused(&tensors, SIZE, "unsupported_format", text);
         check_refused(&tensors, SIZE, "unsupported_format", "`layer.");
-        check_refused(&tensors, SIZE, "unsupported_format", "use an EXL2 or 4-bit GPTQ version");
+        check_refused(
+            &tensors,
+            SIZE,
+            "unsupported_format",
+            "use an EXL2, EXL3, AWQ or GPTQ version",
+        );
     }
     check_refused(&of("weight", OtherDtype::F64), SIZE, "wrong_dtype", "F64");
 }
@@ -246,7 +296,7 @@ fn packed_fused_tensors_are_cut_by_columns() {
         let values = |linear: Linear<'_>| match linear {
             Linear::Exl2(linear) => linear.dequantize(),
             Linear::Gptq(linear) => linear.dequantize(),
-            Linear::Plain(_) => panic!("a packed linear"),
+            _ => panic!("a packed linear"),
         };
         let part = |rows| {
             let fused = Some(FusedPart { base: "layer", total_out: 64, rows, step: 1, slab: None });
@@ -291,7 +341,7 @@ proptest! {
             match load(&checkpoint, SIZE) {
                 Ok(Linear::Exl2(linear)) => prop_assert_eq!(linear.dequantize().len(), 160 * 64),
                 Ok(Linear::Gptq(linear)) => prop_assert_eq!(linear.dequantize().len(), 160 * 64),
-                Ok(Linear::Plain(_)) => prop_assert!(false),
+                Ok(_) => prop_assert!(false),
                 Err(error) => prop_assert!(error.to_string().contains("layer")),
             }
         }

@@ -68,15 +68,23 @@ pub fn ids(path: &str, value: &Value, vocab: usize) -> Result<Vec<u32>, ApiError
     let Value::Array(list) = value else {
         return Err(wrong_type(path, "a list of token ids"));
     };
-    let id = |(idx, item): (usize, &Value)| id(&format!("{path}[{idx}]"), item, vocab);
-    list.iter().enumerate().map(id).collect()
+    // A prompt may have a million of them: the place is only written for the one that is wrong.
+    let read = |(idx, item): (usize, &Value)| {
+        token_id(item, vocab).map_or_else(|| id(&format!("{path}[{idx}]"), item, vocab), Ok)
+    };
+    list.iter().enumerate().map(read).collect()
 }
 
 /// One token id.
 pub fn id(path: &str, value: &Value, vocab: usize) -> Result<u32, ApiError> {
-    let number = as_integer(value).ok_or_else(|| wrong_type(path, "a token id"))?;
-    let id = u32::try_from(number).ok().filter(|id| (*id as usize) < vocab);
-    id.ok_or_else(|| {
-        out_of_range(path, &format!("a token id from 0 to {}", vocab.saturating_sub(1)))
-    })
+    if as_integer(value).is_none() {
+        return Err(wrong_type(path, "a token id"));
+    }
+    let last = vocab.saturating_sub(1);
+    token_id(value, vocab)
+        .ok_or_else(|| out_of_range(path, &format!("a token id from 0 to {last}")))
+}
+
+fn token_id(value: &Value, vocab: usize) -> Option<u32> {
+    u32::try_from(as_integer(value)?).ok().filter(|id| (*id as usize) < vocab)
 }

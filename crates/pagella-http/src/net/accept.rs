@@ -100,7 +100,7 @@ impl Entrance {
         refusals: &Arc<Semaphore>,
     ) {
         connection::tune(&socket);
-        match peers.enter(&service.http, peer) {
+        match peers.enter(&service.http, peer, socket.local_addr().ok()) {
             Some(counted) => self.spawn(service, socket, peer, self.door, (place, counted)),
             None => match refusals.clone().try_acquire_owned() {
                 Ok(refusal) => self.spawn(service, socket, peer, Door::Full, refusal),

@@ -52,16 +52,20 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 
 /// Bodies are read as they are: a compressed one could be a thousand times what was announced.
 fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
-    let encodings = headers.get_all(header::CONTENT_ENCODING).iter();
-    let mut names = encodings.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    let coded = names.find_map(|name| {
-        let name = String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase();
-        (!matches!(name.as_str(), "" | "identity")).then_some(name)
-    });
-    let Some(name) = coded else { return Ok(()) };
-    let name: String = name.chars().take(32).collect();
-    let message = format!("the body is encoded as {name:?}: send it without Content-Encoding");
-    Err(ApiError::new(Code::UnsupportedMediaType, message))
+    for (header, plain) in [("Content-Encoding", "identity"), ("Transfer-Encoding", "chunked")] {
+        let encodings = headers.get_all(header).iter();
+        let mut names = encodings.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        let coded = names.find_map(|name| {
+            let name = String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase();
+            (!name.is_empty() && name != plain).then_some(name)
+        });
+        if let Some(name) = coded {
+            let name: String = name.chars().take(32).collect();
+            let message = format!("the body is encoded as {name:?} by {header}: send it as it is");
+            return Err(ApiError::new(Code::UnsupportedMediaType, message));
+        }
+    }
+    Ok(())
 }
 
 /// A type that no form of a web page can send without asking first.
@@ -190,6 +194,27 @@ impl Body for TrackedBody {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             ReplyBody::Events(_) => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_read_as_they_are() {
+        for (name, value, fits) in [
+            ("content-encoding", "identity", true),
+            ("content-encoding", "gzip", false),
+            ("transfer-encoding", "Chunked", true),
+            ("transfer-encoding", "gzip, chunked", false),
+        ] {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static(name),
+                http::HeaderValue::from_static(value),
+            )]);
+            assert_eq!(check_encoding(&headers).is_ok(), fits, "{name}: {value}");
         }
     }
 }

@@ -33,12 +33,13 @@ pub struct Counted {
     peer: Option<IpAddr>,
 }
 
-/// The address that a peer's connections are counted under; `None` where they are not: this machine and
-/// proxies stand for any number of clients.
-fn counted_as(settings: &Settings, peer: SocketAddr) -> Option<IpAddr> {
+/// The address that a peer's connections are counted under; `None` where they are not: this machine,
+/// which also reaches itself at the address it is reached at, and proxies stand for any number of clients.
+fn counted_as(settings: &Settings, peer: SocketAddr, own: Option<SocketAddr>) -> Option<IpAddr> {
     let address = peer.ip().to_canonical();
     let is_proxy = settings.network.proxies.iter().any(|subnet| subnet.contains(address));
-    (!address.is_loopback() && !is_proxy).then_some(address)
+    let is_here = own.is_some_and(|own| own.ip().to_canonical() == address);
+    (!address.is_loopback() && !is_here && !is_proxy).then_some(address)
 }
 
 impl Peers {
@@ -46,10 +47,16 @@ impl Peers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a connection in; `None`, a count and a line in the log if its peer has too many already.
-    pub fn enter(&self, http: &HttpState, peer: SocketAddr) -> Option<Counted> {
+    /// Lets a connection from `peer` to `own` in; `None`, a count and a line in the log if its peer has
+    /// too many already.
+    pub fn enter(
+        &self,
+        http: &HttpState,
+        peer: SocketAddr,
+        own: Option<SocketAddr>,
+    ) -> Option<Counted> {
         let most = http.settings.limits.connections_per_peer;
-        let entered = self.count(counted_as(&http.settings, peer), most);
+        let entered = self.count(counted_as(&http.settings, peer, own), most);
         if entered.is_none() {
             http.http_metrics.note_refused_connection();
             if let Some(refused) = self.line_due(Instant::now()) {
@@ -123,9 +130,17 @@ mod tests {
     fn this_machine_and_proxies_are_not_counted() {
         let mut settings = Settings::default();
         settings.network.proxies = vec!["10.1.0.0/16".parse().unwrap()];
-        let counted = |peer: &str| counted_as(&settings, peer.parse().unwrap());
-        for free in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "10.1.2.3:1"]
-        {
+        let own = "192.0.2.2:5000".parse().ok();
+        let counted = |peer: &str| counted_as(&settings, peer.parse().unwrap(), own);
+        for free in [
+            "127.0.0.1:1",
+            "127.9.9.9:1",
+            "[::1]:1",
+            "[::ffff:127.0.0.1]:1",
+            "10.1.2.3:1",
+            "192.0.2.2:9",
+            "[::ffff:192.0.2.2]:9",
+        ] {
             assert_eq!(counted(free), None, "{free}");
         }
         assert_eq!(counted("10.2.0.1:1"), Some(IpAddr::from([10, 2, 0, 1])));

@@ -11,6 +11,7 @@ use serde_json::Map;
 use toml::Value;
 
 use super::declare::section;
+use super::device_numbers::DeviceNumbers;
 use super::entries;
 use super::value::{Choice, Notation, SettingValue, number_within};
 use crate::auth::Role;
@@ -53,6 +54,12 @@ section! {
         chunk_size: Option<usize> = None, within(1..=TOKENS_MAX);
         /// Most sequences computed at once
         max_batch_size: Option<usize> = None, within(1..=TOKENS_MAX);
+        /// Most GB that a model may take of each device, cache included, such as [20, 24]; what is free there if open
+        gpu_split: DeviceNumbers = DeviceNumbers::default();
+        /// Cut models by what is free on each device, unless gpu_split is stated
+        gpu_split_auto: bool = true;
+        /// MB of each device that stay free; 96 alone says nothing
+        autosplit_reserve: DeviceNumbers = DeviceNumbers::default();
         /// Template in place of the model's
         prompt_template: Option<String> = None;
         /// Folder of templates

@@ -18,6 +18,9 @@ use pagella_formats::{
 use super::place::Place;
 use crate::error::ModelError;
 
+/// Elements of the vectors that backends compute with.
+const VECTOR: usize = 16;
+
 /// An adapter whose every tensor has its place in a model; the values are in memory and finite.
 #[derive(Clone, Debug)]
 pub struct BoundAdapter {
@@ -102,6 +105,29 @@ impl AdapterPart {
         }
     }
 
+    /// Bytes of its values beside the weights: widths are rounded up to whole vectors.
+    pub(crate) fn laid_out_bytes(&self) -> u64 {
+        let Change::LowRank(_, pair) = &self.change else { return self.bytes() };
+        let wide = |width: usize| width.next_multiple_of(VECTOR);
+        let LowRank { in_features, out_features, rank, dtype, .. } = *pair;
+        ((in_features * wide(rank) + rank * wide(out_features)) * dtype.bytes()) as u64
+    }
+
+    /// Which layer it changes; `None` for the embedding and the head.
+    pub(crate) fn layer(&self) -> Option<usize> {
+        match self.change {
+            Change::LowRank(Place::Layer { layer, .. } | Place::Expert { layer, .. }, _) => {
+                Some(layer)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it replaces the embedding.
+    pub(crate) fn is_embedding(&self) -> bool {
+        matches!(self.change, Change::Embedding(_))
+    }
+
     /// Inputs and outputs of what it changes.
     pub(crate) fn shape(&self) -> (usize, usize) {
         match &self.change {
@@ -174,6 +200,7 @@ impl BoundAdapter {
         if parts.is_empty() {
             return Err(binder.refused("", "it changes nothing of the text model"));
         }
+        binder.expect_complete(&changed)?;
         Ok(Self { parts, ignored })
     }
 
@@ -258,6 +285,43 @@ impl Binder<'_> {
             path: self.adapter.source().to_owned(),
             module: module.to_owned(),
             problem: problem.into(),
+        }
+    }
+
+    /// Refuses an adapter that lists what the model has and whose file has nothing of it: an upload that
+    /// was cut would otherwise answer like a weaker adapter.
+    fn expect_complete(&self, changed: &HashMap<Changed, String>) -> Result<(), ModelError> {
+        let ends = |name: &str, ending: &str| {
+            let rest = name.strip_suffix(ending);
+            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        let (pairs, saved) = self.adapter.absent();
+        // Experts may be fused in one program and apart in another, and are then not among the pairs.
+        let lacks = |named: &Named<'_>| match named.place {
+            Some(Place::Expert { .. }) | None => false,
+            Some(place) => !changed.contains_key(&Changed::Sum(place)),
+        };
+        let lacks_pair = |ending: &&String| {
+            let named = self.linears.iter().filter(|(name, _)| ends(name, ending));
+            let mut named = named.flat_map(|(_, linears)| linears);
+            named.any(lacks)
+        };
+        let embedding = changed.contains_key(&Changed::Embedding);
+        let head = changed.contains_key(&Changed::Head);
+        let bases = &self.spec.head.linear.bases;
+        let tied = bases.contains(&self.spec.embed.name);
+        let lacks_whole = |ending: &&String| {
+            let of_head = bases.iter().any(|base| ends(base, ending));
+            (ends(&self.spec.embed.name, ending) && !embedding)
+                || (of_head && !head && !(tied && embedding))
+        };
+        let absent = pairs.iter().find(lacks_pair).or_else(|| saved.iter().find(lacks_whole));
+        match absent {
+            None => Ok(()),
+            Some(name) => {
+                let problem = "which adapter_config.json lists and the file has nothing of: download the adapter again";
+                Err(self.refused(name, problem))
+            }
         }
     }
 

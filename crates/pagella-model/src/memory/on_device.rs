@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use pagella_arch::{LayerSpec, LinearSpec, MlpSpec, ModelSpec};
+use pagella_arch::{LatentSpec, LayerSpec, LinearSpec, MlpSpec, ModelSpec, RopeSpec};
 use pagella_backend::{ExpertExtent, KvFormat, StepExtent};
-use pagella_formats::{Linear, load_linear};
+use pagella_formats::{Checkpoint, Linear, load_linear};
 
 use super::{MemoryReport, Tally};
 use crate::cache::kv_spec;
 use crate::error::ModelError;
 use crate::load::LoadOptions;
-use crate::survey::{Survey, check_blocks, open, survey};
+use crate::survey::{Survey, check_blocks, gptq_zeros, open, survey};
 use crate::unfold::is_taken_apart;
 use crate::weights::{LinearUse, request};
 use crate::workspace::{logits_bytes, tensor_bytes};
@@ -19,14 +19,51 @@ use crate::workspace::{logits_bytes, tensor_bytes};
 pub trait DeviceLayout {
     /// What a linear takes there; `None` if it cannot be laid out.
     fn linear_bytes(&self, linear: &Linear<'_>) -> Option<u64>;
-    /// What a linear takes there that unfolds latent vectors and is taken apart by heads.
-    fn unfolding_bytes(&self, linear: &Linear<'_>) -> u64;
+    /// What a linear takes there that unfolds latent vectors and is taken apart by so many heads.
+    fn unfolding_bytes(&self, linear: &Linear<'_>, heads: usize, latent: &LatentSpec) -> u64;
     /// What an allocation of so many bytes takes.
     fn allocation_bytes(&self, bytes: u64) -> u64;
     /// Memory that all steps share, over a cache of so many tokens.
     fn scratch_bytes(&self, extent: &StepExtent, cache_tokens: usize) -> u64;
+    /// Memory that steps share over layers of one kind. `inputs`: features of a token that linears
+    /// read at once, each in an order of its own.
+    fn layer_scratch_bytes(&self, extent: &StepExtent, inputs: usize, cache_tokens: usize) -> u64 {
+        let _ = inputs;
+        self.scratch_bytes(extent, cache_tokens)
+    }
+    /// What a table of rotations takes for positions below `positions`, if it is not part of the scratch.
+    fn rope_bytes(&self, rope: &RopeSpec, positions: usize) -> u64 {
+        let _ = (rope, positions);
+        0
+    }
     /// Whether embedding and learned positions stay on the host.
     fn tables_on_host(&self) -> bool;
+}
+
+/// What every linear takes, in the order of [`ModelSpec::linear_specs`].
+pub(crate) fn linear_sizes(
+    checkpoint: &Checkpoint,
+    spec: &ModelSpec,
+    layout: &impl DeviceLayout,
+) -> Result<Vec<u64>, ModelError> {
+    let mut sizes = Vec::new();
+    let loaded = |linear| load_linear(checkpoint, &request(linear, gptq_zeros(spec)));
+    // What cannot be laid out is refused at load, with a reason.
+    let plain = |linear: &Linear<'_>| layout.linear_bytes(linear).unwrap_or(linear.weight_bytes());
+    for layer in &spec.layers {
+        let attn = &layer.attn;
+        for (label, linear) in layer.linear_specs() {
+            let linear = loaded(linear)?;
+            sizes.push(match &attn.latent {
+                Some(latent) if is_taken_apart(&label) => {
+                    layout.unfolding_bytes(&linear, attn.heads, latent)
+                }
+                _ => plain(&linear),
+            });
+        }
+    }
+    sizes.push(plain(&loaded(&spec.head.linear)?));
+    Ok(sizes)
 }
 
 /// What a model will take of a device's memory; nothing was read but headers and small tables.
@@ -54,15 +91,7 @@ pub fn predict_device_memory<L: DeviceLayout>(
     check_blocks(spec)?;
     let checkpoint = open(dir, spec)?;
     let survey = survey(&checkpoint, spec)?;
-    let sizes = spec.linear_specs().map(|(label, linear)| {
-        let loaded = load_linear(&checkpoint, &request(linear, spec.quant.gptq_v2))?;
-        if is_taken_apart(&label) {
-            return Ok(layout.unfolding_bytes(&loaded));
-        }
-        // What cannot be laid out is refused at load, with a reason.
-        Ok(layout.linear_bytes(&loaded).unwrap_or(loaded.weight_bytes()))
-    });
-    let sizes: Vec<u64> = sizes.collect::<Result<_, ModelError>>()?;
+    let sizes = linear_sizes(&checkpoint, spec, &layout)?;
     Ok(DevicePrediction::new(&survey, &sizes, spec, options, layout))
 }
 
@@ -93,7 +122,7 @@ impl<L: DeviceLayout> DevicePrediction<L> {
         let activations = tensors + logits_row_bytes;
         DevicePrediction {
             report: tally.report(activations),
-            extent: step_extent(spec, options.step_tokens_max),
+            extent: step_extent(spec.hidden, &spec.layers, options.step_tokens_max),
             load_peak_bytes: load_peak_bytes + norms,
             tables_bytes: layout.allocation_bytes(on_device),
             layout,
@@ -138,7 +167,7 @@ impl<L: DeviceLayout> DevicePrediction<L> {
 }
 
 /// What steps of so many tokens compute at most. The head runs on few rows.
-fn step_extent(spec: &ModelSpec, tokens: usize) -> StepExtent {
+pub(crate) fn step_extent(hidden: usize, layers: &[LayerSpec], tokens: usize) -> StepExtent {
     let weights = |linear: &LinearSpec| linear.in_features * linear.out_features;
     let of_layer = |layer: &LayerSpec| {
         let attn = &layer.attn;
@@ -165,7 +194,7 @@ fn step_extent(spec: &ModelSpec, tokens: usize) -> StepExtent {
         (qkv.max(weights(&attn.o)).max(mlp), inputs)
     };
     let mut extent = StepExtent { tokens, ..StepExtent::default() };
-    for layer in &spec.layers {
+    for layer in layers {
         let (weights, inputs) = of_layer(layer);
         extent.weights = extent.weights.max(weights);
         extent.inputs = extent.inputs.max(inputs);
@@ -173,7 +202,7 @@ fn step_extent(spec: &ModelSpec, tokens: usize) -> StepExtent {
         extent.kv_heads = extent.kv_heads.max(layer.attn.kv_heads);
         extent.head_dim = extent.head_dim.max(layer.attn.head_dim);
         if let MlpSpec::Moe(moe) = &layer.mlp {
-            let (hidden, inner) = (spec.hidden, moe.inner());
+            let inner = moe.inner();
             let (experts, per_token) = (moe.experts.len(), moe.experts_per_token);
             let found = ExpertExtent { hidden, inner, experts, per_token };
             let size = |extent: &ExpertExtent| extent.per_token * extent.inner;

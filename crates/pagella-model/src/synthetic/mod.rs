@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use pagella_arch::{BiasRule, LinearSpec, ModelSpec, NormSpec};
 use pagella_backend::{Backend, NormWeights, TableDtype, TableSource};
+use pagella_formats::exl3::{Codebook, MUL1_MULTIPLIER};
 use pagella_formats::{Linear, OwnedLinear, synthetic as random};
 
 use crate::block::check_backend;
@@ -42,6 +43,13 @@ pub enum SyntheticWeights {
         /// Width of the head: 2, 3, 4, 5, 6 or 8.
         head_bits: u8,
     },
+    /// EXL3 with one width for the layers and one for the head, 1 to 8.
+    Exl3 {
+        /// Bits per weight of the layers.
+        bits: u8,
+        /// Bits per weight of the head.
+        head_bits: u8,
+    },
     /// GPTQ, 4 bits, groups of 128; the head is F16.
     Gptq,
     /// Unquantised F16.
@@ -66,7 +74,8 @@ impl<B: Backend> Model<B> {
         let embed = (spec.vocab * spec.hidden * 2) as u64;
         let modules = modules(&spec, embed, &layers, head);
         let source = RandomSource { weights, made: HashMap::new() };
-        assemble(spec, vec![backend], source, options, modules, progress)
+        let layers = spec.layers.len();
+        assemble(spec, vec![(backend, layers)], source, options, modules, progress)
     }
 }
 
@@ -87,6 +96,10 @@ impl SyntheticWeights {
             (Self::Exl2 { head_bits, .. }, LinearUse::Head) => {
                 Format::Exl2(mix::of_head(head_bits)?)
             }
+            (Self::Exl3 { bits, .. }, LinearUse::Layer) => Format::exl3("bits", bits)?,
+            (Self::Exl3 { head_bits, .. }, LinearUse::Head) => {
+                Format::exl3("head_bits", head_bits)?
+            }
         })
     }
 
@@ -96,7 +109,10 @@ impl SyntheticWeights {
             (Self::F16, _) | (Self::Gptq, LinearUse::Head) | (_, LinearUse::Router) => 16.0,
             (Self::Gptq, LinearUse::Layer) => 4.2,
             (Self::Exl2 { bits, .. }, LinearUse::Layer) => bits,
-            (Self::Exl2 { head_bits, .. }, LinearUse::Head) => f32::from(head_bits),
+            (Self::Exl3 { bits, .. }, LinearUse::Layer) => f32::from(bits),
+            (Self::Exl2 { head_bits, .. } | Self::Exl3 { head_bits, .. }, LinearUse::Head) => {
+                f32::from(head_bits)
+            }
         }
     }
 }
@@ -118,11 +134,21 @@ fn stored_bytes(linear: &LinearSpec, bits: f32) -> u64 {
 /// A weight format with its parameters.
 enum Format {
     Exl2(mix::Mix),
+    /// Bits per weight.
+    Exl3(u8),
     Gptq,
     F16,
 }
 
 impl Format {
+    /// EXL3 of that width, which is the value of an option.
+    fn exl3(option: &'static str, bits: u8) -> Result<Self, ModelError> {
+        match bits {
+            1..=8 => Ok(Self::Exl3(bits)),
+            _ => Err(ModelError::BadOption { option, value: bits.into(), min: 1, max: 8 }),
+        }
+    }
+
     /// Refuses shapes that the format cannot hold.
     fn check(&self, linear: &LinearSpec) -> Result<(), ModelError> {
         let LinearSpec { in_features, out_features, .. } = *linear;
@@ -146,6 +172,11 @@ impl Format {
         let seed = (in_features as u64) << 32 | out_features as u64;
         match self {
             Self::Exl2(mix) => random::exl2(in_features, out_features, mix, seed),
+            // The codebook that the converter uses.
+            Self::Exl3(bits) => {
+                let codebook = Codebook::Mul1(MUL1_MULTIPLIER);
+                random::exl3(in_features, out_features, *bits, codebook, seed)
+            }
             Self::Gptq => {
                 let order = random::RowOrder::Sequential;
                 random::gptq(in_features, out_features, GPTQ_GROUP_ROWS, order, seed)
@@ -180,12 +211,7 @@ impl WeightSource for RandomSource {
         };
         let mut linear = made.view();
         if spec.bias == BiasRule::Required {
-            let bias = Some(vec![0.0; out_features]);
-            match &mut linear {
-                Linear::Exl2(linear) => linear.bias = bias,
-                Linear::Gptq(linear) => linear.bias = bias,
-                Linear::Plain(linear) => linear.bias = bias,
-            }
+            linear = linear.with_bias(Some(vec![0.0; out_features]));
         }
         take(&linear)
     }

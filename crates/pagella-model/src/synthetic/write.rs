@@ -83,6 +83,9 @@ fn with_quantization(config: &str, weights: SyntheticWeights) -> String {
         SyntheticWeights::Exl2 { bits, head_bits } => {
             json!({ "quant_method": "exl2", "bits": bits, "head_bits": head_bits })
         }
+        SyntheticWeights::Exl3 { bits, head_bits } => {
+            json!({ "quant_method": "exl3", "bits": bits, "head_bits": head_bits })
+        }
         SyntheticWeights::Gptq => json!({
             "quant_method": "gptq", "bits": 4, "group_size": GPTQ_GROUP_ROWS, "desc_act": false,
         }),
@@ -273,6 +276,7 @@ mod tests {
         let exl2 = SyntheticWeights::Exl2 { bits: 4.0, head_bits: 6 };
         for (weights, kind) in [
             (exl2, LinearKind::Exl2),
+            (SyntheticWeights::Exl3 { bits: 3, head_bits: 6 }, LinearKind::Exl3),
             (SyntheticWeights::Gptq, LinearKind::Gptq),
             (SyntheticWeights::F16, LinearKind::Plain),
         ] {

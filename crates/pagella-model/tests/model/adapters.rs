@@ -294,6 +294,14 @@ fn adapters_of_other_models_are_refused_with_one_sentence() {
             "as a whole weight",
         ),
         (
+            change("llama-all", &|c| c.tensors.retain(|t| !t.name.contains("v_proj"))),
+            "`v_proj`, which adapter_config.json lists",
+        ),
+        (
+            change("llama-saved", &|c| c.tensors.retain(|t| !t.name.contains("lm_head"))),
+            "`lm_head`, which adapter_config.json lists",
+        ),
+        (
             change("deepseekv2-latent", &|c| {
                 c.config = c.config.replace("kv_a_proj_with_mqa", "kv_b_proj");
                 rename(c, "kv_a_proj_with_mqa", "kv_b_proj");

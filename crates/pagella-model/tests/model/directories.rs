@@ -187,12 +187,15 @@ fn every_expert_is_checked() {
 #[test]
 fn formats_that_are_not_read_are_named() {
     let mut by_config = case("llama-gqa");
-    by_config.spec.quant.method = Some("awq".to_owned());
-    expect(&by_config, "unsupported_format", &["AWQ"]);
+    let block = |json| serde_json::from_str(json).unwrap();
+    by_config.spec.quant.block = Some(block(r#"{"quant_method": "hqq"}"#));
+    expect(&by_config, "unsupported_format", &["HQQ"]);
     let mut by_width = case("llama-gqa");
-    by_width.spec.quant.method = Some("gptq".to_owned());
-    by_width.spec.quant.bits = Some(8.0);
-    expect(&by_width, "unsupported_format", &["8-bit GPTQ"]);
+    by_width.spec.quant.block = Some(block(r#"{"quant_method": "gptq", "bits": 5}"#));
+    expect(&by_width, "unsupported_format", &["5-bit GPTQ"]);
+    let mut elsewhere = case("llama-gqa");
+    elsewhere.spec.quant.block = Some(block(r#"{"quant_method": "awq", "bits": 4}"#));
+    expect(&elsewhere, "nothing_promised", &["says awq, but no linear is stored so"]);
     let mut by_tensor = case("llama-gqa");
     let weight = tensor(&mut by_tensor, "model.layers.0.mlp.up_proj.weight");
     weight.name = "model.layers.0.mlp.up_proj.weight_packed".to_owned();

@@ -11,7 +11,7 @@ use pagella_backend::{Backend, BackendError, KvFormat};
 use pagella_cpu::MathMode;
 use pagella_cuda::{CudaBackend, CudaOptions};
 use pagella_formats::Checkpoint;
-use pagella_model::ModelError;
+use pagella_model::{Model, ModelError};
 use serde_json::{Map, Value};
 
 use crate::cpu::cpu;
@@ -107,11 +107,16 @@ impl Case {
         self.try_run(backend, KvFormat::F32).unwrap()
     }
 
-    /// [`Case::run`] on a backend that may not have what the model needs.
-    fn try_run<B: Backend>(&self, backend: B, format: KvFormat) -> Result<Vec<f32>, ModelError> {
+    /// The model, for steps of 64 tokens.
+    pub fn load<B: Backend>(&self, backend: B) -> Result<Model<B>, ModelError> {
         let dir = tempfile::tempdir().unwrap();
         self.write(dir.path());
-        let mut model = load_with(dir.path(), self.spec.clone(), backend, 64)?;
+        load_with(dir.path(), self.spec.clone(), backend, 64)
+    }
+
+    /// [`Case::run`] on a backend that may not have what the model needs.
+    fn try_run<B: Backend>(&self, backend: B, format: KvFormat) -> Result<Vec<f32>, ModelError> {
+        let mut model = self.load(backend)?;
         Ok(all_logits_in(format, &mut model, &self.input_ids, 64))
     }
 

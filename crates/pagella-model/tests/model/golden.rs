@@ -38,6 +38,15 @@ const MODELS: &[(&str, &str, &str, &str)] = &[
     ("gptq-g128-act", "exact_fp32", "gptq-g128-act.", "gptq-g128-act."),
 ];
 
+/// EXL3 models, the prefix of what a float32 program made of their exact weights, and that of
+/// ExLlamaV3's own results.
+const EXL3_MODELS: &[(&str, &str, &str)] = &[
+    ("exl3-2.0bpw", "exact-2.0.", "2.0.gemm."),
+    ("exl3-3.0bpw", "exact-3.0.", "3.0.gemm."),
+    ("exl3-3.0bpw-mcg", "exact-3.0-mcg.", "3.0-mcg."),
+    ("exl3-4.0bpw", "exact-4.0.", "4.0.gemm."),
+];
+
 /// Ids that the slow reference backend is fed.
 const REFERENCE_IDS: usize = 128;
 
@@ -68,6 +77,17 @@ fn quants_on_the_cpu_score_like_the_programs_that_define_them() {
         let what = format!("{model} against {program}");
         compare(&what, &scores, &expected, prefix, &FP32);
         compare(&format!("{model} against ExLlamaV2"), &scores, &exllama, exllama_prefix, &FP16);
+    }
+}
+
+#[test]
+fn exl3_on_the_cpu_scores_like_the_programs_that_define_it() {
+    let (Some(models), Some(golden)) = (shared("models"), shared("golden")) else { return };
+    let (exllama, ids) = (open(&golden, "exllamav3"), ids(&open(&golden, "transformers_fp32")));
+    for (model, exact_prefix, exllama_prefix) in EXL3_MODELS {
+        let scores = score(&models.join(model), cpu(MathMode::Exact, 2), &ids);
+        compare(&format!("{model}, exact"), &scores, &exllama, exact_prefix, &FP32);
+        compare(&format!("{model} against ExLlamaV3"), &scores, &exllama, exllama_prefix, &FP16);
     }
 }
 

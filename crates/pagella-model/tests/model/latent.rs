@@ -113,17 +113,3 @@ fn layers_that_predict_further_tokens_are_left_alone() {
     }
     assert!(case.run(cpu(MathMode::Exact, 2)) == wanted);
 }
-
-#[test]
-fn the_original_8_bit_checkpoints_are_refused_by_name() {
-    let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), plain_f16);
-    let quantised = CONFIG.replace(
-        r#""vocab_size""#,
-        r#""quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
-            "vocab_size""#,
-    );
-    std::fs::write(dir.path().join("config.json"), quantised).unwrap();
-    let error = load(dir.path(), ReferenceBackend, 64).map(drop).unwrap_err();
-    assert!(error.to_string().contains("FP8"), "{error}");
-}

@@ -32,7 +32,7 @@ fn check(name: &str, quirk: impl Fn(&mut ModelSpec)) {
 }
 
 #[test]
-fn a01_square_experts_of_dbrx_are_transposed_by_family_not_by_shape() {
+fn square_experts_of_dbrx_are_transposed_by_family_not_by_shape() {
     check("dbrx-square-experts", |spec| {
         for layer in &mut spec.layers {
             if let MlpSpec::Moe(moe) = &mut layer.mlp {
@@ -45,7 +45,7 @@ fn a01_square_experts_of_dbrx_are_transposed_by_family_not_by_shape() {
 }
 
 #[test]
-fn a02_windows_are_used() {
+fn windows_are_used() {
     for name in
         ["mistral-window", "mixtral-window-top3", "qwen2-window", "starcoder2-window-untied"]
     {
@@ -54,7 +54,7 @@ fn a02_windows_are_used() {
 }
 
 #[test]
-fn a03_heads_of_qwen3_are_normed_by_rms() {
+fn heads_of_qwen3_are_normed_by_rms() {
     for name in ["qwen3-gqa-tied", "qwen3moe-gqa"] {
         check(name, |spec| {
             for norm in spec.layers.iter_mut().filter_map(|layer| layer.attn.qk_norm.as_mut()) {
@@ -65,19 +65,19 @@ fn a03_heads_of_qwen3_are_normed_by_rms() {
 }
 
 #[test]
-fn a04_global_layers_of_cohere2_do_not_rotate() {
+fn global_layers_of_cohere2_do_not_rotate() {
     check("cohere2-pattern", |spec| {
         spec.layers.iter_mut().for_each(|layer| layer.attn.rope = Some(0));
     });
 }
 
 #[test]
-fn a05_dbrx_clamps_queries_keys_and_values() {
+fn dbrx_clamps_queries_keys_and_values() {
     check("dbrx-clip", |spec| spec.layers.iter_mut().for_each(|layer| layer.attn.clip_qkv = None));
 }
 
 #[test]
-fn a09_a_window_counts_the_query_itself() {
+fn a_window_counts_the_query_itself() {
     for name in ["gemma2-gqa", "cohere2-layer-types"] {
         check(name, |spec| {
             for layer in &mut spec.layers {
@@ -88,7 +88,7 @@ fn a09_a_window_counts_the_query_itself() {
 }
 
 #[test]
-fn a10_windows_slide_with_every_query_of_a_chunk() {
+fn windows_slide_with_every_query_of_a_chunk() {
     for name in ["mistral-window", "gemma2-gqa", "llama4-chunks"] {
         let case = case(name);
         let dir = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn a10_windows_slide_with_every_query_of_a_chunk() {
 }
 
 #[test]
-fn a11_a_prompt_never_sees_what_comes_after() {
+fn a_prompt_never_sees_what_comes_after() {
     let mut case = case("llama-gqa");
     let whole = case.run(cpu(MathMode::Exact, 2));
     case.input_ids.truncate(30);
@@ -114,7 +114,7 @@ fn a11_a_prompt_never_sees_what_comes_after() {
 
 /// Rounding moves angles little at 64 positions, so what is right is asked to be nearer than usual.
 #[test]
-fn a13_rotary_frequencies_of_qwen2_vl_are_not_rounded() {
+fn rotary_frequencies_of_qwen2_vl_are_not_rounded() {
     let mut case = case("qwen2vl-old-names");
     let right = difference(&case);
     for frequency in &mut case.spec.ropes[0].inv_freq {
@@ -125,7 +125,7 @@ fn a13_rotary_frequencies_of_qwen2_vl_are_not_rounded() {
 }
 
 #[test]
-fn a18_weights_of_experts_sum_to_one_only_where_the_config_says_so() {
+fn weights_of_experts_sum_to_one_only_where_the_config_says_so() {
     check("qwen3moe-dense-layers-window", |spec| {
         for layer in &mut spec.layers {
             if let MlpSpec::Moe(moe) = &mut layer.mlp {
@@ -136,7 +136,7 @@ fn a18_weights_of_experts_sum_to_one_only_where_the_config_says_so() {
 }
 
 #[test]
-fn a19_every_row_gets_its_own_experts() {
+fn every_row_gets_its_own_experts() {
     let case = case("qwen3moe-gqa");
     let dir = tempfile::tempdir().unwrap();
     case.write(dir.path());
@@ -149,26 +149,26 @@ fn a19_every_row_gets_its_own_experts() {
 }
 
 #[test]
-fn a23_biases_are_scaled_with_their_branch() {
+fn biases_are_scaled_with_their_branch() {
     check("granite-biases-tied", |spec| {
         spec.layers.iter_mut().for_each(|layer| layer.branch_scale = 1.0);
     });
 }
 
 #[test]
-fn a28_yi_is_read_under_both_spellings_of_its_norms() {
+fn yi_is_read_under_both_spellings_of_its_norms() {
     for name in ["yi-gqa", "yi-usual-names-tied"] {
         assert!(difference(&case(name)) <= RIGHT, "{name}");
     }
 }
 
 #[test]
-fn a29_gemma_3_without_images_is_known() {
+fn gemma_3_without_images_is_known() {
     check("gemma3-gqa", |spec| spec.layers.iter_mut().for_each(|layer| layer.attn.rope = Some(0)));
 }
 
 #[test]
-fn a30_text_models_are_found_under_the_old_and_the_new_prefix() {
+fn text_models_are_found_under_the_old_and_the_new_prefix() {
     for family in ["gemma3vl", "qwen2vl", "qwen25vl", "pixtral", "mistral3"] {
         let root = crate::directory::testdata().join("families");
         let names = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name());
@@ -182,21 +182,21 @@ fn a30_text_models_are_found_under_the_old_and_the_new_prefix() {
 }
 
 #[test]
-fn a31_gpt2_is_read_with_and_without_its_prefix() {
+fn gpt2_is_read_with_and_without_its_prefix() {
     for name in ["gpt2-mha", "gpt2-bare-narrow"] {
         assert!(difference(&case(name)) <= RIGHT, "{name}");
     }
 }
 
 #[test]
-fn a33_starcoder2_reads_both_names_of_its_epsilon() {
+fn starcoder2_reads_both_names_of_its_epsilon() {
     for name in ["starcoder2-gqa", "starcoder2-old-eps-no-bias"] {
         assert!(difference(&case(name)) <= RIGHT, "{name}");
     }
 }
 
 #[test]
-fn a34_one_is_added_to_norm_weights_in_f32() {
+fn one_is_added_to_norm_weights_in_f32() {
     // Weights that 16 bits cannot hold once 1 is added: rounding would drop all of them.
     let mut case = case("gemma-gqa");
     let logits = |case: &Case| case.run(cpu(MathMode::Exact, 2));
@@ -217,7 +217,7 @@ fn a34_one_is_added_to_norm_weights_in_f32() {
 /// ExLlamaV2 sorts the outputs of gate and up in the order in which down reads them, and leaves their
 /// biases where they were.
 #[test]
-fn a36_biases_of_an_mlp_stay_with_their_columns() {
+fn biases_of_an_mlp_stay_with_their_columns() {
     let mut quantised = case("llama-biases-tied");
     let mut plain = case("llama-biases-tied");
     let mut sorted = case("llama-biases-tied");

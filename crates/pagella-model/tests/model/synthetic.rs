@@ -36,6 +36,7 @@ fn every_format_makes_a_model_that_runs() {
             LinearKind::Exl2,
             4.2,
         ),
+        (SyntheticWeights::Exl3 { bits: 3, head_bits: 6 }, LinearKind::Exl3, LinearKind::Exl3, 3.1),
         (SyntheticWeights::Gptq, LinearKind::Gptq, LinearKind::Plain, 4.16),
         (SyntheticWeights::F16, LinearKind::Plain, LinearKind::Plain, 16.0),
     ] {
@@ -62,6 +63,7 @@ fn models_with_experts_can_be_made_in_every_format() {
         "rms_norm_eps": 1e-6, "max_position_embeddings": 512}"#;
     for (weights, plain) in [
         (SyntheticWeights::Exl2 { bits: 4.0, head_bits: 6 }, 2),
+        (SyntheticWeights::Exl3 { bits: 2, head_bits: 6 }, 2),
         (SyntheticWeights::Gptq, 3),
         (SyntheticWeights::F16, 2 * (4 + 1 + 8 * 3) + 7 + 1),
     ] {

@@ -51,9 +51,8 @@ pub struct Experts {
 }
 
 /// `[in, out]` to `[out, in]`.
-fn transposed(values: &[f16], in_features: usize, out_features: usize) -> Vec<f32> {
-    let column =
-        |out: usize| (0..in_features).map(move |i| values[i * out_features + out].to_f32());
+fn transposed(values: &[f32], in_features: usize, out_features: usize) -> Vec<f32> {
+    let column = |out: usize| (0..in_features).map(move |i| values[i * out_features + out]);
     (0..out_features).flat_map(column).collect()
 }
 
@@ -86,14 +85,7 @@ impl Backend for ReferenceBackend {
 
     fn linear(&self, source: &Linear<'_>) -> Result<Dense, BackendError> {
         let (in_features, out_features) = (source.in_features(), source.out_features());
-        let rows = match source {
-            Linear::Exl2(linear) => transposed(&linear.dequantize(), in_features, out_features),
-            Linear::Gptq(linear) => {
-                let column = |n| (0..in_features).map(move |k| linear.product(k, n));
-                linear.columns.iter().flat_map(column).collect()
-            }
-            Linear::Plain(linear) => linear.rows_f32(),
-        };
+        let rows = transposed(&source.values(), in_features, out_features);
         let bias = source.bias().map(<[f32]>::to_vec);
         Ok(Dense { in_features, rows, bias, out_features })
     }

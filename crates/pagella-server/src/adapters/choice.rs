@@ -138,8 +138,9 @@ pub fn unknown(field: &str) -> ApiError {
 pub fn refuse_named(call: &Call, model: &ServedModel, name: Option<&str>) -> Result<(), ApiError> {
     match name.map(|name| named(call, model, name)).transpose()?.flatten() {
         None => Ok(()),
-        Some(_) => {
-            Err(unsupported("model", "vectors are made without adapters, name the model alone"))
-        }
+        Some(_) => Err(unsupported(
+            "model",
+            "vectors are made with the default adapters, name the model alone",
+        )),
     }
 }

@@ -1,9 +1,30 @@
 //! Prompts as clients give them: text, ids, or both in one.
 
 use pagella_text::{AddBos, EncodeBudget, Tokenizer};
+use serde_json::Value;
 
+use super::ending::too_long;
 use super::prompt::{prompt_ids, text_ids};
+use crate::fields::ids;
 use crate::wire::error::ApiError;
+
+/// Which ids a prompt may have, and how many.
+#[derive(Clone, Copy)]
+pub struct IdBounds {
+    pub vocab: usize,
+    /// Longest sequence of the model.
+    pub capacity: usize,
+}
+
+impl IdBounds {
+    /// The ids of a prompt; a list that cannot fit is refused before they are looked at.
+    pub fn read(self, path: &str, value: &Value) -> Result<Vec<u32>, ApiError> {
+        match value.as_array().map_or(0, Vec::len) {
+            n if n > self.capacity => Err(too_long(n, self.capacity, path)),
+            _ => ids(path, value, self.vocab),
+        }
+    }
+}
 
 /// One prompt on the wire.
 pub enum GivenPrompt {

@@ -85,7 +85,7 @@ pub fn refused(name: &str, error: ParamError) -> ApiError {
 fn refuse_contradictions(parameters: &Parameters) -> Result<(), ApiError> {
     let asked = |param: &params::Param| {
         let value = parameters.value(param.wire())?;
-        if param.is_neutral(value) { None } else { value.as_f64() }
+        if param.is_neutral(value) { None } else { Some((param.wire(), value.as_f64()?)) }
     };
     for param in params::SAMPLING {
         let is_variant = |variant: &&params::Param| {
@@ -94,11 +94,10 @@ fn refuse_contradictions(parameters: &Parameters) -> Result<(), ApiError> {
         };
         let variants = params::VARIANTS.iter().filter(is_variant);
         let mut given = [param].into_iter().chain(variants).filter_map(asked);
-        let Some(first) = given.next() else { continue };
-        if given.any(|other| other != first) {
-            let message =
-                format!("{} is given under several names with different values", param.wire());
-            return Err(ApiError::field(Code::ConflictingParameters, param.wire(), message));
+        let Some((name, first)) = given.next() else { continue };
+        if let Some((other, _)) = given.find(|(_, value)| *value != first) {
+            let message = format!("{name} and {other} have different values: give one");
+            return Err(ApiError::field(Code::ConflictingParameters, name, message));
         }
     }
     match (parameters.number("min_temp"), parameters.number("max_temp")) {

@@ -33,7 +33,11 @@ pub fn constraint(
         found.extend(spec.map(|spec| ("response_format", spec)));
     }
     if let Some(schema) = parameters.value("json_schema") {
-        found.push(("json_schema", json_schema("json_schema", schema)?));
+        let spec = json_schema("json_schema", schema)?;
+        // The text of an empty schema asks for as little as an empty schema does.
+        let is_empty =
+            matches!(&spec, ConstraintSpec::JsonSchema(Value::Object(map)) if map.is_empty());
+        found.extend((!is_empty).then_some(("json_schema", spec)));
     }
     if let Some(pattern) = parameters.text("regex_pattern") {
         found.push(("regex_pattern", ConstraintSpec::Regex(pattern.to_owned())));
@@ -192,7 +196,14 @@ mod tests {
         assert!(matches!(read(lark).unwrap(), Some(ConstraintSpec::Lark(_))));
         let object = json!({"response_format": {"type": "json_object"}});
         assert_eq!(read(object).unwrap(), Some(ConstraintSpec::JsonObject));
-        assert_eq!(read(json!({"response_format": {"type": "text"}})).unwrap(), None);
+        for nothing in [
+            json!({"response_format": {"type": "text"}}),
+            json!({"json_schema": {}}),
+            json!({"json_schema": "{}"}),
+            json!({"guided_json": " { } "}),
+        ] {
+            assert_eq!(read(nothing.clone()).unwrap(), None, "{nothing}");
+        }
     }
 
     #[test]

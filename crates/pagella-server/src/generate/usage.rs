@@ -59,10 +59,8 @@ impl Usage {
             usage.rejected_draft_tokens += job.rejected_draft_tokens;
             usage.draft_steps += job.draft_steps;
             usage.draft += job.time_draft;
-            if job.predicted {
-                usage.accepted_prediction_tokens += job.accepted_draft_tokens;
-                usage.rejected_prediction_tokens += job.rejected_draft_tokens;
-            }
+            usage.accepted_prediction_tokens += job.accepted_prediction_tokens;
+            usage.rejected_prediction_tokens += job.rejected_prediction_tokens;
             usage.queue = usage.queue.max(job.time_enqueued);
             usage.prompt = usage.prompt.max(job.time_prefill);
             usage.completion = usage.completion.max(job.time_generate);

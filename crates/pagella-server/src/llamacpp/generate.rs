@@ -39,7 +39,7 @@ pub async fn completion(mut call: Call) -> Result<Reply, ApiError> {
     let most = call.app.settings.limits.prompts;
     let (body, ignored) = call.read::<LlamaBody<LlamaPrompt>>().await?;
     let source = |own: LlamaPrompt, model: &ServedModel| {
-        let (given, listed) = prompts(&own.prompt, model.parts.vocab, most)?;
+        let (given, listed) = prompts(&own.prompt, model.id_bounds(), most)?;
         Ok(Source::Prompts(given, listed))
     };
     answer(call, body, ignored, source).await

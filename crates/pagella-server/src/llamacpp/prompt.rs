@@ -2,42 +2,45 @@
 
 use serde_json::Value;
 
-use crate::fields::{id, ids, out_of_range, unsupported, wrong_type};
-use crate::generate::given::GivenPrompt;
+use crate::fields::{id, out_of_range, unsupported, wrong_type};
+use crate::generate::given::{GivenPrompt, IdBounds};
 use crate::wire::error::ApiError;
 
 /// All prompts of a request, and whether it gave a list of them. `most` bounds the list.
 pub fn prompts(
     value: &Value,
-    vocab: usize,
+    bounds: IdBounds,
     most: usize,
 ) -> Result<(Vec<GivenPrompt>, bool), ApiError> {
     let path = "prompt";
-    let Value::Array(list) = value else { return Ok((vec![one(path, value, vocab)?], false)) };
+    let Value::Array(list) = value else { return Ok((vec![one(path, value, bounds)?], false)) };
     if list.is_empty() {
         return Err(out_of_range(path, "a list that is not empty"));
     }
     // Numbers on the first level belong to one prompt; without any it is a list of prompts.
     if list.iter().any(Value::is_number) {
-        return Ok((vec![one(path, value, vocab)?], false));
+        return Ok((vec![one(path, value, bounds)?], false));
     }
     if list.len() > most {
         return Err(out_of_range(path, &format!("a list of 1 to {most} prompts")));
     }
-    let read = |(idx, item): (usize, &Value)| one(&format!("{path}[{idx}]"), item, vocab);
+    let read = |(idx, item): (usize, &Value)| one(&format!("{path}[{idx}]"), item, bounds);
     Ok((list.iter().enumerate().map(read).collect::<Result<_, _>>()?, true))
 }
 
-fn one(path: &str, value: &Value, vocab: usize) -> Result<GivenPrompt, ApiError> {
+fn one(path: &str, value: &Value, bounds: IdBounds) -> Result<GivenPrompt, ApiError> {
     match value {
         Value::String(text) => Ok(GivenPrompt::Text(text.clone())),
         Value::Array(list) if list.iter().all(Value::is_number) => {
-            Ok(GivenPrompt::Ids(ids(path, value, vocab)?))
+            Ok(GivenPrompt::Ids(bounds.read(path, value)?))
         }
         Value::Array(list) => {
             let part = |(idx, item): (usize, &Value)| match item {
                 Value::String(text) => Ok(GivenPrompt::Text(text.clone())),
-                item => Ok(GivenPrompt::Ids(vec![id(&format!("{path}[{idx}]"), item, vocab)?])),
+                item => {
+                    let path = format!("{path}[{idx}]");
+                    Ok(GivenPrompt::Ids(vec![id(&path, item, bounds.vocab)?]))
+                }
             };
             Ok(GivenPrompt::Mixed(
                 list.iter().enumerate().map(part).collect::<Result<_, ApiError>>()?,
@@ -71,7 +74,7 @@ mod tests {
                 GivenPrompt::Mixed(parts) => parts.iter().map(name).collect::<Vec<_>>().join("+"),
             }
         }
-        let (given, listed) = prompts(&value, 100, 4)?;
+        let (given, listed) = prompts(&value, IdBounds { vocab: 100, capacity: 8 }, 4)?;
         let names: Vec<String> = given.iter().map(name).collect();
         Ok(format!("{}{}", if listed { "list " } else { "" }, names.join(" ")))
     }
@@ -93,6 +96,8 @@ mod tests {
             json!([]),
             json!(5),
             json!([100]),
+            json!(vec![1; 9]),
+            json!([["a"], vec![1; 9]]),
             json!([["a", {}]]),
             json!(vec!["a"; 5]),
             json!([true]),

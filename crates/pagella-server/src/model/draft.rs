@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::options::{self, ONE_DEVICE, format_name, numbers, rope_alpha};
+use super::options::{self, format_name, numbers, rope_alpha};
 use crate::app::App;
 use crate::fields::{Body, out_of_range, unsupported, wrong_type};
 use crate::name;
@@ -170,9 +170,9 @@ impl DraftLoad {
     pub fn options(&self) -> DraftOptions {
         let usual = DraftOptions::default();
         let (depth, guesses_max) = match (self.mode, self.tokens.unwrap_or_default()) {
-            (Some(DraftMode::Disabled), _) | (_, DraftTokens::Exactly(0)) => {
-                (DraftDepth::Off, usual.guesses_max)
-            }
+            // Not even where a request asks for it.
+            (Some(DraftMode::Disabled), _) => (DraftDepth::Off, 0),
+            (_, DraftTokens::Exactly(0)) => (DraftDepth::Off, usual.guesses_max),
             (_, DraftTokens::Auto) => (DraftDepth::Adaptive, usual.guesses_max),
             (_, DraftTokens::Exactly(tokens)) => (DraftDepth::Fixed(tokens), usual.guesses_max),
             (_, DraftTokens::UpTo(tokens)) => (DraftDepth::Adaptive, tokens),
@@ -184,7 +184,8 @@ impl DraftLoad {
 fn refuse_foreign(fields: &DraftFields) -> Result<(), ApiError> {
     let split = numbers("draft_gpu_split", fields.draft_gpu_split.clone())?;
     if split.iter().any(|share| *share > 0.0) {
-        return Err(unsupported("draft_gpu_split", ONE_DEVICE));
+        let instead = "a draft model is on one device, leave it out";
+        return Err(unsupported("draft_gpu_split", instead));
     }
     match fields.ngram_match_min {
         None | Some(NGRAM_MATCH_MIN) => Ok(()),

@@ -15,11 +15,12 @@ use crate::name::{self, NameError};
 use crate::whole_pages::whole_pages;
 use crate::wire::error::{ApiError, Code};
 
-/// What is said of fields that need several devices.
-pub(super) const ONE_DEVICE: &str = "a model runs on one device, leave it out";
-
 /// Most tokens of a context or a cache.
 const TOKENS_MAX: i64 = 1 << 30;
+/// Most GB of a device.
+const SHARE_GB_MAX: f64 = 1e6;
+/// Most MB that stay free of one.
+const RESERVE_MB_MAX: f64 = 1e6;
 
 /// Fields that say how a model is opened; the same in requests, model files and configurations.
 #[derive(Deserialize, JsonSchema)]
@@ -54,17 +55,17 @@ pub struct OptionFields {
     prompt_template: Option<String>,
 }
 
-/// Fields that say so for engines of other kinds: refused unless they ask for nothing.
+/// Fields that say so for engines of several kinds: what this one cannot do is refused.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "ForeignOptions")]
 pub struct ForeignFields {
     /// Refused unless it asks for nothing
     #[serde(default)]
     tensor_parallel: bool,
-    /// Refused unless it asks for nothing
+    /// Most GB that the model may take of each of the server's devices, cache included
     #[schemars(extend("$ref" = "#/components/schemas/Numbers"))]
     gpu_split: Option<Value>,
-    /// Accepted, without effect
+    /// MB of each device that stay free
     #[schemars(extend("$ref" = "#/components/schemas/Numbers"))]
     autosplit_reserve: Option<Value>,
     /// Refused unless it asks for nothing
@@ -86,8 +87,7 @@ pub struct ForeignFields {
     #[expect(dead_code, reason = "one engine, one way to split work")]
     #[schemars(length(max = 64))]
     tensor_parallel_backend: Option<String>,
-    /// Accepted, without effect
-    #[expect(dead_code, reason = "one engine, one way to split work")]
+    /// Cut the model by what is free on each device, which is so unless gpu_split says otherwise
     gpu_split_auto: Option<bool>,
     /// Accepted, without effect
     #[expect(dead_code, reason = "one engine, one way to split work")]
@@ -115,6 +115,12 @@ pub struct LoadOptions {
     pub chunk_size: Option<usize>,
     /// Most sequences computed at once.
     pub max_batch_size: Option<usize>,
+    /// Most GB that the model may take of each device; empty: what is free there.
+    #[serde(default)]
+    pub gpu_split: Vec<f64>,
+    /// MB of each device that stay free; empty: as is usual for its kind.
+    #[serde(default)]
+    pub autosplit_reserve: Vec<f64>,
     /// Load files with tensors that no part of the model takes instead of refusing them.
     #[serde(default)]
     pub ignore_unused_tensors: bool,
@@ -137,6 +143,7 @@ impl LoadOptions {
     /// What the fields say; what this engine cannot do is refused.
     pub fn read((fields, foreign, conversation): OptionsBody) -> Result<Self, ApiError> {
         refuse_foreign(&foreign)?;
+        let (gpu_split, autosplit_reserve) = split(&foreign)?;
         let draft = foreign.draft_model.map(DraftLoad::read).transpose()?.unwrap_or_default();
         let cache_size = fields.cache_size.map(whole_pages).transpose();
         let cache_size =
@@ -155,6 +162,8 @@ impl LoadOptions {
             rope_alpha,
             chunk_size: fields.chunk_size,
             max_batch_size: fields.max_batch_size,
+            gpu_split,
+            autosplit_reserve,
             ignore_unused_tensors: fields.ignore_unused_tensors,
             prompt_template: fields.prompt_template.filter(|name| !name.is_empty()),
             conversation: conversation.checked()?,
@@ -254,19 +263,43 @@ pub(super) fn stretched_twice(scale: &str, alpha: &str) -> ApiError {
     ApiError::field(Code::ConflictingParameters, alpha, message)
 }
 
-/// Refuses what needs several devices or images.
-fn refuse_foreign(fields: &ForeignFields) -> Result<(), ApiError> {
-    let split = numbers("gpu_split", fields.gpu_split.clone())?.iter().any(|share| *share > 0.0);
+/// Shares of devices in GB and reserves in MB. Values that ask for nothing are none.
+fn split(fields: &ForeignFields) -> Result<(Vec<f64>, Vec<f64>), ApiError> {
+    let read = |name: &str, value: &Option<Value>, most: f64| {
+        let numbers = numbers(name, value.clone())?;
+        match numbers.iter().all(|number| (0.0..=most).contains(number)) {
+            true => Ok(numbers),
+            false => Err(out_of_range(name, &format!("numbers from 0 to {most}"))),
+        }
+    };
+    let mut split = read("gpu_split", &fields.gpu_split, SHARE_GB_MAX)?;
+    if split.iter().all(|share| *share == 0.0) {
+        split.clear();
+    }
+    if fields.gpu_split_auto == Some(true) && !split.is_empty() {
+        let message = "gpu_split and gpu_split_auto both cut the model: give one";
+        return Err(ApiError::field(Code::ConflictingParameters, "gpu_split_auto", message));
+    }
+    let mut reserve = read("autosplit_reserve", &fields.autosplit_reserve, RESERVE_MB_MAX)?;
     // 96 MB is what clients send that do not care.
-    let reserve = numbers("autosplit_reserve", fields.autosplit_reserve.clone())?;
+    if reserve.iter().all(|mb| [0.0, 96.0].contains(mb)) {
+        reserve.clear();
+    }
+    Ok((split, reserve))
+}
+
+/// Refuses ways of sharing work that there are not, and images.
+fn refuse_foreign(fields: &ForeignFields) -> Result<(), ApiError> {
     let asked = [
-        ("tensor_parallel", fields.tensor_parallel, ONE_DEVICE),
-        ("gpu_split", split, ONE_DEVICE),
-        ("autosplit_reserve", reserve.iter().any(|mb| ![0.0, 96.0].contains(mb)), ONE_DEVICE),
+        (
+            "tensor_parallel",
+            fields.tensor_parallel,
+            "a model is cut by layers and never within them, leave it out",
+        ),
         (
             "cpu_moe_offload_layers",
             fields.cpu_moe_offload_layers.is_some_and(|layers| layers > 0),
-            ONE_DEVICE,
+            "experts run where their layer is, leave it out",
         ),
         ("vision", fields.vision, "models read text only, leave it out"),
     ];
@@ -303,6 +336,7 @@ mod tests {
         let options = read(json!({
             "max_seq_len": 512, "cache_size": 1024, "cache_mode": "Q8", "rope_alpha": 2.5,
             "chunk_size": 64, "max_batch_size": 4, "ignore_unused_tensors": true,
+            "gpu_split": [8, 0, 2.5], "autosplit_reserve": 512, "gpu_split_auto": false,
         }));
         let expected = LoadOptions {
             max_seq_len: Some(512),
@@ -312,6 +346,8 @@ mod tests {
             rope_alpha: Some(2.5),
             chunk_size: Some(64),
             max_batch_size: Some(4),
+            gpu_split: vec![8.0, 0.0, 2.5],
+            autosplit_reserve: vec![512.0],
             ignore_unused_tensors: true,
             prompt_template: None,
             conversation: ConversationOptions::default(),
@@ -344,8 +380,6 @@ mod tests {
     fn what_the_engine_lacks_is_refused_by_name() {
         for (field, value) in [
             ("tensor_parallel", json!(true)),
-            ("gpu_split", json!([8.0, 8.0])),
-            ("autosplit_reserve", json!([512])),
             ("vision", json!(true)),
             ("cpu_moe_offload_layers", json!(1)),
         ] {
@@ -360,6 +394,8 @@ mod tests {
             ("rope_alpha", json!("fast")),
             ("rope_alpha", json!(0)),
             ("gpu_split", json!("8")),
+            ("gpu_split", json!([8, -1])),
+            ("autosplit_reserve", json!([1e9])),
             ("draft_model", json!(1)),
         ] {
             let error = read(json!({ field: value })).unwrap_err();
@@ -369,7 +405,11 @@ mod tests {
         assert!(partial.message.contains("a multiple of 256, such as 1024"), "{}", partial.message);
         let unknown = read(json!({"draft_model": {"draft_modes": 1}})).unwrap_err();
         assert_eq!(unknown.param.as_deref(), Some("draft_model.draft_modes"));
-        let both = read(json!({"rope_scale": 2.0, "rope_alpha": 2.0})).unwrap_err();
-        assert_eq!(both.code, Code::ConflictingParameters);
+        for both in [
+            json!({"rope_scale": 2.0, "rope_alpha": 2.0}),
+            json!({"gpu_split": [8, 8], "gpu_split_auto": true}),
+        ] {
+            assert_eq!(read(both).unwrap_err().code, Code::ConflictingParameters);
+        }
     }
 }

@@ -14,6 +14,8 @@ pub struct MemoryPlan {
 pub struct DevicePlan {
     /// The device, such as `cuda:0` or `cpu`.
     pub name: String,
+    /// Which parts of the model it has, such as `layers 12–31, head`, where there are several devices.
+    pub parts: Option<String>,
     /// All of its memory.
     pub total_bytes: u64,
     /// What could be taken now.
@@ -68,6 +70,7 @@ impl MemoryPlan {
         let device = |plan: &DevicePlan| {
             let mut device = json!({
                 "name": plan.name,
+                "parts": plan.parts,
                 "total_bytes": plan.total_bytes,
                 "weights_bytes": plan.weights_bytes,
                 "cache_bytes": plan.cache_bytes,
@@ -103,6 +106,7 @@ mod tests {
     fn plan(available: u64, weights: u64) -> MemoryPlan {
         let device = DevicePlan {
             name: "cpu".to_owned(),
+            parts: None,
             total_bytes: 100,
             available_bytes: available,
             weights_bytes: weights,

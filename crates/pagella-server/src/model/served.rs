@@ -17,6 +17,7 @@ use super::plan::MemoryPlan;
 use super::pulse::{Counts, Pulse};
 use crate::adapters::{LoadedAdapter, LoadedAdapters};
 use crate::generate::ending::engine_error;
+use crate::generate::given::IdBounds;
 use crate::metrics::Histogram;
 use crate::settings::{ConversationSettings, UsualPooling};
 use crate::wire::error::{ApiError, Code};
@@ -251,6 +252,11 @@ impl ServedModel {
     /// Longest sequence, reply included.
     pub fn capacity(&self) -> usize {
         self.parts.worker.capacity()
+    }
+
+    /// What prompts that are ids may hold.
+    pub fn id_bounds(&self) -> IdBounds {
+        IdBounds { vocab: self.parts.vocab, capacity: self.capacity() }
     }
 
     /// How long the engine's thread has given no sign of life; `None` when it is gone.

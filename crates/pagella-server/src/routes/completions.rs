@@ -14,11 +14,11 @@ use super::model_name::model_for;
 use super::streamed;
 use crate::adapters::Signature;
 use crate::call::{Call, Reply};
-use crate::fields::{ids, out_of_range, unsupported, wrong_type};
+use crate::fields::{out_of_range, unsupported, wrong_type};
 use crate::generate::ending::{finish_reason, text_error};
 use crate::generate::fields::{GenerationFields, InertFields};
 use crate::generate::fill;
-use crate::generate::given::GivenPrompt;
+use crate::generate::given::{GivenPrompt, IdBounds};
 use crate::generate::logprobs::{self, LogprobFields, LogprobRequest};
 use crate::generate::parameters::Parameters;
 use crate::generate::prompt::prompt_ids;
@@ -158,12 +158,12 @@ fn read_best_of(
     }
 }
 
-fn given(call: &Call, value: &Value, vocab: usize) -> Result<Vec<GivenPrompt>, ApiError> {
+fn given(call: &Call, value: &Value, bounds: IdBounds) -> Result<Vec<GivenPrompt>, ApiError> {
     let most = call.app.settings.limits.prompts;
     let list = match value {
         Value::String(text) => return Ok(vec![GivenPrompt::Text(text.clone())]),
         Value::Array(list) if list.first().is_some_and(Value::is_number) => {
-            return Ok(vec![GivenPrompt::Ids(ids("prompt", value, vocab)?)]);
+            return Ok(vec![GivenPrompt::Ids(bounds.read("prompt", value)?)]);
         }
         Value::Array(list) if !list.is_empty() && list.len() <= most => list,
         Value::Array(_) => {
@@ -173,7 +173,7 @@ fn given(call: &Call, value: &Value, vocab: usize) -> Result<Vec<GivenPrompt>, A
     };
     let one = |(idx, item): (usize, &Value)| match item {
         Value::String(text) => Ok(GivenPrompt::Text(text.clone())),
-        item => Ok(GivenPrompt::Ids(ids(&format!("prompt[{idx}]"), item, vocab)?)),
+        item => Ok(GivenPrompt::Ids(bounds.read(&format!("prompt[{idx}]"), item)?)),
     };
     list.iter().enumerate().map(one).collect()
 }
@@ -185,7 +185,7 @@ async fn encode(
     model: &Arc<ServedModel>,
     negative: Option<String>,
 ) -> Result<Vec<Prompt>, ApiError> {
-    let given = given(call, &prompt, model.parts.vocab)?;
+    let given = given(call, &prompt, model.id_bounds())?;
     let model = model.clone();
     let encode = move |budget: EncodeBudget| {
         let tokenizer = &model.parts.tokenizer;

@@ -24,14 +24,14 @@ fn text(answer: &Value) -> String {
     text.or(answer["content"].as_str()).unwrap().to_owned()
 }
 
-/// Guesses that were right and wrong, as TabbyAPI tells them, and OpenAI where there was a prediction.
+/// Guesses that were right and wrong, as TabbyAPI tells them; those of a prediction are among them.
 fn guessed(answer: &Value) -> (u64, u64) {
     let usage = &answer["usage"];
     let details = &usage["completion_tokens_details"];
     let [accepted, rejected] = ["accepted", "rejected"].map(|how| {
         let tokens = usage[format!("draft_{how}_tokens")].as_u64().unwrap();
         let predicted = details[format!("{how}_prediction_tokens")].as_u64().unwrap();
-        assert!(predicted == tokens || predicted == 0, "{usage}");
+        assert!(predicted <= tokens, "{usage}");
         tokens
     });
     let (steps, seconds) = (usage["draft_steps"].as_u64(), usage["draft_time"].as_f64());
@@ -168,8 +168,9 @@ fn a_load_says_how_tokens_are_guessed() {
     let prediction = json!({"type": "content", "content": expected});
     let answer = ask(&admin, "/v1/completions", json!({"prediction": prediction}));
     assert_eq!(text(&answer), expected);
-    assert!(guessed(&answer).0 > 20, "{answer}");
-    assert_eq!(predicted(&answer), guessed(&answer));
+    // The very first ids are in no prediction: what follows the prompt is known from the answer before.
+    assert!(predicted(&answer).0 > 20, "{answer}");
+    assert_eq!((predicted(&answer).1, guessed(&answer).1), (0, 0));
     // Found in what was written before: no prediction is due to the request.
     let answer = ask(&admin, "/v1/completions", json!({}));
     assert!(guessed(&answer).0 > 20, "{answer}");

@@ -231,6 +231,7 @@ impl ModelOpener for FolderOpener {
         let taken = MODEL_BYTES * self.levers.alive.load(Ordering::SeqCst) as u64;
         let total_bytes = self.levers.total_bytes.load(Ordering::SeqCst) as u64;
         let device = DevicePlan {
+            parts: None,
             name: "cpu".to_owned(),
             total_bytes,
             available_bytes: total_bytes.saturating_sub(taken),

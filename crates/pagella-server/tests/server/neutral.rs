@@ -298,6 +298,9 @@ fn spellings_of_a_dialect_and_of_all_routes_are_one_parameter() {
     }
     let refused = llama(json!({"temp": 0.5, "temperature": 0.4}));
     assert_eq!(refused.refusal().1, "conflicting_parameters");
+    let refused = llama(json!({"rep_pen_range": 5, "repeat_last_n": 6}));
+    let refused = refused.text();
+    assert!(refused.contains("rep_pen_range") && refused.contains("repeat_last_n"), "{refused}");
     // The length of a message, under any of its names.
     let messages = json!([{"role": "user", "content": "Hi"}]);
     for name in ["max_tokens", "max_completion_tokens", "max_new_tokens"] {

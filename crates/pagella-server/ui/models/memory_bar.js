@@ -5,8 +5,8 @@ import { formatBytes } from '../page/format.js';
 import { say } from '../page/words.js';
 
 /**
- * Devices of a memory plan or of a card: `devices: [{name, total_bytes, weights_bytes, cache_bytes,
- * other_bytes, free_bytes}]`. Missing numbers are nought; a plan without devices gives an empty list.
+ * Devices of a memory plan or of a card: `devices: [{name, parts, total_bytes, weights_bytes,
+ * cache_bytes, other_bytes, free_bytes}]`. `parts`: what of a model is there, if there are several. Missing numbers are nought; a plan without devices gives an empty list.
  */
 export function memoryDevices(source) {
   const list = source?.devices ?? source?.memory?.devices ?? source?.plan?.devices;
@@ -16,7 +16,8 @@ export function memoryDevices(source) {
     const cache = device.cache_bytes ?? 0;
     const other = device.other_bytes ?? 0;
     const total = device.total_bytes ?? weights + cache + other + (device.free_bytes ?? 0);
-    return { name: String(device.name ?? device.device ?? i), weights, cache, other, total, free: device.free_bytes ?? total - weights - cache - other };
+    const name = String(device.name ?? device.device ?? i);
+    return { name: device.parts ? `${name} · ${device.parts}` : name, weights, cache, other, total, free: device.free_bytes ?? total - weights - cache - other };
   });
 }
 

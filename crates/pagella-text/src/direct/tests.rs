@@ -12,8 +12,14 @@ use crate::{AddBos, Span, TextError, Tokenizer};
 /// Tokenizers that encode word by word.
 static ALL: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let dirs =
-        ["models/demo", "testdata/tokenizer/byte-level", "testdata/tokenizer/byte-level-nfc"];
+    let dirs = [
+        "models/demo",
+        "testdata/tokenizer/byte-level",
+        "testdata/tokenizer/byte-level-nfc",
+        "testdata/tokenizer/llama-legacy",
+        "testdata/tokenizer/llama-first",
+        "testdata/tokenizer/spm-bpe",
+    ];
     dirs.map(|dir| Tokenizer::from_dir(&root.join(dir)).unwrap()).to_vec()
 });
 
@@ -35,6 +41,7 @@ fn text() -> impl Strategy<Value = String> {
         1 => "\\PC{0,8}",
         1 => any::<String>(),
         1 => Just("<|endoftext|><|im_start|><|end|> <s></s>".to_owned()),
+        2 => "(\u{2581}| |a|</s>|<0x0A>|page|<.norm.>){0,8}",
         1 => "[ab ]{0,2}".prop_map(|s| s.repeat(900)),
     ];
     prop::collection::vec(piece, 0..8).prop_map(|v| v.concat())

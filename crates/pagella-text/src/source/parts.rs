@@ -1,5 +1,7 @@
 //! A tokenizer taken apart: what every file kind is read into, before anything is built from it.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::error::TextError;
@@ -56,6 +58,14 @@ pub(crate) enum ModelParts {
     },
     /// The most probable path; the id is the position.
     Unigram { pieces: Vec<(String, f64)>, unk_id: Option<usize>, byte_fallback: bool },
+}
+
+impl Parts {
+    /// Pieces that plain text must never turn into.
+    pub fn specials(&self) -> HashSet<&str> {
+        let specials = self.added.iter().filter(|token| token.special);
+        specials.map(|token| token.content.as_str()).collect()
+    }
 }
 
 impl ModelParts {

@@ -79,7 +79,7 @@ fn text_is_held_only_while_it_may_be_a_stop_string() {
 }
 
 #[test]
-fn g20_a_full_match_wins_over_an_earlier_partial_one() {
+fn a_full_match_wins_over_an_earlier_partial_one() {
     assert_eq!(run(&["abcd", "bc"], &["xabc"]), ("xa".into(), Some(1)));
     assert_eq!(run(&["c", "abc"], &["xabc"]), ("x".into(), Some(1)));
 }

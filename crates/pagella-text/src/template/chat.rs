@@ -54,13 +54,19 @@ impl ChatTemplate {
     pub fn from_dir(dir: &Path) -> Result<Self, TextError> {
         let mut variants = additional(dir)?;
         let file = "chat_template.jinja";
+        // A template of nothing would write nothing of a conversation: there is none.
+        let is_blank = |source: &str| source.trim().is_empty();
         if let Some(data) = file::read_optional(dir, file, CONFIG_BYTES_MAX)? {
-            return Self::named(file, &utf8(file, data)?, &variants);
+            let source = utf8(file, data)?;
+            if !is_blank(&source) {
+                return Self::named(file, &source, &variants);
+            }
         }
         for file in ["chat_template.json", "tokenizer_config.json"] {
             let config = file::read_config(dir, file)?;
             match config.get("chat_template") {
                 None | Some(Value::Null) => {}
+                Some(Value::String(source)) if is_blank(source) => {}
                 Some(Value::String(source)) => return Self::named(file, source, &variants),
                 Some(Value::Array(list)) => {
                     let mut listed = listed(file, list)?;

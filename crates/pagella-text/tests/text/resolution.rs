@@ -31,7 +31,7 @@ fn refusal(files: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn t03_nothing_is_invented() {
+fn nothing_is_invented() {
     let tokenizer = open(&[]);
     assert_eq!(tokenizer.bos_id(), None);
     assert!(tokenizer.eos_ids().is_empty());
@@ -43,7 +43,7 @@ fn t03_nothing_is_invented() {
 }
 
 #[test]
-fn t02_end_tokens_are_the_ordered_union_of_all_files() {
+fn end_tokens_are_the_ordered_union_of_all_files() {
     let tokenizer = open(&[
         ("generation_config.json", r#"{"eos_token_id": [5, 1]}"#),
         ("config.json", r#"{"eos_token_id": 7, "bos_token_id": 0, "pad_token_id": -1}"#),
@@ -71,7 +71,7 @@ fn explicit_null_means_none_and_unknown_names_are_ignored() {
 }
 
 #[test]
-fn t07_the_begin_token_is_never_doubled() {
+fn the_begin_token_is_never_doubled() {
     let tokenizer = load("demo");
     let bos = tokenizer.bos_id().unwrap();
     let text = Span::Text("hi".into());

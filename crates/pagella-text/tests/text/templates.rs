@@ -231,6 +231,10 @@ fn templates_are_found_in_the_documented_order() {
         spans_to_string(&template.render(&[], &RenderOptions::default()).unwrap())
     };
     assert!(matches!(ChatTemplate::from_dir(dir.path()), Err(TextError::NoTemplate { .. })));
+    write("tokenizer_config.json", r#"{"chat_template": " "}"#);
+    write("chat_template.jinja", "");
+    assert!(matches!(ChatTemplate::from_dir(dir.path()), Err(TextError::NoTemplate { .. })));
+    std::fs::remove_file(dir.path().join("chat_template.jinja")).unwrap();
     write(
         "tokenizer_config.json",
         r#"{"chat_template": [{"name": "tool_use", "template": "T"},

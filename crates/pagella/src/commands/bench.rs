@@ -5,6 +5,7 @@
 //! the same run, before and after, because machines differ from minute to minute.
 
 mod adapters;
+mod against;
 mod draft;
 mod load_speed;
 mod measure;
@@ -42,7 +43,8 @@ const BATCH_REPETITIONS_MAX: usize = 10;
 /// With --synthetic, weights of a published shape are made in memory; their values do not matter for
 /// speed. With --write they are written to a folder instead and nothing is measured: bench that folder
 /// to see how fast a model loads. With --draft, writing with guessed tokens is compared with writing
-/// without, with --adapters, writing with adapters, and nothing else is measured.
+/// without, with --adapters, writing with adapters, with --against, this program with llama.cpp, and
+/// nothing else is measured.
 #[derive(Args)]
 pub struct BenchArgs {
     /// Model: a directory, a hub id in the local cache, or demo
@@ -57,10 +59,10 @@ pub struct BenchArgs {
     /// How synthetic weights are stored [default: exl2]
     #[arg(long, value_enum)]
     weights: Option<Weights>,
-    /// Average bits per weight of synthetic EXL2 weights [default: 4.0]
+    /// Bits per weight of synthetic EXL2 (an average) or EXL3 weights (1 to 8) [default: 4.0]
     #[arg(long, value_name = "B")]
     bits: Option<f32>,
-    /// Bits of the synthetic EXL2 head [default: 6]
+    /// Bits of the synthetic EXL2 or EXL3 head [default: 6]
     #[arg(long, value_name = "B")]
     head_bits: Option<u8>,
     /// Tokens of the prompt
@@ -82,6 +84,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch_steps: u32,
     #[command(flatten)]
+    against: against::AgainstFlags,
+    #[command(flatten)]
     draft: draft::DraftBenchFlags,
     #[command(flatten)]
     adapters: adapters::AdapterBenchFlags,
@@ -95,6 +99,7 @@ pub struct BenchArgs {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Weights {
     Exl2,
+    Exl3,
     Gptq,
     F16,
 }
@@ -104,6 +109,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     check(args)?;
     if let (Some(dir), Some(preset)) = (&args.write, &args.synthetic) {
         return write(args, preset, dir);
+    }
+    if let Some((program, gguf)) = args.against.wanted() {
+        return against::run(args, program, gguf);
     }
     if args.draft.wanted() {
         return draft::run(args);
@@ -274,8 +282,12 @@ fn check(args: &BenchArgs) -> Result<()> {
     if args.synthetic.is_none() && (bits || args.weights.is_some()) {
         return Err(Usage::error("--weights, --bits and --head-bits belong to --synthetic"));
     }
-    if bits && args.weights.is_some_and(|weights| weights != Weights::Exl2) {
-        return Err(Usage::error("--bits and --head-bits belong to --weights exl2"));
+    if bits && matches!(args.weights, Some(Weights::Gptq | Weights::F16)) {
+        return Err(Usage::error("--bits and --head-bits belong to --weights exl2 or exl3"));
+    }
+    let whole = |bits: f32| bits.fract() == 0.0 && (1.0..=8.0).contains(&bits);
+    if args.weights == Some(Weights::Exl3) && !args.bits.is_none_or(whole) {
+        return Err(Usage::error("--bits of --weights exl3 are a whole number from 1 to 8"));
     }
     Ok(())
 }
@@ -284,6 +296,10 @@ fn synthetic_weights(args: &BenchArgs) -> SyntheticWeights {
     match args.weights.unwrap_or(Weights::Exl2) {
         Weights::Exl2 => SyntheticWeights::Exl2 {
             bits: args.bits.unwrap_or(4.0),
+            head_bits: args.head_bits.unwrap_or(6),
+        },
+        Weights::Exl3 => SyntheticWeights::Exl3 {
+            bits: args.bits.unwrap_or(4.0) as u8,
             head_bits: args.head_bits.unwrap_or(6),
         },
         Weights::Gptq => SyntheticWeights::Gptq,

@@ -4,7 +4,8 @@ use anyhow::Result;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use crate::{Cli, output};
+use crate::command::Cli;
+use crate::output;
 
 /// Print the completions of a shell
 ///

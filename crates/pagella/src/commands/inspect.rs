@@ -1,16 +1,16 @@
 //! `pagella inspect`: what a model is and what it needs, from its configuration and headers only.
 
+mod stored;
 mod text;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use pagella::{EngineBuilder, KvFormat, Math, MemoryNeed, Place};
+use pagella::{EngineBuilder, KvFormat, Math, MemoryNeed, Place, Placement};
 use pagella_arch::{Extra, MlpSpec, ModelSpec, MoeSpec};
 use pagella_cuda::probe::Probe;
-use pagella_formats::LinearKind;
-use pagella_model::{BoundAdapter, Survey, UnusedTensors};
+use pagella_model::{BoundAdapter, LinearFacts, Survey, UnusedTensors};
 use serde_json::{Value, json};
 
 use crate::flags::{AdapterFlags, ModelFlags, OutputFlags};
@@ -60,26 +60,48 @@ struct Findings {
     available_bytes: Option<u64>,
     text: TextFacts,
     files_bytes: u64,
+    /// How the model would be cut over its devices, or why it cannot be.
+    placement: Option<Result<Placement, String>>,
     /// Tensors that no part of the model takes.
     unused: Vec<UnusedTensors>,
+    /// Every linear, as stored.
+    linears: Vec<LinearFacts>,
 }
 
 /// Runs the command.
 pub fn run(args: &InspectArgs) -> Result<()> {
+    if args.output.json {
+        return output::print_json(&json(args)?);
+    }
+    let (findings, dir) = look(args)?;
+    Ok(output::report(&findings.text(&dir))?)
+}
+
+/// Everything there is to say, for programs.
+pub fn json(args: &InspectArgs) -> Result<Value> {
+    let (findings, dir) = look(args)?;
+    Ok(findings.json(&dir))
+}
+
+fn look(args: &InspectArgs) -> Result<(Findings, PathBuf)> {
     let builder = args.model_flags.builder(&args.model, Math::Wide);
     let place = builder.place()?;
     let dir = builder.dir()?;
-    let spec = spec(&builder, &dir)?;
+    let mut spec = spec(&builder, &dir)?;
     let text = TextFacts::of(&dir);
     let mut need = builder.predict_memory(&dir, &spec, place)?;
     if let (MemoryNeed::Cpu(need), Some(bytes)) = (&mut need, text.memory_bytes) {
         need.baseline_bytes = need.baseline_bytes.max(bytes + RUN_BYTES);
     }
+    let survey = Survey::of(&dir, &spec).map_err(pagella::Error::from)?;
+    spec.warnings.extend(survey.warnings);
     let findings = Findings {
-        unused: Survey::of(&dir, &spec).map_err(pagella::Error::from)?.unused,
+        unused: survey.unused,
+        linears: survey.linears,
         cache_tokens: builder.cache_tokens_for(&spec),
         cache: args.model_flags.cache_or(KvFormat::F16),
         draft: draft_need(args, &builder, place)?,
+        placement: placement(args, &builder)?,
         adapters: adapters(args, &spec)?,
         spec,
         place,
@@ -91,10 +113,22 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         text,
         files_bytes: weight_file_bytes(&dir),
     };
-    if args.output.json {
-        return output::print_json(&findings.json(&dir));
+    Ok((findings, dir))
+}
+
+/// The plan for the devices, if there is one. That there is no room is a finding.
+fn placement(
+    args: &InspectArgs,
+    builder: &EngineBuilder,
+) -> Result<Option<Result<Placement, String>>> {
+    let mut builder = args.adapters.apply(builder.clone());
+    if let Some(draft) = &args.draft {
+        builder = builder.draft(draft);
     }
-    Ok(output::report(&findings.text(&dir))?)
+    match builder.placement() {
+        Err(error @ pagella::Error::NoRoom { .. }) => Ok(Some(Err(error.to_string()))),
+        placed => Ok(placed?.map(Ok)),
+    }
 }
 
 /// What the draft model will need.
@@ -142,14 +176,6 @@ pub(super) fn weight_file_bytes(dir: &Path) -> u64 {
     let weights = entries.flatten().map(|entry| entry.path());
     let weights = weights.filter(|path| path.extension().is_some_and(|e| e == "safetensors"));
     weights.filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum()
-}
-
-pub(super) fn kind_name(kind: LinearKind) -> &'static str {
-    match kind {
-        LinearKind::Exl2 => "EXL2",
-        LinearKind::Gptq => "GPTQ",
-        LinearKind::Plain => "plain",
-    }
 }
 
 /// How many layers have experts, and what one of them is like.
@@ -253,7 +279,7 @@ impl Findings {
             .iter()
             .map(|kind| {
                 json!({
-                    "kind": kind_name(kind.kind),
+                    "kind": kind.kind.name(),
                     "linears": kind.count,
                     "bits_per_weight": kind.share.bits_per_weight(),
                 })
@@ -278,6 +304,11 @@ impl Findings {
                 "inner": moe.inner(),
             })),
             "formats": kinds,
+            "widths": stored::widths(&self.linears).into_iter().map(|(bits, share)| json!({
+                "bits": bits,
+                "share": share,
+            })).collect::<Vec<_>>(),
+            "linears": self.linears.iter().map(stored::json).collect::<Vec<_>>(),
             "bits_per_weight": report.layers.bits_per_weight(),
             "head_bits_per_weight": report.head.bits_per_weight(),
             "files_bytes": self.files_bytes,
@@ -296,10 +327,8 @@ impl Findings {
                 "weights_bytes": need.report().weights_bytes,
                 "kv_bytes_per_token": need.kv_bytes_per_token(self.cache),
             })),
-            "adapters": self.adapters.iter().map(|(dir, bytes)| json!({
-                "dir": dir,
-                "bytes": bytes,
-            })).collect::<Vec<_>>(),
+            "adapters": self.adapters_json(),
+            "placement": self.placement_json(),
             "memory": memory,
             "available_bytes": self.available_bytes,
             "context_that_fits": fits,
@@ -309,6 +338,17 @@ impl Findings {
                 "cache_bytes": self.need.kv_bytes(self.cache, self.cache_tokens),
                 "peak_bytes": self.peak_bytes(self.cache, self.cache_tokens),
             },
+        })
+    }
+
+    fn adapters_json(&self) -> Vec<Value> {
+        self.adapters.iter().map(|(dir, bytes)| json!({ "dir": dir, "bytes": bytes })).collect()
+    }
+
+    fn placement_json(&self) -> Option<Value> {
+        self.placement.as_ref().map(|placed| match placed {
+            Ok(plan) => output::placement_json(plan),
+            Err(problem) => json!({ "problem": problem }),
         })
     }
 
@@ -350,6 +390,11 @@ impl Findings {
             "\n{whose}memory of a run, by context in tokens and kind of cache:\n"
         ));
         text.push_str(&table.render());
+        match &self.placement {
+            None => {}
+            Some(Ok(plan)) => text.push_str(&format!("\n{}", output::placement(plan))),
+            Some(Err(problem)) => text.push_str(&format!("\nno placement: {problem}\n")),
+        }
         text
     }
 
@@ -360,13 +405,14 @@ impl Findings {
             .iter()
             .map(|k| {
                 let bits = k.share.bits_per_weight();
-                format!("{} ({} linears, {bits:.2} bits)", kind_name(k.kind), k.count)
+                format!("{} ({} linears, {bits:.2} bits)", k.kind.name(), k.count)
             })
             .collect();
         let mut facts = vec![
             ("model", dir.display().to_string()),
             ("family", format!("{} ({})", spec.family, spec.architecture)),
             ("weights", kinds.join(", ")),
+            ("widths", stored::words(&self.linears)),
             (
                 "bits per weight",
                 format!(

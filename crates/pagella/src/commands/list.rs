@@ -9,7 +9,7 @@ use pagella::hub::HubCache;
 use pagella::{DEMO, Engine, Error, Place, resolve_model};
 use serde_json::{Value, json};
 
-use super::inspect::{kind_name, weight_file_bytes};
+use super::inspect::weight_file_bytes;
 use crate::flags::OutputFlags;
 use crate::output::{self, Table};
 use crate::printable;
@@ -121,7 +121,7 @@ impl Facts {
         let main = report.kinds.iter().max_by_key(|kind| kind.share.params);
         Ok(Facts {
             family: spec.family.to_owned(),
-            formats: main.map_or("none", |kind| kind_name(kind.kind)).to_owned(),
+            formats: main.map_or("none", |kind| kind.kind.name()).to_owned(),
             bits_per_weight: report.layers.bits_per_weight(),
             context: spec.context,
         })

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Args, CommandFactory};
 
-use crate::Cli;
+use crate::command::Cli;
 
 /// Write the manual pages: pagella.1, pagella-run.1 and so on
 #[derive(Args)]

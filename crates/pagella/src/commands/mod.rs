@@ -4,6 +4,7 @@ mod bench;
 mod chat;
 mod completions;
 mod config;
+mod diff;
 mod doctor;
 mod export_openapi;
 mod inspect;
@@ -11,11 +12,14 @@ mod list;
 mod man;
 mod ppl;
 mod pull;
+mod quantize;
 mod run;
 mod serve;
 
 use anyhow::Result;
 use clap::Subcommand;
+
+pub use inspect::json as inspect_json;
 
 /// Tokens of an answer of `run` and of `chat` unless stated.
 #[cfg(test)]
@@ -31,6 +35,8 @@ pub enum Command {
     Inspect(inspect::InspectArgs),
     Ppl(ppl::PplArgs),
     Bench(bench::BenchArgs),
+    Quantize(quantize::QuantizeArgs),
+    Diff(diff::DiffArgs),
     Doctor(doctor::DoctorArgs),
     Pull(pull::PullArgs),
     Config(config::ConfigArgs),
@@ -50,6 +56,8 @@ impl Command {
             Command::Inspect(args) => inspect::run(&args),
             Command::Ppl(args) => ppl::run(&args),
             Command::Bench(args) => bench::run(&args),
+            Command::Quantize(args) => quantize::run(&args),
+            Command::Diff(args) => diff::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Pull(args) => pull::run(&args),
             Command::Config(args) => config::run(&args),

@@ -87,10 +87,11 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     args.jsonl.check()?;
     let jsonl = jsonl::read(args)?;
-    let mut bar = LoadBar::new(args.output.json);
     let builder = args.batch.apply(args.model_flags.builder(&args.model, Math::Wide));
     let builder = args.draft.apply(builder)?;
     let builder = args.adapters.apply(builder);
+    output::show_placement(&builder, args.output.json)?;
+    let mut bar = LoadBar::new(args.output.json);
     let engine = builder.open_with(&mut |progress| bar.update(progress))?;
     drop(bar);
     output::warn(&engine);

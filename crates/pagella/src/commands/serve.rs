@@ -216,6 +216,11 @@ fn opener(args: &ServeArgs, config: &Config) -> Result<open::Opener> {
     let rows = settings.max_batch_size.map(|rows| u16::try_from(rows).unwrap_or(u16::MAX));
     batch.batch_max = batch.batch_max.or(rows);
     let models_max = settings.max_models;
+    if models_max > 1 && model_flags.builder("", Math::Wide).is_placed() {
+        let sentence = "max_models: several models share devices only where these are not limited: \
+                        set it to 1, or name one device without a limit";
+        return Err(Usage::error(sentence));
+    }
     let adapters = args.adapters.clone();
     let drafts = draft::Drafts::new(config, folder.as_ref(), named.is_some())?;
     let adapter_bytes_max = config.settings.lora.bytes_max();
@@ -229,6 +234,7 @@ fn opener(args: &ServeArgs, config: &Config) -> Result<open::Opener> {
         batch,
         models_max,
         drafts,
+        shows_plans: !config.settings.logging.json,
     })
 }
 

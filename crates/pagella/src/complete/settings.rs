@@ -112,6 +112,12 @@ impl Complete {
         self
     }
 
+    /// As [`negative`](Self::negative), with token ids.
+    pub fn negative_ids(mut self, ids: Vec<u32>, scale: f32) -> Self {
+        self.negative = Some((Prompt::Ids(ids), scale));
+        self
+    }
+
     /// As [`negative`](Self::negative), with a conversation.
     pub fn negative_chat(mut self, messages: Vec<Message>, scale: f32) -> Self {
         self.negative = Some((Prompt::Chat(messages), scale));

@@ -1,6 +1,7 @@
 //! What the text of an answer must and must not look like.
 
-use pagella_engine::constraint::ConstraintSpec;
+use pagella_engine::BoxedConstraint;
+use pagella_engine::constraint::{Constraint, ConstraintSpec};
 use pagella_text::BanRule;
 use serde_json::Value;
 
@@ -44,6 +45,12 @@ impl Complete {
     /// Follows a constraint.
     pub fn constrain(mut self, constraint: ConstraintSpec) -> Self {
         self.constraints.push(constraint);
+        self
+    }
+
+    /// Follows a constraint that the program computes itself.
+    pub fn constrain_by(mut self, constraint: Box<dyn Constraint>) -> Self {
+        self.options.constraint = Some(BoxedConstraint(constraint));
         self
     }
 

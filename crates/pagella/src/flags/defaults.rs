@@ -5,7 +5,7 @@ use pagella::{DEFAULT_CACHE_TOKENS, Engine, Place};
 use pagella_cuda::CudaOptions;
 use pagella_engine::GeneratorOptions;
 
-use crate::Cli;
+use crate::command::Cli;
 use crate::commands::MAX_NEW_TOKENS;
 
 const RUNNING: &str = include_str!("../../../../docs/running.md");

@@ -1,22 +1,31 @@
 //! How a model is loaded and run.
 
 use clap::Args;
-use pagella::{Device, Engine, EngineBuilder, KvFormat, Math, RopeOverride};
+use pagella::{Devices, Engine, EngineBuilder, KvFormat, Math, RopeOverride};
 use pagella_cpu::Isa;
 use pagella_server::settings::ModelSettings;
 use pagella_server::whole_pages;
 
-use super::token_count;
+use super::{SplitFlags, token_count};
 use crate::usage::Usage;
 
 /// How a model is loaded and run.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Model")]
 pub struct ModelFlags {
-    /// Where to run: auto, cpu, cuda or cuda:N
-    #[arg(long, value_name = "DEVICE", default_value = "auto", env = "PAGELLA_DEVICE")]
-    pub device: Device,
-    /// Threads on the CPU [default: one per physical core]
+    /// Where to run: auto, cpu, cuda or cuda:N; or several CPU devices with the memory that each may
+    /// take, such as cpu:8GiB,cpu:4GiB
+    #[arg(
+        long,
+        visible_alias = "devices",
+        value_name = "DEVICE",
+        default_value = "auto",
+        env = "PAGELLA_DEVICE"
+    )]
+    pub device: Devices,
+    #[command(flatten)]
+    split: SplitFlags,
+    /// Threads on the CPU, at most one per CPU [default: one per physical core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), env = "PAGELLA_THREADS")]
     pub threads: Option<u16>,
     /// Vector code on the CPU: portable, avx2, avx512 or neon [default: the best there is]
@@ -78,6 +87,16 @@ impl ModelFlags {
         let format =
             kv_format(&mode).map_err(|problem| Usage::error(format!("cache_mode: {problem}")))?;
         self.cache = self.cache.or(Some(format));
+        let (shares, reserve) = (&settings.gpu_split.0, &settings.autosplit_reserve.0);
+        if !settings.gpu_split_auto && shares.iter().all(|share| *share == 0.0) {
+            let sentence =
+                "gpu_split_auto: without it, gpu_split says what each device takes: state it";
+            return Err(Usage::error(sentence));
+        }
+        // 96 MB is what files say that do not care.
+        let reserve = if reserve[..] == [96.0] { &[][..] } else { reserve };
+        let split = self.split.or(shares, reserve);
+        self.split = split.map_err(|problem| Usage::error(format!("gpu_split: {problem}")))?;
         self.cache_tokens = self.cache_tokens.or(settings.cache_size);
         self.length = self.length.or(settings.max_seq_len);
         self.step_tokens = self.step_tokens.or(settings.chunk_size.map(|tokens| tokens.min(8192)));
@@ -100,9 +119,10 @@ impl ModelFlags {
     /// A builder with these choices; `math` is the command's default.
     pub fn builder(&self, model: &str, math: Math) -> EngineBuilder {
         let mut builder = Engine::builder(model)
-            .device(self.device)
+            .device(self.device.clone())
             .default_math(math)
             .cache(self.cache_or(KvFormat::F16));
+        builder = self.split.apply(builder);
         if let Some(math) = self.math {
             builder = builder.math(math);
         }

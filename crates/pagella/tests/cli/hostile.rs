@@ -67,7 +67,7 @@ fn configurations_that_cannot_be_meant() {
         ("\"max_position_embeddings\": 2048", "\"max_position_embeddings\": 99999999999999"),
         ("\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": \"x\""),
         ("LlamaForCausalLM", "NoSuchModelForCausalLM"),
-        ("\"exl2\"", "\"bitsandbytes\""),
+        ("\"exl2\"", "\"vptq\""),
         ("{", "[["),
     ] {
         let dir = demo_copy();

@@ -87,11 +87,18 @@ fn an_empty_vocabulary_is_an_error() {
 }
 
 #[test]
-fn a_bias_on_an_id_that_does_not_exist_is_wrong_usage() {
+fn an_id_that_does_not_exist_is_wrong_usage() {
     let error =
         pagella(&["run", "Hi", "--bias", "99999=2", "--max-new-tokens", "2"]).error(2).to_owned();
     assert!(error.contains("99999") && error.contains("4096"), "{error}");
     pagella(&["run", "Hi", "--bias", "4095=2", "--max-new-tokens", "2", "--json"]).json();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("sampling.json");
+    for name in ["allowed_tokens", "banned_tokens"] {
+        std::fs::write(&file, json!({ name: [99999] }).to_string()).unwrap();
+        let error = pagella(&["run", "Hi", "--sampling", text(&file)]).error(2).to_owned();
+        assert!(error.contains("99999") && error.contains(name), "{error}");
+    }
 }
 
 #[test]

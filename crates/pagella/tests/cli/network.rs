@@ -150,12 +150,14 @@ fn sources() -> Vec<(String, String)> {
 }
 
 /// Who may ask where the program lies, start one, or make something that can be entered: the demo model
-/// may lie beside the program, a process that lost its device starts the same file again, and
-/// the folders of the page's documents and of logged conversations are their owner's.
+/// may lie beside the program, a process that lost its device starts the same file again, a comparison
+/// starts the other program that it was given, and the folders of the page's documents and of logged
+/// conversations are their owner's.
 const MAY: &[(&str, &str)] = &[
     ("pagella/src/model_ref.rs", "current_exe"),
     ("pagella/src/commands/serve/process.rs", "current_exe"),
     ("pagella/src/commands/serve/process.rs", "process::Command"),
+    ("pagella/src/commands/bench/against.rs", "process::Command"),
     ("pagella-http/src/ui_store.rs", "0o7"),
     ("pagella-http/src/log/conversation.rs", "0o7"),
 ];

@@ -1,10 +1,13 @@
 //! What a linear keeps for adapters, and the ops of the backend on it.
 
+use std::sync::Arc;
+
 use pagella_backend::{
     ADAPTER_SLOTS_MAX, Adapted, AdapterSlots, BackendError, ExpertSlots, HeadWeights, LowRank,
 };
 
 use super::{AdaptRow, AdaptTarget, adapt_all};
+use crate::account::{Account, Claim};
 use crate::backend::{CpuBackend, CpuStep};
 use crate::linear::{CpuLinear, Rows, Target};
 use crate::memory::Tensor;
@@ -36,16 +39,19 @@ pub(super) struct Pair {
     pub(super) b: CpuHeadLinear,
     pub(super) rank: usize,
     pub(super) scale: f32,
+    _claim: Claim,
 }
 
 impl Pair {
-    fn new(source: &LowRank) -> Result<Self, BackendError> {
+    fn new(source: &LowRank, account: &Arc<Account>) -> Result<Self, BackendError> {
         let LowRank { in_features, out_features, rank, ref a, ref b, dtype, scale } = *source;
         let half = |in_features, out_features, values: &Vec<f32>| {
             let values = values.clone();
             CpuHeadLinear::new(&HeadWeights { heads: 1, in_features, out_features, values, dtype })
         };
-        Ok(Pair { a: half(in_features, rank, a)?, b: half(rank, out_features, b)?, rank, scale })
+        let (a, b) = (half(in_features, rank, a)?, half(rank, out_features, b)?);
+        let claim = account.claim(a.bytes() + b.bytes(), "adapters")?;
+        Ok(Pair { a, b, rank, scale, _claim: claim })
     }
 }
 
@@ -81,9 +87,14 @@ impl AdapterSlots<CpuBackend> for CpuSlots {
         Ok(CpuSlots { in_features, out_features, slots: Vec::new() })
     }
 
-    fn fill(&mut self, _: &CpuBackend, slot: u32, pair: &LowRank) -> Result<(), BackendError> {
+    fn fill(
+        &mut self,
+        backend: &CpuBackend,
+        slot: u32,
+        pair: &LowRank,
+    ) -> Result<(), BackendError> {
         pair.expect(self.in_features, self.out_features)?;
-        let pair = Pair::new(pair)?;
+        let pair = Pair::new(pair, backend.account())?;
         self.slot_mut(slot)?.pair = Some(pair);
         Ok(())
     }

@@ -8,10 +8,11 @@
 //!
 //! - `shape`: sizes that all of a call shares;
 //! - `tile`: which queries are worked on together, and what they see;
-//! - `span`, `slice`: one page of one tile, made of the kernels in `product` and `softmax`;
+//! - `span`, `coded`, `slice`: one page of one tile, made of the kernels in `product` and `softmax`;
 //! - `merge`: spans put together;
 //! - `scratch`: memory that a thread keeps between calls.
 
+mod coded;
 mod merge;
 pub(super) mod product;
 pub(super) mod scratch;
@@ -36,6 +37,8 @@ use crate::kv::{KvPages, LayerPages, expect_groups};
 use crate::simd::Isa;
 use crate::threads::{Pool, Shares};
 
+/// Products that are worth handing to others: computing them takes some microseconds.
+const SHARED_PRODUCTS_MIN: usize = 1 << 17;
 /// Tiles per thread below which the pages of a tile are shared among threads.
 const TILES_PER_THREAD_MIN: usize = 3;
 /// Pieces per thread to cut into then; more pieces balance better, longer ones prefetch better.
@@ -97,8 +100,10 @@ pub(crate) fn attend(
         let out = Shares::new(&mut out.data);
         if enough || single_pages || pool.threads() == 1 {
             let tiles = &lists.tiles;
+            let worth = job.spans.products(tiles) >= SHARED_PRODUCTS_MIN;
             // The last tiles see the most: starting with them leaves no straggler.
-            return pool.run(tiles.len(), &|i| job.whole_tile(&tiles[tiles.len() - 1 - i], &out));
+            let task = |i: usize| job.whole_tile(&tiles[tiles.len() - 1 - i], &out);
+            return pool.run_if(worth, tiles.len(), &task);
         }
         job.split(pool, lists, &out)
     })

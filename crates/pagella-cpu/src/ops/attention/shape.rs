@@ -9,6 +9,7 @@ use super::merge::STATE_TAIL;
 use super::product::rows_max;
 use super::tile::{Tile, seen_in_page};
 use crate::kv::code::ROTATION;
+use crate::kv::coded::rows_max as rows_in_codes;
 use crate::simd::{Isa, LANES};
 
 /// Passes per tile: enough to hide the widening, few enough for queries to stay in the cache.
@@ -58,6 +59,12 @@ impl<'a> Spans<'a> {
         tile.tokens * self.group
     }
 
+    /// Products of keys with queries at most, over all tiles.
+    pub(super) fn products(&self, tiles: &[Tile]) -> usize {
+        let keys = |tile: &Tile| (tile.position + tile.tokens).min(tile.pages * PAGE_TOKENS);
+        tiles.iter().map(|tile| self.rows(tile) * keys(tile)).sum::<usize>() * self.op.head_dim
+    }
+
     /// Elements of one query's state.
     pub(super) fn state_len(&self) -> usize {
         self.padded + STATE_TAIL
@@ -77,6 +84,7 @@ impl<'a> Spans<'a> {
         let few = rows < PASSES_TO_WIDEN * self.rows_max && self.op.values == KvValues::Stored;
         match (few, self.layer.is_f16(), self.layer.is_rotated()) {
             (true, true, _) => Reading::Stored,
+            (true, _, true) if rows <= rows_in_codes(self.isa) => Reading::Coded,
             (true, _, true) => Reading::Slices,
             _ => Reading::Panels,
         }
@@ -94,7 +102,10 @@ impl<'a> Spans<'a> {
     }
 
     pub(super) fn scores_len(&self, rows: usize) -> usize {
-        PAGE_TOKENS * if self.reading(rows) == Reading::Slices { rows } else { self.rows_max }
+        match self.reading(rows) {
+            Reading::Coded | Reading::Slices => PAGE_TOKENS * rows,
+            _ => PAGE_TOKENS * self.rows_max,
+        }
     }
 
     pub(super) fn queries_len(&self, rows: usize) -> usize {
@@ -104,7 +115,7 @@ impl<'a> Spans<'a> {
     /// Keys and values. Slices of both share one panel.
     pub(super) fn panel_lens(&self, rows: usize) -> [usize; 2] {
         match self.reading(rows) {
-            Reading::Stored => [0, 0],
+            Reading::Stored | Reading::Coded => [0, 0],
             Reading::Slices => [self.op.head_dim * self.slice_tokens(), 0],
             Reading::Panels => [self.op.head_dim * PAGE_TOKENS, PAGE_TOKENS * self.padded],
         }
@@ -116,6 +127,8 @@ impl<'a> Spans<'a> {
 pub(super) enum Reading {
     /// As they are: binary16, few queries.
     Stored,
+    /// Code by code: quantised, very few queries.
+    Coded,
     /// Decoded a few tokens at a time: quantised, few queries.
     Slices,
     /// Widened or decoded as a whole: many queries.

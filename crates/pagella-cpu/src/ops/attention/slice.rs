@@ -31,7 +31,7 @@ impl Span<'_> {
             let (isa, width) = (spans.isa, spans.op.head_dim);
             let panel = &mut *self.key_panel;
             spans.layer.decode_values(isa, physical, tile.head, start..end, panel, width);
-            for (first, count) in Self::passes(self.rows, spans.rows_max) {
+            for (first, count) in Self::passes(spans, self.rows) {
                 // SAFETY: score rows hold a page, the panel the tokens from `start` to `end`, states
                 // whole heads.
                 unsafe {
@@ -59,7 +59,7 @@ impl Span<'_> {
         let (isa, width) = (spans.isa, spans.op.head_dim);
         let (range, panel) = (start..start + tokens, &mut *self.key_panel);
         spans.layer.decode_keys(isa, physical, self.tile.head, range, panel, slice);
-        for (first, count) in Self::passes(self.rows, spans.rows_max) {
+        for (first, count) in Self::passes(spans, self.rows) {
             // SAFETY: packed queries hold `width` elements each, the panel `[width][slice]`, score
             // rows a page.
             unsafe {

@@ -1,8 +1,8 @@
 //! One page of one tile: scores, softmax, weighted values.
 //!
 //! A few queries read a binary16 page as it is stored. Many first widen it to f32 panels in the
-//! cache: keys `[D][256]`, values `[256][padded D]`. Quantised pages are decoded, into such panels
-//! or, for a few queries, in slices. All ways give the same bits. Where decoded pages stay rotated,
+//! cache: keys `[D][256]`, values `[256][padded D]`. Quantised pages are decoded, into such panels,
+//! for fewer queries in slices, for very few where they are multiplied. All ways give the same bits. Where decoded pages stay rotated,
 //! so are the queries and the output.
 
 use std::ops::Range;
@@ -15,6 +15,7 @@ use super::shape::{Reading, Spans};
 use super::softmax::Softmax;
 use super::tile::Tile;
 use crate::kv::code::{ROTATION, UNROTATE, rotate_row};
+use crate::kv::coded;
 use crate::simd::LANES;
 
 /// A tile made ready: queries scaled and packed.
@@ -24,7 +25,7 @@ pub(super) struct Span<'a> {
     pub(super) rows: usize,
     /// Per pass of `r` queries `[D][r]`, back to back.
     pub(super) queries: &'a mut [f32],
-    /// `[rows_max][PAGE_TOKENS]`, or `[rows][PAGE_TOKENS]` for slices.
+    /// `[rows_max][PAGE_TOKENS]`, or `[rows][PAGE_TOKENS]` for quantised pages.
     pub(super) scores: &'a mut [f32],
     /// Keys; for slices values, too. Empty when the page is read as stored.
     pub(super) key_panel: &'a mut [f32],
@@ -61,10 +62,17 @@ impl<'a> Span<'a> {
     }
 
     /// Passes as (first query, queries).
-    pub(super) fn passes(rows: usize, rows_max: usize) -> impl Iterator<Item = (usize, usize)> {
+    pub(super) fn passes(
+        spans: &Spans<'_>,
+        rows: usize,
+    ) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (isa, rows_max) = (spans.isa, spans.rows_max);
+        let coded = spans.reading(rows) == Reading::Coded;
+        let of =
+            move |left| if coded { coded::pass_rows(isa, left) } else { pass_rows(left, rows_max) };
         let mut first = 0;
         std::iter::from_fn(move || {
-            let count = (first < rows).then(|| pass_rows(rows - first, rows_max))?;
+            let count = (first < rows).then(|| of(rows - first))?;
             first += count;
             Some((first - count, count))
         })
@@ -72,7 +80,7 @@ impl<'a> Span<'a> {
 
     fn pack(&mut self, q: &Tensor) {
         let (op, group) = (self.spans.op, self.spans.group);
-        for (first, count) in Self::passes(self.rows, self.spans.rows_max) {
+        for (first, count) in Self::passes(self.spans, self.rows) {
             let packed = &mut self.queries[first * op.head_dim..(first + count) * op.head_dim];
             for r in 0..count {
                 let row = first + r;
@@ -97,6 +105,7 @@ impl<'a> Span<'a> {
         let physical = pages[page] as usize;
         match self.spans.reading(self.rows) {
             Reading::Stored => self.stored_page(pages, page, states),
+            Reading::Coded => self.coded_page(pages, page, states),
             Reading::Slices => self.sliced_page(physical, page, states),
             Reading::Panels => self.widened_page(physical, page, states),
         }
@@ -135,7 +144,7 @@ impl<'a> Span<'a> {
         let (spans, stride) = (self.spans, self.spans.state_len());
         let (head_dim, padded) = (spans.op.head_dim, spans.padded);
         assert!(states.len() >= self.rows * stride, "a state for every query");
-        for (first, count) in Self::passes(self.rows, spans.rows_max) {
+        for (first, count) in Self::passes(spans, self.rows) {
             let visible = |r: usize| spans.visible(self.tile, first + r, page);
             // Queries ascend, so do both ends of what they see.
             let seen = visible(0).start..visible(count - 1).end;

@@ -290,7 +290,7 @@ fn other_formats_match_the_textbook() {
 #[test]
 fn other_formats_give_the_same_bits_however_they_are_run() {
     for format in PANELLED {
-        for (head_dim, kv_heads, group) in [(64, 2, 4), (96, 2, 3)] {
+        for (head_dim, kv_heads, group) in [(64, 2, 4), (96, 2, 3), (64, 1, 7), (128, 1, 8)] {
             let mut case = case(head_dim, kv_heads, group, 520);
             (case.format, case.op.window) = (format, Some(400));
             let whole = Way::best(case.tokens).run(&case);

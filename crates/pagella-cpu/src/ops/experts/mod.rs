@@ -12,6 +12,8 @@ mod combine;
 mod route;
 mod shares;
 
+use std::sync::Arc;
+
 use pagella_arch::Weigh;
 use pagella_backend::{BackendError, MoeOp};
 
@@ -19,6 +21,7 @@ use super::activate::activate_rows;
 use super::adapt::{AdaptRow, AdaptTarget, CpuSlots, StepAdapters, adapt_all};
 use super::norm::{CpuNorm, norm_row};
 use crate::Tensor;
+use crate::account::{Account, Claim};
 use crate::linear::{CpuLinear, Machine, RowSource, Rows, Target, run_all};
 use crate::memory::Aligned;
 use crate::threads::Shares;
@@ -62,21 +65,30 @@ pub(crate) struct ExpertBuffers {
     out: Aligned<f32>,
     choices: Choices,
     shares: ExpertShares,
+    claim: Claim,
 }
 
 impl ExpertBuffers {
+    /// Without memory yet; what they grow to is claimed there.
+    pub(crate) fn of(account: &Arc<Account>) -> Self {
+        ExpertBuffers { claim: Claim::empty(account), ..ExpertBuffers::default() }
+    }
+
     /// Makes room for `rows` rows of a layer; never shrinks.
     pub(crate) fn reserve(&mut self, op: &MoeOp, rows: usize) -> Result<(), BackendError> {
         let rows = rows.max(self.rows);
         let pairs = rows * op.experts_per_token;
-        for (buffer, len) in [
+        let mut buffers = [
             (&mut self.normed, rows * op.hidden),
             (&mut self.scores, rows * op.experts),
             (&mut self.gate, pairs * op.inner),
             (&mut self.up, pairs * op.inner),
             (&mut self.out, pairs * op.hidden),
-        ] {
-            buffer.resize(len.max(buffer.len()), WHAT)?;
+        ];
+        let elements = buffers.iter().map(|(buffer, len)| buffer.len().max(*len));
+        self.claim.grow_to(4 * elements.sum::<usize>(), WHAT)?;
+        for (buffer, len) in &mut buffers {
+            buffer.resize(buffer.len().max(*len), WHAT)?;
         }
         self.rows = rows;
         Ok(())

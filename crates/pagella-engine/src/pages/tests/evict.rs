@@ -39,7 +39,7 @@ fn empty_pages_go_by_index_and_others_by_age() {
 }
 
 #[test]
-fn g08_the_head_of_a_prefix_outlives_its_tail_and_is_as_young_as_its_youngest_branch() {
+fn the_head_of_a_prefix_outlives_its_tail_and_is_as_young_as_its_youngest_branch() {
     let mut table = PageTable::new(6);
     let trunk = pages_of(1, 1);
     let branch = |number| [trunk.clone(), pages_of(number, 1)].concat();
@@ -51,7 +51,7 @@ fn g08_the_head_of_a_prefix_outlives_its_tail_and_is_as_young_as_its_youngest_br
 }
 
 #[test]
-fn g08_growing_a_sequence_keeps_its_head_young() {
+fn growing_a_sequence_keeps_its_head_young() {
     let mut table = PageTable::new(5);
     let list = open(&mut table, &pages_of(1, 1), 0).unwrap();
     prefill(&mut table, &list, &pages_of(1, 1));
@@ -64,7 +64,7 @@ fn g08_growing_a_sequence_keeps_its_head_young() {
 }
 
 #[test]
-fn g08_sealing_keeps_the_head_as_young_as_what_follows() {
+fn sealing_keeps_the_head_as_young_as_what_follows() {
     let mut table = PageTable::new(6);
     let ids = pages_of(1, 2);
     let stamp = |table: &PageTable, page: PageIdx| table.describe()[page as usize].stamp;

@@ -5,7 +5,7 @@ use super::*;
 use crate::pages::Writable;
 
 #[test]
-fn g05_pages_of_different_namespaces_never_match() {
+fn pages_of_different_namespaces_never_match() {
     let mut table = PageTable::new(8);
     let ids = story(1, 300);
     let adapted = Namespace::of(&[("adapter", b"x"), ("scale", &1.0f32.to_le_bytes())]);
@@ -23,7 +23,7 @@ fn g05_pages_of_different_namespaces_never_match() {
 }
 
 #[test]
-fn g06_a_page_whose_parent_is_not_known_is_emptied_on_release() {
+fn a_page_whose_parent_is_not_known_is_emptied_on_release() {
     let mut table = PageTable::new(4);
     let list = open(&mut table, &[], 2).unwrap();
     table.write(list[1], &story(3, 40));
@@ -34,7 +34,7 @@ fn g06_a_page_whose_parent_is_not_known_is_emptied_on_release() {
 }
 
 #[test]
-fn g06_a_duplicate_is_emptied_on_release_and_the_original_stays() {
+fn a_duplicate_is_emptied_on_release_and_the_original_stays() {
     let mut table = PageTable::new(4);
     let ids = pages_of(1, 1);
     let theirs = open(&mut table, &ids, 0).unwrap();
@@ -57,7 +57,7 @@ fn starts_with_the_tail_of_another(world: &mut World, tail: &[u32]) {
 }
 
 #[test]
-fn g07a_a_prompt_served_from_cache_alone_still_knows_its_first_decode_page() {
+fn a_prompt_served_from_cache_alone_still_knows_its_first_decode_page() {
     let mut world = World::new(8);
     let prompt = story(1, 257);
     for _ in 0..2 {
@@ -75,7 +75,7 @@ fn g07a_a_prompt_served_from_cache_alone_still_knows_its_first_decode_page() {
 }
 
 #[test]
-fn g07b_draft_ids_that_spill_into_the_next_page_leave_nothing_behind() {
+fn draft_ids_that_spill_into_the_next_page_leave_nothing_behind() {
     let mut world = World::new(8);
     assert!(world.open(Namespace::EMPTY, story(1, 250), 2));
     world.feed(0, 250, true);
@@ -90,7 +90,7 @@ fn g07b_draft_ids_that_spill_into_the_next_page_leave_nothing_behind() {
 }
 
 #[test]
-fn g07c_a_border_crossed_while_ids_are_not_final_is_sealed_later() {
+fn a_border_crossed_while_ids_are_not_final_is_sealed_later() {
     let mut world = World::new(8);
     assert!(world.open(Namespace::EMPTY, story(1, 200), 1));
     world.sequences[0].ids.extend(story(2, 100));
@@ -112,7 +112,7 @@ fn g07c_a_border_crossed_while_ids_are_not_final_is_sealed_later() {
 }
 
 #[test]
-fn g07d_a_page_that_collides_on_release_is_no_first_page() {
+fn a_page_that_collides_on_release_is_no_first_page() {
     let mut world = World::new(8);
     let ids = story(1, 513);
     // Two sequences compute the same pages without knowing of each other, and neither seals.
@@ -130,7 +130,7 @@ fn g07d_a_page_that_collides_on_release_is_no_first_page() {
 }
 
 #[test]
-fn g15_a_claim_never_evicts_what_a_later_page_of_the_prompt_finds() {
+fn a_claim_never_evicts_what_a_later_page_of_the_prompt_finds() {
     let mut table = PageTable::new(3);
     let ids = pages_of(1, 3);
     let keys = PageKey::chain(Namespace::EMPTY, &ids);
@@ -145,7 +145,7 @@ fn g15_a_claim_never_evicts_what_a_later_page_of_the_prompt_finds() {
 }
 
 #[test]
-fn g19_taking_back_ids_from_a_page_that_became_shared_leaves_the_other_user_alone() {
+fn taking_back_ids_from_a_page_that_became_shared_leaves_the_other_user_alone() {
     let mut world = World::new(8);
     for who in 0..2 {
         assert!(world.open(Namespace::EMPTY, story(1, 10), 1));
@@ -166,7 +166,7 @@ fn g19_taking_back_ids_from_a_page_that_became_shared_leaves_the_other_user_alon
 }
 
 #[test]
-fn g19_a_rewind_across_a_border_does_not_leave_a_page_under_its_old_parent() {
+fn a_rewind_across_a_border_does_not_leave_a_page_under_its_old_parent() {
     let mut world = World::new(8);
     assert!(world.open(Namespace::EMPTY, story(1, 10), 2));
     world.sequences[0].ids.extend(story(2, 300));

@@ -13,6 +13,7 @@
 use pagella_backend::NarrowRow;
 
 use super::ask::AskBuffer;
+use super::probabilities::Kept;
 use super::{Choice, Sampler};
 use crate::sample::candidates::{IN_ORDER_LEN, canonical};
 use crate::sample::cut::Reach;
@@ -103,7 +104,7 @@ impl Sampler {
             return Ok(None);
         };
         *state = drawn;
-        Ok(Some(self.choose(candidates, several, row.top, draws, state, scratch)))
+        Ok(self.choose(Kept::Few(candidates), several, row.top, draws, state, scratch))
     }
 
     /// Fills `scratch.found` with the known ids that may be chosen, highest logit first, down to

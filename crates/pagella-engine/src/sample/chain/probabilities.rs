@@ -2,11 +2,30 @@
 
 use super::{Moment, Sampler};
 use crate::sample::cut::{Reach, cut};
-use crate::sample::gather::Softmax;
+use crate::sample::gather::{Gathered, Softmax};
+use crate::sample::spread::Spread;
 use crate::sample::steps::adaptive_p::Average;
 use crate::sample::steps::temperature::{self, GREEDY_BELOW};
 use crate::sample::steps::{mirostat, skew, top_k};
 use crate::sample::{Candidate, Candidates, Draws, SamplerState, Scratch, Shape, Step};
+
+/// Candidates, in the form that suits their number.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack for one choice")]
+pub(super) enum Kept<'a> {
+    Few(Candidates),
+    Many(Spread<'a>),
+}
+
+impl Kept<'_> {
+    /// As a list, if they have become few.
+    fn settled(self, scratch: &mut Scratch) -> Option<Self> {
+        match self {
+            Kept::Many(spread) if spread.fits_list() => spread.into_list(scratch).map(Kept::Few),
+            kept => Some(kept),
+        }
+    }
+}
 
 impl Sampler {
     /// Whether the first step on probabilities leaves one id.
@@ -51,43 +70,63 @@ impl Sampler {
     }
 
     /// The softmax and its first step, and whether there were several candidates before that.
-    pub(super) fn candidates(
+    pub(super) fn candidates<'a>(
         &self,
-        logits: &[f32],
+        logits: &'a [f32],
         max: f32,
         top: usize,
         reach: Reach,
         scratch: &mut Scratch,
-    ) -> Option<(Candidates, bool)> {
+    ) -> Option<(Kept<'a>, bool)> {
+        let min_keep = self.options.min_keep;
         // Two, so that it shows whether there was a choice at all.
         let at_least = match reach {
             Reach::Count(_) => 0,
-            _ => self.options.min_keep.max(top).max(2),
+            _ => min_keep.max(top).max(2),
         };
-        let weights = Softmax { logits, max, shape: self.shape() }.gather(reach, at_least, scratch);
-        let several = weights.list.len() > 1;
-        Some((cut(reach, self.options.min_keep, weights)?, several))
+        let softmax = Softmax { logits, max, shape: self.shape() };
+        match softmax.gather(reach, at_least, min_keep, scratch) {
+            Gathered::Many(spread) => Some((Kept::Many(spread).settled(scratch)?, true)),
+            Gathered::Few(weights) => {
+                let several = weights.list.len() > 1;
+                Some((Kept::Few(cut(reach, min_keep, weights)?), several))
+            }
+        }
     }
 
     /// Applies the steps behind the first and returns the draw that picks among what they leave.
-    /// `before` receives what adaptive-p found.
-    pub(super) fn change_probabilities(
+    /// `scratch.before` receives what adaptive-p found, of a list.
+    pub(super) fn change_probabilities<'a>(
         &self,
-        candidates: &mut Candidates,
+        mut kept: Kept<'a>,
         state: &SamplerState,
         draws: Draws,
-        before: &mut Vec<Candidate>,
-    ) -> f64 {
+        scratch: &mut Scratch,
+    ) -> Option<(Kept<'a>, f64)> {
         let steps = self.later_steps();
         // A cut was decided with the softmax; a step that is none has not been applied.
         let applied = usize::from(self.reach(draws, state) != Reach::All).min(steps.len());
         let xtc_ignored = self.xtc_ignored.as_ref().unwrap_or(&self.sets.xtc_ignored);
         let options = &self.options;
-        let mut moment = Moment { options, state, draws, xtc_ignored, before_adaptive: before };
+        let mut before = std::mem::take(&mut scratch.before);
+        let before_adaptive = &mut before;
+        let mut moment = Moment { options, state, draws, xtc_ignored, before_adaptive };
         for step in &steps[applied..] {
-            step.apply(&mut moment, candidates);
+            if let Kept::Many(mut spread) = kept {
+                kept = match step.apply_to_spread(&mut moment, &mut spread) {
+                    true => Kept::Many(spread).settled(scratch)?,
+                    false => {
+                        let mut list = spread.into_list(scratch)?;
+                        step.apply(&mut moment, &mut list);
+                        Kept::Few(list)
+                    }
+                };
+            } else if let Kept::Few(list) = &mut kept {
+                step.apply(&mut moment, list);
+            }
         }
-        skew::apply(self.options.skew, draws.id)
+        scratch.before = before;
+        Some((kept, skew::apply(self.options.skew, draws.id)))
     }
 
     /// Lets steps adapt to a pick. Mirostat does not learn from choices that were forced.

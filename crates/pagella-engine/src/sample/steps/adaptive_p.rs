@@ -9,6 +9,8 @@
 
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;
+use crate::sample::exp::exp;
+use crate::sample::spread::Spread;
 use crate::sample::{Candidates, SampleOptions};
 
 /// Distance from the target, in probability, at which the fall turns from quadratic to linear.
@@ -31,6 +33,11 @@ impl ProbabilityStep for AdaptiveP {
         moment.before_adaptive.clear();
         moment.before_adaptive.extend_from_slice(candidates.unordered());
         apply(average.next_target(moment.options.adaptive_target), candidates);
+    }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        let average = moment.state.adaptive.unwrap_or_else(|| Average::start(moment.options));
+        spread.prefer(average.next_target(moment.options.adaptive_target))
     }
 }
 
@@ -67,15 +74,54 @@ fn decay(options: &SampleOptions) -> f64 {
     f64::from(options.adaptive_decay).min(DECAY_MAX)
 }
 
+/// What a probability is worth, relative to the nearest that there is: so that something is left however
+/// far all are.
+#[derive(Clone, Copy, Debug)]
+pub struct Fall {
+    target: f64,
+    least: f64,
+}
+
+impl Fall {
+    /// Among candidates of these probabilities.
+    pub fn from_nearest(target: f64, ps: impl Iterator<Item = f64>) -> Self {
+        let mut fall = Fall { target, least: 0.0 };
+        fall.least = ps.map(|p| fall.depth(p)).fold(f64::INFINITY, f64::min);
+        fall
+    }
+
+    /// The weight of a probability.
+    pub fn weight(&self, p: f64) -> f64 {
+        (self.least - self.depth(p)).exp()
+    }
+
+    /// The same in f32, for probabilities that are not above the target.
+    #[inline(always)]
+    pub fn weight_f32(&self, p: f32) -> f32 {
+        // From the depth of what is impossible, x = a − d, without the difference of two large numbers:
+        // a² / (1 + a) − x² / (1 + x) = d − d / ((1 + a) (1 + x)).
+        let (a, d) = ((self.target / WIDTH) as f32, p * (1.0 / WIDTH) as f32);
+        let rise = SHARPNESS as f32 * d * (1.0 - 1.0 / ((1.0 + a) * (1.0 + a - d)));
+        exp((self.least - self.depth(0.0)) as f32 + rise)
+    }
+
+    /// The probability below the target that has this weight.
+    pub fn below(&self, weight: f64) -> f64 {
+        let depth = self.least - weight.ln();
+        let x = (depth + (depth * depth + 4.0 * SHARPNESS * depth).sqrt()) / (2.0 * SHARPNESS);
+        self.target - WIDTH * x
+    }
+
+    fn depth(&self, p: f64) -> f64 {
+        let x = (p - self.target).abs() / WIDTH;
+        SHARPNESS * x * x / (1.0 + x)
+    }
+}
+
 /// Prefers probabilities near the target.
 pub fn apply(target: f64, candidates: &mut Candidates) {
-    // Relative to the nearest, so that something is left however far all are.
-    let fall = |p: f64| {
-        let x = (p - target).abs() / WIDTH;
-        SHARPNESS * x * x / (1.0 + x)
-    };
-    let least = candidates.unordered().iter().map(|c| fall(c.p)).fold(f64::INFINITY, f64::min);
-    candidates.reweigh(|c| (least - fall(c.p)).exp());
+    let fall = Fall::from_nearest(target, candidates.unordered().iter().map(|c| c.p));
+    candidates.reweigh(|c| fall.weight(c.p));
 }
 
 #[cfg(test)]

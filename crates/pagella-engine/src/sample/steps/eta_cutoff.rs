@@ -2,6 +2,7 @@
 
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;
+use crate::sample::spread::Spread;
 use crate::sample::{Candidates, SampleOptions};
 
 /// The step.
@@ -14,6 +15,11 @@ impl ProbabilityStep for EtaCutoff {
 
     fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
         apply(moment.options.eta_cutoff, moment.options.min_keep, candidates);
+    }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        let o = moment.options;
+        spread.keep_eta(f64::from(o.eta_cutoff), o.min_keep)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;
 use crate::sample::cut::Reach;
+use crate::sample::spread::Spread;
 use crate::sample::{Candidates, SampleOptions, SamplerState};
 
 /// The step.
@@ -19,6 +20,13 @@ impl ProbabilityStep for MinP {
 
     fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
         apply(moment.options.min_p, moment.options.min_keep, candidates);
+    }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        let o = moment.options;
+        let max = spread.max_p();
+        spread.keep_reaching(f64::from(o.min_p) * max, o.min_keep);
+        true
     }
 }
 

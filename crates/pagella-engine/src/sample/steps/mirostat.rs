@@ -5,6 +5,7 @@
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;
 use crate::sample::cut::Reach;
+use crate::sample::spread::Spread;
 use crate::sample::{Candidates, SampleOptions, SamplerState};
 
 /// The step.
@@ -21,6 +22,12 @@ impl ProbabilityStep for Mirostat {
 
     fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
         apply(cut_off(moment.options, moment.state), moment.options.min_keep, candidates);
+    }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        let least = (-cut_off(moment.options, moment.state)).exp2();
+        spread.keep_reaching(least, moment.options.min_keep);
+        true
     }
 }
 
@@ -65,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn s15_the_cut_stays_within_bounds() {
+    fn the_cut_stays_within_bounds() {
         assert_eq!(update(14.99, 1.5, 5.0, 1.0), 15.0);
         assert_eq!(update(0.1, 1.5, 1.0, 1e-6), 0.0);
     }

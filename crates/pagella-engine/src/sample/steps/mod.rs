@@ -27,6 +27,7 @@ pub mod xtc;
 
 use super::chain::Moment;
 use super::cut::Reach;
+use super::spread::Spread;
 use super::{Candidates, SampleOptions, SamplerState};
 
 /// A step on probabilities.
@@ -42,6 +43,12 @@ pub(crate) trait ProbabilityStep {
 
     /// Changes the candidates.
     fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates);
+
+    /// Changes candidates that are too many for a list; false, and nothing has happened, if that takes a
+    /// list.
+    fn apply_to_spread(_moment: &mut Moment<'_>, _spread: &mut Spread<'_>) -> bool {
+        false
+    }
 }
 
 macro_rules! steps {
@@ -109,6 +116,18 @@ macro_rules! steps {
                 match self {
                     $(Step::$step => $file::$step::apply(moment, candidates),)+
                     _ => {}
+                }
+            }
+
+            /// See [`ProbabilityStep::apply_to_spread`].
+            pub(super) fn apply_to_spread(
+                self,
+                moment: &mut Moment<'_>,
+                spread: &mut Spread<'_>,
+            ) -> bool {
+                match self {
+                    $(Step::$step => $file::$step::apply_to_spread(moment, spread),)+
+                    _ => false,
                 }
             }
         }

@@ -3,6 +3,7 @@
 use super::ProbabilityStep;
 use super::temperature::{GREEDY_BELOW, apply};
 use crate::sample::chain::Moment;
+use crate::sample::spread::Spread;
 use crate::sample::{Candidates, SampleOptions, Shape};
 
 /// The step.
@@ -21,6 +22,22 @@ impl ProbabilityStep for PostTemperature {
             false => f64::from(o.temperature),
         };
         apply_post(temperature, candidates);
+    }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        let o = moment.options;
+        let temperature = match o.has_dynamic_temperature() {
+            true => spread.dynamic_temperature(o.min_temp, o.max_temp, o.temp_exponent),
+            false => Some(f64::from(o.temperature)),
+        };
+        match temperature {
+            None => false,
+            Some(temperature) if temperature < f64::from(GREEDY_BELOW) => {
+                spread.keep(1);
+                true
+            }
+            Some(temperature) => spread.temper(temperature),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;
+use crate::sample::spread::Spread;
 use crate::sample::{Candidates, SampleOptions, Shape};
 
 /// The step.
@@ -20,6 +21,16 @@ impl ProbabilityStep for Temperature {
             true => candidates.keep(1),
             false => apply(bend(moment.options), candidates),
         }
+    }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        let o = moment.options;
+        let temperature = early(o);
+        if temperature < GREEDY_BELOW {
+            spread.keep(1);
+            return true;
+        }
+        o.smoothing_factor <= 0.0 && spread.temper(f64::from(temperature))
     }
 }
 

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn s13_short_lists_and_flat_lists_are_unchanged() {
+    fn short_lists_and_flat_lists_are_unchanged() {
         survivors(&[0.7, 0.3], |c| apply(0.5, 1, c), &[0, 1]);
         survivors(&[0.7, 0.3, 1e-10], |c| apply(0.5, 1, c), &[0, 1, 2]);
         survivors(&[0.25; 4], |c| apply(0.5, 1, c), &[0, 1, 2, 3]);

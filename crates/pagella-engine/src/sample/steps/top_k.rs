@@ -3,6 +3,7 @@
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;
 use crate::sample::cut::Reach;
+use crate::sample::spread::Spread;
 use crate::sample::{Candidates, SampleOptions, SamplerState};
 
 /// The step.
@@ -19,6 +20,11 @@ impl ProbabilityStep for TopK {
 
     fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
         apply(count(moment.options), candidates);
+    }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        spread.keep(count(moment.options));
+        true
     }
 }
 
@@ -47,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn s11_ties_at_the_cut_go_to_the_lowest_ids() {
+    fn ties_at_the_cut_go_to_the_lowest_ids() {
         survivors(&[0.25, 0.25, 0.25, 0.25], |c| apply(3, c), &[0, 1, 2]);
         survivors(&[0.2, 0.1, 0.2, 0.3, 0.2], |c| apply(3, c), &[3, 0, 2]);
     }

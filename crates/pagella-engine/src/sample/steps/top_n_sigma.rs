@@ -5,6 +5,7 @@
 
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;
+use crate::sample::spread::Spread;
 use crate::sample::{Candidates, SampleOptions};
 
 /// The step.
@@ -17,6 +18,11 @@ impl ProbabilityStep for TopNSigma {
 
     fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
         apply(moment.options.top_n_sigma, moment.options.min_keep, candidates);
+    }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        let o = moment.options;
+        spread.keep_within_sigma(f64::from(o.top_n_sigma), o.min_keep)
     }
 }
 

@@ -5,6 +5,7 @@
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;
 use crate::sample::cut::Reach;
+use crate::sample::spread::Spread;
 use crate::sample::{Candidates, SampleOptions, SamplerState};
 
 /// The step.
@@ -21,6 +22,12 @@ impl ProbabilityStep for TopP {
 
     fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
         apply(moment.options.top_p, moment.options.min_keep, candidates);
+    }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        let o = moment.options;
+        spread.keep_until(o.min_keep, |sum| sum >= f64::from(o.top_p));
+        true
     }
 }
 
@@ -40,7 +47,7 @@ mod tests {
     use crate::sample::steps::check::survivors;
 
     #[test]
-    fn s12_top_p_keeps_the_id_that_crosses_the_threshold() {
+    fn top_p_keeps_the_id_that_crosses_the_threshold() {
         survivors(&[0.5, 0.4, 0.05, 0.05], |c| apply(0.8, 1, c), &[0, 1]);
         survivors(&[0.4, 0.3, 0.2, 0.06, 0.04], |c| apply(0.8, 1, c), &[0, 1, 2]);
     }

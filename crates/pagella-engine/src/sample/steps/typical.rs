@@ -6,6 +6,7 @@
 use super::ProbabilityStep;
 use crate::sample::candidates::{canonical, prefix_until};
 use crate::sample::chain::Moment;
+use crate::sample::spread::Spread;
 use crate::sample::{Candidate, Candidates, SampleOptions};
 
 /// The step.
@@ -18,6 +19,11 @@ impl ProbabilityStep for Typical {
 
     fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
         apply(moment.options.typical, moment.options.min_keep, candidates);
+    }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        let o = moment.options;
+        o.min_keep <= 1 && spread.keep_typical(f64::from(o.typical))
     }
 }
 
@@ -46,7 +52,7 @@ mod tests {
     use crate::sample::steps::check::{candidates, survivors};
 
     #[test]
-    fn s14_typical_uses_the_surprise_and_keeps_the_crossing_id() {
+    fn typical_uses_the_surprise_and_keeps_the_crossing_id() {
         assert!((candidates(&[0.5, 0.3, 0.2]).entropy() - 1.029653).abs() < 1e-6);
         survivors(&[0.5, 0.3, 0.2], |c| apply(0.6, 1, c), &[0, 1]);
         survivors(&[0.5, 0.3, 0.2], |c| apply(0.2, 1, c), &[1]);

@@ -7,6 +7,7 @@
 
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;
+use crate::sample::spread::Spread;
 use crate::sample::{Bitmask, Candidates, SampleOptions, XtcMode};
 
 /// The step.
@@ -24,6 +25,14 @@ impl ProbabilityStep for Xtc {
             XtcMode::Mixture => mixture(q, threshold, ignored, candidates),
             XtcMode::Draw => drawn(q, threshold, ignored, moment.draws.xtc, candidates),
         }
+    }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        let o = moment.options;
+        let acts =
+            o.xtc_mode == XtcMode::Mixture || moment.draws.xtc < f64::from(o.xtc_probability);
+        let q = if o.xtc_mode == XtcMode::Mixture { f64::from(o.xtc_probability) } else { 1.0 };
+        !acts || spread.exclude(q, f64::from(o.xtc_threshold), moment.xtc_ignored)
     }
 }
 
@@ -84,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn s17_the_order_of_ids_and_ignored_ids_do_not_disturb_the_weights() {
+    fn the_order_of_ids_and_ignored_ids_do_not_disturb_the_weights() {
         check(&[], &[0.05, 0.3, 0.15, 0.5], &[0.15, 0.15, 0.45, 0.25]);
         check(&[3], &[0.05, 0.3, 0.15, 0.5], &[0.060714, 0.15, 0.182143, 0.607143]);
     }

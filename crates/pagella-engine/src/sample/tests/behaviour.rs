@@ -50,7 +50,7 @@ fn greedy_settings_agree_with_the_maximum_whatever_the_seed() {
 }
 
 #[test]
-fn s10_temperature_zero_is_greedy_wherever_it_is_applied() {
+fn temperature_zero_is_greedy_wherever_it_is_applied() {
     let logits = logits_of(&[0.1, 0.2, 0.4, 0.3]);
     for options in [
         SampleOptions { temperature_last: true, ..SampleOptions::greedy() },
@@ -76,7 +76,7 @@ fn penalties_come_before_the_greedy_choice() {
 }
 
 #[test]
-fn s19_an_unrelated_setting_does_not_change_which_id_a_draw_means() {
+fn an_unrelated_setting_does_not_change_which_id_a_draw_means() {
     let logits: Vec<f32> = (0..40).map(|i| normal(4, i)).collect();
     for seed in 0..200 {
         let plain = SampleOptions { seed, ..SampleOptions::default() };
@@ -126,7 +126,7 @@ fn the_mersenne_twister_advances_once_per_position_even_when_greedy() {
 }
 
 #[test]
-fn s1_one_value_of_options_serves_many_jobs() {
+fn one_value_of_options_serves_many_jobs() {
     let options = with_state();
     let shared = sampler(&options, 50);
     let mut scratch = Scratch::new();
@@ -149,7 +149,7 @@ fn s1_one_value_of_options_serves_many_jobs() {
 }
 
 #[test]
-fn s8_a_detour_that_is_taken_back_leaves_no_trace() {
+fn a_detour_that_is_taken_back_leaves_no_trace() {
     for options in [with_state(), SampleOptions { rng: Rng::Mt19937, ..with_state() }] {
         let sampler = sampler(&options, 50);
         let mut scratch = Scratch::new();
@@ -168,7 +168,7 @@ fn s8_a_detour_that_is_taken_back_leaves_no_trace() {
 }
 
 #[test]
-fn s2_allow_and_deny_are_masks_beside_the_bias() {
+fn allow_and_deny_are_masks_beside_the_bias() {
     let bias = |list: &[(u32, f32)]| list.iter().copied().collect();
     let base =
         SampleOptions { logit_bias: bias(&[(0, 5.0), (3, 50.0)]), ..SampleOptions::default() };
@@ -186,7 +186,7 @@ fn s2_allow_and_deny_are_masks_beside_the_bias() {
 }
 
 #[test]
-fn s3_the_default_is_the_models_own_distribution() {
+fn the_default_is_the_models_own_distribution() {
     let logits = [2.0, 1.0, 0.0, -1.0];
     let raw = raw_logprobs(&logits, 0, 4).1;
     for ((id, p), (raw_id, log)) in
@@ -200,7 +200,7 @@ fn s3_the_default_is_the_models_own_distribution() {
 }
 
 #[test]
-fn s5_penalties_look_at_the_part_they_are_told() {
+fn penalties_look_at_the_part_they_are_told() {
     let changed = |penalty_scope| {
         let options =
             SampleOptions { presence_penalty: 1.0, penalty_scope, ..SampleOptions::default() };
@@ -216,7 +216,7 @@ fn s5_penalties_look_at_the_part_they_are_told() {
 }
 
 #[test]
-fn s9_smoothing_is_the_same_for_every_row() {
+fn smoothing_is_the_same_for_every_row() {
     let options = SampleOptions { smoothing_factor: 0.3, temperature: 0.5, ..Default::default() };
     let sampler = sampler(&options, 4);
     let mut scratch = Scratch::new();
@@ -231,7 +231,7 @@ fn s9_smoothing_is_the_same_for_every_row() {
 }
 
 #[test]
-fn s15_forced_choices_do_not_move_mirostat() {
+fn forced_choices_do_not_move_mirostat() {
     let options = SampleOptions { mirostat: true, ..SampleOptions::default() };
     let sampler = sampler(&options, 4);
     let mut state = SamplerState::new(&options);
@@ -246,7 +246,7 @@ fn s15_forced_choices_do_not_move_mirostat() {
 }
 
 #[test]
-fn s20_the_row_holds_what_entered_the_softmax() {
+fn the_row_holds_what_entered_the_softmax() {
     let options = SampleOptions {
         frequency_penalty: 1.0,
         logit_bias: [(2, 0.5)].into(),

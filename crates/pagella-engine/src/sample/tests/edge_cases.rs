@@ -57,7 +57,7 @@ fn extreme_but_finite_rows_have_an_obvious_choice() {
 }
 
 #[test]
-fn s18_ids_without_probability_are_never_candidates() {
+fn ids_without_probability_are_never_candidates() {
     let options = SampleOptions { top_k: 4, ..SampleOptions::default() };
     let found = distribution(&options, &[-INF, 0.0, -INF, 1.0], &[]);
     assert_eq!(found.iter().map(|c| c.0).collect::<Vec<_>>(), [3, 1]);

@@ -6,6 +6,7 @@ mod long_rows;
 mod narrowed;
 mod properties;
 mod reference;
+mod spreads;
 mod statistics;
 mod vectors;
 

@@ -44,7 +44,7 @@ impl Workload {
         (0..self.repetitions).map(|_| once()).collect()
     }
 
-    fn prefill_seconds(&self, session: &mut Session) -> Result<f64> {
+    pub fn prefill_seconds(&self, session: &mut Session) -> Result<f64> {
         let prompt = ids(self.prompt_tokens, session.spec().vocab);
         session.clear();
         let started = Instant::now();
@@ -52,7 +52,7 @@ impl Workload {
         Ok(started.elapsed().as_secs_f64())
     }
 
-    fn decode_seconds(&self, session: &mut Session) -> Result<f64> {
+    pub fn decode_seconds(&self, session: &mut Session) -> Result<f64> {
         // At least one token, so that there is something to continue; the cache is kept between
         // repetitions and only its end is computed again.
         let past = ids(self.past_tokens.max(1), session.spec().vocab);

@@ -104,9 +104,10 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>> {
 
 /// Runs the command.
 pub fn run(args: &ChatArgs) -> Result<()> {
-    let mut bar = LoadBar::new(args.output.json);
     let builder = args.draft.apply(args.model_flags.builder(&args.model, Math::Wide))?;
     let builder = args.adapters.apply(builder);
+    output::show_placement(&builder, args.output.json)?;
+    let mut bar = LoadBar::new(args.output.json);
     let engine = builder.open_with(&mut |progress| bar.update(progress))?;
     drop(bar);
     output::warn(&engine);

@@ -4,12 +4,14 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pagella::{Engine, EngineBuilder, Error, KvFormat, Math, MemoryNeed, Place, RopeOverride};
+use pagella::{
+    Engine, EngineBuilder, Error, KvFormat, Math, MemoryNeed, Place, PlacedPart, RopeOverride,
+    Split, UnknownName,
+};
 use pagella_arch::ModelSpec;
 use pagella_backend::{BackendError, PAGE_TOKENS};
 use pagella_cuda::probe::Probe;
 use pagella_engine::GeneratorOptions;
-use pagella_formats::LinearKind;
 use pagella_model::ModelError;
 use pagella_server::{
     AdapterLoad, DevicePlan, KnownModel, LoadOptions, LoadStep, MemoryPlan, ModelFacts, ModelFile,
@@ -22,7 +24,7 @@ use super::folder::{self, Folder};
 use super::rerank;
 use crate::commands::inspect::weight_file_bytes;
 use crate::flags::{AdapterFlags, BatchFlags, ModelFlags};
-use crate::machine;
+use crate::{machine, output};
 
 /// Memory of a device that stays free beside a cache that fills it: for its other users, such as a
 /// screen, and for what was predicted a little too small.
@@ -53,6 +55,8 @@ pub struct Opener {
     pub models_max: usize,
     /// Models that guess for others.
     pub drafts: Drafts,
+    /// Plans for several devices are written to standard error.
+    pub shows_plans: bool,
 }
 
 /// The name under which clients know a model: a hub id as it is, else the last part of its path.
@@ -78,6 +82,26 @@ fn operator_adapters(all: &[(PathBuf, f32)]) -> Vec<OperatorAdapter> {
         named.push(OperatorAdapter { name, dir, scaling: *scaling });
     }
     named
+}
+
+/// A builder that cuts the model as a load says.
+fn split(builder: EngineBuilder, options: &LoadOptions) -> Result<EngineBuilder, OpenError> {
+    let refused = |option, problem: UnknownName| OpenError::Refused {
+        option: Some(option),
+        message: format!("{option}: {problem}"),
+    };
+    let shares = Split::shares_of_gb(&options.gpu_split);
+    let shares = shares.map_err(|problem| refused("gpu_split", problem))?;
+    let reserves = Split::reserves_of_mb(&options.autosplit_reserve);
+    let reserves = reserves.map_err(|problem| refused("autosplit_reserve", problem))?;
+    Ok(builder.with_split(|split| {
+        if !shares.is_empty() {
+            split.shares = shares;
+        }
+        if !reserves.is_empty() {
+            split.reserves = reserves;
+        }
+    }))
 }
 
 /// A model, and everything that was chosen for it.
@@ -162,12 +186,14 @@ impl Opener {
         if options.ignore_unused_tensors {
             builder = builder.ignore_unused_tensors();
         }
+        builder = split(builder, options)?;
         let batch_max = options.max_batch_size.or(self.batch.batch_max.map(usize::from));
         let batch_max = batch_max.unwrap_or(GeneratorOptions::default().batch_max);
         let models = |name: &str| self.dir(name).map(|(dir, _)| dir);
         let draft = self.drafts.choose(&options.draft, is_named, cache, models)?;
         let builder = draft.apply(builder);
         let adapter_bytes = self.adapter_bytes(id, options);
+        let builder = builder.later_adapter_bytes(adapter_bytes);
         let mut choice = Choice { dir, builder, cache, batch_max, draft, adapter_bytes };
         if stated.is_none() {
             choice.fill(self.models_max).map_err(|error| choice.told(id, &error))?;
@@ -251,6 +277,9 @@ impl ModelOpener for Opener {
         progress: &mut dyn FnMut(LoadStep) -> ControlFlow<()>,
     ) -> Result<ModelParts, OpenError> {
         let choice = self.choice(id, options)?;
+        if let (true, Ok(Some(plan))) = (self.shows_plans, choice.builder.placement()) {
+            output::note(output::placement(&plan).trim_end());
+        }
         let opened = choice.plan().and_then(|memory| {
             let mut model_done = false;
             let engine = choice.builder.clone().open_with(&mut |at| {
@@ -283,6 +312,12 @@ impl Choice {
     /// grow to a quarter of what is free.
     fn fill(&mut self, models: usize) -> Result<(), Error> {
         let (place, spec) = (self.builder.place()?, self.builder.spec(&self.dir)?);
+        if self.is_placed()? {
+            // The plan says how long the cache is.
+            let most = spec.context.saturating_mul(self.batch_max);
+            self.builder = self.builder.clone().cache_tokens_most(most);
+            return Ok(());
+        }
         let needs = self.needs(&spec, place)?;
         let beside = needs.peak_bytes(0);
         let room = match place {
@@ -303,6 +338,11 @@ impl Choice {
         Ok(())
     }
 
+    /// Whether the model is cut over devices by a plan.
+    fn is_placed(&self) -> Result<bool, Error> {
+        Ok(self.builder.is_placed() && self.builder.place()? == Place::Cpu)
+    }
+
     fn needs(&self, spec: &ModelSpec, place: Place) -> Result<Needs, Error> {
         let need = self.builder.predict_memory(&self.dir, spec, place)?;
         let draft = self.draft.memory(&self.builder, place)?;
@@ -311,6 +351,19 @@ impl Choice {
     }
 
     fn plan(&self) -> Result<MemoryPlan, Error> {
+        if let Some(placement) = self.builder.placement()? {
+            let device = |part: PlacedPart| DevicePlan {
+                parts: Some(part.words()),
+                total_bytes: part.free_bytes,
+                available_bytes: part.free_bytes,
+                held_bytes: part.weights_bytes,
+                weights_bytes: part.weights_bytes,
+                cache_bytes: part.cache_bytes,
+                other_bytes: part.scratch_bytes,
+                name: part.name,
+            };
+            return Ok(MemoryPlan { devices: placement.parts.into_iter().map(device).collect() });
+        }
         let (place, spec) = (self.builder.place()?, self.builder.spec(&self.dir)?);
         let needs = self.needs(&spec, place)?;
         let tokens = self.builder.cache_tokens_for(&spec);
@@ -322,6 +375,7 @@ impl Choice {
                 let total_bytes = machine::Machine::look().memory_bytes.unwrap_or(u64::MAX);
                 DevicePlan {
                     name: "cpu".to_owned(),
+                    parts: None,
                     total_bytes,
                     available_bytes: machine::available_bytes().unwrap_or(total_bytes),
                     // The cache takes memory as it fills.
@@ -338,6 +392,7 @@ impl Choice {
                 let total_bytes = gpu.map_or(u64::MAX, |gpu| gpu.memory_bytes);
                 DevicePlan {
                     name: format!("cuda:{index}"),
+                    parts: None,
                     total_bytes,
                     available_bytes: gpu.and_then(|gpu| gpu.free_bytes).unwrap_or(total_bytes),
                     held_bytes: peak,
@@ -388,7 +443,7 @@ fn parts(
             rope_scale: options.rope_scale,
             rope_alpha: options.rope_alpha,
             device: facts.device.clone(),
-            quantization: main.map(|share| kind_name(share.kind).to_owned()),
+            quantization: main.map(|share| share.kind.format().id.to_owned()),
             bits_per_weight: Some(facts.memory.layers.bits_per_weight()),
             weight_bytes: Some(facts.memory.weights_bytes),
             memory,
@@ -402,15 +457,6 @@ fn parts(
             draft: choice.draft.facts(facts.draft.as_ref()),
         },
     })
-}
-
-/// How most weights are stored, in the words of model cards.
-fn kind_name(kind: LinearKind) -> &'static str {
-    match kind {
-        LinearKind::Exl2 => "exl2",
-        LinearKind::Gptq => "gptq",
-        LinearKind::Plain => "none",
-    }
 }
 
 /// What clients are told of an error.
@@ -430,6 +476,7 @@ fn told(message: String, option: Option<&'static str>, error: &Error) -> OpenErr
             OpenError::Failed(message)
         }
         (Error::Engine(error), _) if error.is_out_of_memory() => OpenError::OutOfMemory(message),
+        (Error::NoRoom { .. }, _) => OpenError::OutOfMemory(message),
         (Error::Engine(_) | Error::ModelFile { .. }, _) => OpenError::Failed(message),
         _ => OpenError::Refused { option, message },
     }

@@ -129,7 +129,7 @@ pub(super) fn is_wanted(name: &str) -> bool {
 
 pub(super) fn check_list(id: &HubId, names: &[&str], files: &[&str]) -> Result<(), HubError> {
     let hint = if names.iter().any(|name| name.ends_with(".gguf")) {
-        " (it holds GGUF files; look for an EXL2, GPTQ or float16 version)"
+        " (it holds GGUF files; look for an EXL2, AWQ, GPTQ or float16 version)"
     } else if names.iter().any(|name| name.ends_with(".bin")) {
         " (it holds pickled weights; look for a safetensors version)"
     } else {

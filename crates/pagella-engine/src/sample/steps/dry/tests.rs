@@ -35,7 +35,7 @@ fn penalties_have_the_published_values() {
 }
 
 #[test]
-fn s6_long_repetitions_are_penalised_like_the_longest_that_counts() {
+fn long_repetitions_are_penalised_like_the_longest_that_counts() {
     let mut last = 0.0;
     for m in 1..=64 {
         let found = penalties(&DRY, &[], &repeated(m))[99];
@@ -49,7 +49,7 @@ fn s6_long_repetitions_are_penalised_like_the_longest_that_counts() {
 }
 
 #[test]
-fn s7_every_id_has_the_penalty_of_its_own_longest_repetition_once() {
+fn every_id_has_the_penalty_of_its_own_longest_repetition_once() {
     // 1 2 3 → 7; 2 3 → 8, three times; the context ends in 1 2 3.
     let history = [1, 2, 3, 7, 2, 3, 8, 50, 2, 3, 8, 51, 2, 3, 8, 1, 2, 3];
     let found = penalties(&DRY, &[], &history);

@@ -1,0 +1,1 @@
+"""Packages that programs were written for, with Pagella underneath."""

@@ -1,0 +1,1 @@
+"""Inside other people's frameworks: `pagella.integrations.langchain`, which needs `langchain-core`."""

@@ -1,0 +1,1 @@
+"""Serving with other programs' machinery: `pagella.serve.ray`, which needs `ray[serve]`."""
