@@ -16,6 +16,8 @@ use crate::workspace::Workspace;
 
 /// What the linker calls the extension module.
 const BUILT: &str = "lib_pagella.so";
+/// The bundled models, below the root, and below the package where it is installed.
+const MODELS: &str = "models";
 /// What Python looks for.
 const IMPORTED: &str = "_pagella.abi3.so";
 
@@ -60,6 +62,8 @@ fn put_together(workspace: &Workspace) -> Result<PathBuf> {
             link(&entry.path(), &package.join(entry.file_name()))?;
         }
     }
+    // A wheel has them there.
+    link(&workspace.root.join(MODELS), &package.join(MODELS))?;
     link(&target.join("debug").join(BUILT), &package.join(IMPORTED))?;
     Ok(folder)
 }
