@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::bell::Bell;
 use crate::completion::Completion;
+use crate::home::Home;
 use crate::ready::Ready;
 use crate::{error, json as values, request, settings, wait};
 
@@ -28,12 +29,13 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Chat {
     engine: Engine,
     chat: Arc<Mutex<Conversation>>,
+    home: Home,
 }
 
 impl Chat {
     /// With an open model.
     pub fn new(engine: Engine) -> Self {
-        Chat { chat: Arc::new(Mutex::new(engine.chat())), engine }
+        Chat { chat: Arc::new(Mutex::new(engine.chat())), home: Home::with(&engine), engine }
     }
 
     /// Does something with the conversation, after the answer that is being written.
@@ -42,18 +44,20 @@ impl Chat {
     }
 
     fn start(&self, py: Python<'_>, question: Question) -> PyResult<ChatStream> {
+        self.home.check(py)?;
         let feed = Arc::new(Feed::default());
-        let (chat, told) = (self.chat.clone(), feed.clone());
+        let (chat, told) = (self.chat.clone(), Told(feed.clone()));
         let thread = std::thread::Builder::new().name("pagella-chat".to_owned());
         let started = thread.spawn(move || {
             let mut chat = chat.lock().unwrap_or_else(PoisonError::into_inner);
-            answer(&mut chat, question, &told);
+            answer(&mut chat, question, &told.0);
+            // Whoever has read the end finds the conversation free.
             drop(chat);
-            told.close();
+            drop(told);
         });
         started
             .map_err(|problem| error::request(py, &format!("no thread could start: {problem}")))?;
-        Ok(ChatStream { feed })
+        Ok(ChatStream { feed, home: self.home })
     }
 }
 
@@ -95,6 +99,15 @@ struct Feed {
     arrived: Condvar,
     /// Nobody reads any more.
     gone: AtomicBool,
+}
+
+/// Whoever writes an answer. However that ends, its reader comes to the end.
+struct Told(Arc<Feed>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 #[derive(Default)]
@@ -241,6 +254,7 @@ impl Chat {
 #[pyclass(frozen, module = "pagella")]
 pub struct ChatStream {
     feed: Arc<Feed>,
+    home: Home,
 }
 
 impl Drop for ChatStream {
@@ -256,7 +270,7 @@ impl ChatStream {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<ChatEvent>> {
-        match wait::wait(py, None, |within| self.feed.next_within(within))?.flatten() {
+        match wait::wait(py, self.home, None, |within| self.feed.next_within(within))?.flatten() {
             None => Ok(None),
             Some(said) => {
                 let said = said.map_err(|problem| error::from(py, problem))?;
@@ -289,6 +303,7 @@ impl ChatStream {
     /// The next event if it is there, else `None`; then the bell rings with this number when there is
     /// one. Ends with `StopIteration`.
     fn poll(&self, py: Python<'_>, bell: &Bell, key: u64) -> PyResult<Option<ChatEvent>> {
+        self.home.check(py)?;
         let mut state = self.feed.lock();
         let Some(event) = state.events.pop_front() else {
             if state.closed {

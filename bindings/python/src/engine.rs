@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::array::{Array, checked};
 use crate::chat::Chat;
+use crate::home::Home;
 use crate::request::request;
 use crate::stream::Stream;
 use crate::tokenizer::Tokenizer;
@@ -53,6 +54,7 @@ impl Adapter {
 pub struct Engine {
     /// `None` once it was closed.
     engine: Mutex<Option<Open>>,
+    home: Home,
 }
 
 impl Engine {
@@ -61,13 +63,19 @@ impl Engine {
         engine.ok_or_else(|| error::closed(py))
     }
 
+    /// The same, for what waits for the engine.
+    fn answering(&self, py: Python<'_>) -> PyResult<Open> {
+        self.home.check(py)?;
+        self.open_one(py)
+    }
+
     /// Does something that may take a while.
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&Open) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
-        let engine = self.open_one(py)?;
+        let engine = self.answering(py)?;
         py.detach(move || work(&engine)).map_err(|problem| error::from(py, problem))
     }
 }
@@ -91,18 +99,22 @@ impl Engine {
             return Err(failed);
         }
         let engine = opened.map_err(|problem| error::from(py, problem))?;
-        Ok(Engine { engine: Mutex::new(Some(engine)) })
+        let home = Home::with(&engine);
+        Ok(Engine { engine: Mutex::new(Some(engine)), home })
     }
 
     /// Closes the model. Answers on their way are lost.
     fn close(&self, py: Python<'_>) {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let answers = self.home.check(py).is_ok();
         if let Some(engine) = engine {
             py.detach(|| {
                 engine.worker().stop();
                 let vitals = engine.worker().vitals().clone();
                 drop(engine);
-                vitals.wait_over(CLOSE_MAX);
+                if answers {
+                    vitals.wait_over(CLOSE_MAX);
+                }
             });
         }
     }
@@ -120,11 +132,11 @@ impl Engine {
         prompt: &Bound<'_, PyAny>,
         settings: &Bound<'_, PyDict>,
     ) -> PyResult<Vec<Stream>> {
-        let engine = self.open_one(py)?;
+        let engine = self.answering(py)?;
         let complete = request(&engine, prompt, settings)?;
         let streams = py.detach(|| complete.stream_all());
         let streams = streams.map_err(|problem| error::from(py, problem))?;
-        Ok(streams.into_iter().map(Stream::new).collect())
+        Ok(streams.into_iter().map(|stream| Stream::new(stream, self.home)).collect())
     }
 
     /// As `submit`, for readers of whole answers: every stream has one record.
@@ -134,12 +146,12 @@ impl Engine {
         prompt: &Bound<'_, PyAny>,
         settings: &Bound<'_, PyDict>,
     ) -> PyResult<Vec<Stream>> {
-        let engine = self.open_one(py)?;
+        let engine = self.answering(py)?;
         let complete = request(&engine, prompt, settings)?;
         let complete = complete.granularity(pagella::StreamGranularity::Done);
         let streams = py.detach(|| complete.stream_all());
         let streams = streams.map_err(|problem| error::from(py, problem))?;
-        Ok(streams.into_iter().map(Stream::new).collect())
+        Ok(streams.into_iter().map(|stream| Stream::new(stream, self.home)).collect())
     }
 
     /// A prompt as token ids.
@@ -167,7 +179,7 @@ impl Engine {
         texts: Vec<Bound<'_, PyAny>>,
         pooling: &str,
     ) -> PyResult<Array> {
-        let engine = self.open_one(py)?;
+        let engine = self.answering(py)?;
         let unknown = || error::request(py, "pooling must be mean, cls or last");
         let pooling = Pooling::from_name(pooling).ok_or_else(unknown)?;
         let empty = PyDict::new(py);
@@ -184,7 +196,7 @@ impl Engine {
         let sent = engine.worker().embed(texts, pooling, move |rows| drop(reply.send(rows)));
         let _handle = sent.map_err(|problem| error::of_engine(py, &problem))?;
         let answer = Mutex::new(answer);
-        let rows = wait::wait(py, None, |within| {
+        let rows = wait::wait(py, self.home, None, |within| {
             use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
             match answer.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(within) {
                 Ok(rows) => Some(rows),

@@ -86,6 +86,11 @@ pub fn from(py: Python<'_>, error: Error) -> PyErr {
 
 /// An error of a running engine.
 pub fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
+    if let EngineError::WorkerGone = error {
+        let sentence =
+            "the engine has ended, because it was closed or failed: open the model again";
+        return engine(py, sentence);
+    }
     Class::of_engine(error).raise(py, &error.to_string())
 }
 
@@ -97,6 +102,11 @@ pub fn request(py: Python<'_>, sentence: &str) -> PyErr {
 /// A model that cannot be used.
 pub fn model(py: Python<'_>, sentence: &str) -> PyErr {
     Class::Model.raise(py, sentence)
+}
+
+/// An engine that cannot do anything here.
+pub fn engine(py: Python<'_>, sentence: &str) -> PyErr {
+    Class::Engine.raise(py, sentence)
 }
 
 /// The engine does what it must not.

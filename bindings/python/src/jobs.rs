@@ -10,6 +10,7 @@ use futures_core::Stream as _;
 use pagella::{EngineError, JobStream, Record as Said};
 use pyo3::prelude::*;
 
+use crate::home::Home;
 use crate::ready::Ready;
 use crate::record::Record;
 use crate::stream::Stream;
@@ -20,6 +21,8 @@ use crate::{error, wait};
 pub struct Jobs {
     streams: Mutex<HashMap<u64, JobStream>>,
     ready: Arc<Ready>,
+    /// That of the newest stream.
+    home: Mutex<Home>,
 }
 
 type JobSaid = (u64, Result<Said, EngineError>);
@@ -66,12 +69,14 @@ impl Jobs {
 impl Jobs {
     #[new]
     fn new() -> Self {
-        Jobs { streams: Mutex::default(), ready: Arc::default() }
+        Jobs { streams: Mutex::default(), ready: Arc::default(), home: Mutex::new(Home::here()) }
     }
 
     /// Takes over the records of a stream, which are called by this number from now on.
     fn add(&self, py: Python<'_>, key: u64, stream: &Stream) -> PyResult<()> {
+        let home = stream.home();
         let stream = stream.take().ok_or_else(|| error::request(py, "the stream has ended"))?;
+        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = home;
         self.lock().insert(key, stream);
         self.ready.add(key);
         Ok(())
@@ -80,6 +85,11 @@ impl Jobs {
     /// Forgets an answer and stops it; false if there is none of that number.
     fn remove(&self, key: u64) -> bool {
         self.lock().remove(&key).is_some()
+    }
+
+    /// Forgets all answers and stops them.
+    fn close(&self) {
+        self.lock().clear();
     }
 
     /// Answers that have not ended.
@@ -92,7 +102,8 @@ impl Jobs {
     /// when nothing came within the given seconds as well.
     #[pyo3(signature = (timeout=None))]
     fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Vec<(u64, Py<PyAny>)>> {
-        let said = wait::wait(py, wait::seconds(timeout), |within| self.take(within))?;
+        let home = *self.home.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = wait::wait(py, home, wait::seconds(timeout), |within| self.take(within))?;
         let shown = said.unwrap_or_default().into_iter().map(|(key, said)| {
             let object = match said {
                 Ok(said) => Py::new(py, Record::new(said))?.into_any(),

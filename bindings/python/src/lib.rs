@@ -12,11 +12,13 @@
 
 mod array;
 mod bell;
+mod calls;
 mod chat;
 mod choose;
 mod completion;
 mod engine;
 mod error;
+mod home;
 mod ids;
 mod jobs;
 mod json;
@@ -39,6 +41,7 @@ mod _pagella {
     use std::path::PathBuf;
 
     use pyo3::prelude::*;
+    use pyo3::types::PyDict;
 
     #[pymodule_export]
     use crate::array::Array;
@@ -81,6 +84,34 @@ mod _pagella {
         let found = py.detach(|| pagella::command::inspect(model, &flags));
         let found = found.map_err(|problem| crate::error::model(py, &format!("{problem:#}")))?;
         crate::json::to_python(py, &found)
+    }
+
+    /// What a model can run on here, by name.
+    #[pyfunction]
+    fn devices(py: Python<'_>) -> Vec<String> {
+        py.detach(|| pagella::Device::usable().iter().map(ToString::to_string).collect())
+    }
+
+    /// Called by Python when the program ends.
+    #[pyfunction]
+    fn _end(py: Python<'_>) {
+        crate::calls::end(py);
+    }
+
+    /// Called by Python in the child after a fork.
+    #[pyfunction]
+    fn _forked() {
+        crate::home::forked();
+    }
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let told = PyDict::new(module.py());
+        told.set_item("after_in_child", module.getattr("_forked")?)?;
+        module.py().import("os")?.call_method("register_at_fork", (), Some(&told))?;
+        let end = module.getattr("_end")?;
+        module.py().import("atexit")?.call_method1("register", (end,))?;
+        Ok(())
     }
 
     /// The directory of a model.

@@ -10,6 +10,9 @@ use pagella_engine::constraint::{Bitmask, Constraint, ConstraintError, Verdict};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::calls::with_python;
+use crate::home::{EngineName, asked_by};
+
 /// What may come next in one place.
 #[derive(Clone)]
 struct Said {
@@ -22,6 +25,8 @@ struct Said {
 /// A function of the ids so far that returns which may come next, and which of these end the answer.
 pub struct OwnConstraint {
     call: Arc<Py<PyAny>>,
+    /// Whoever waits for the function.
+    engine: EngineName,
     /// Ids that end an answer without being part of it.
     end_ids: Arc<[u32]>,
     ids: Vec<u32>,
@@ -33,15 +38,15 @@ pub struct OwnConstraint {
 
 impl OwnConstraint {
     /// By this function; `end_ids` are the model's own end tokens.
-    pub fn new(call: Py<PyAny>, end_ids: &[u32]) -> Self {
+    pub fn new(call: Py<PyAny>, engine: EngineName, end_ids: &[u32]) -> Self {
         let (call, end_ids) = (Arc::new(call), end_ids.into());
-        OwnConstraint { call, end_ids, ids: Vec::new(), completed: false, said: None }
+        OwnConstraint { call, engine, end_ids, ids: Vec::new(), completed: false, said: None }
     }
 
     fn ask(&mut self) -> Result<&Said, ConstraintError> {
         let said = match self.said.take() {
             Some(said) => said,
-            None => Python::try_attach(|py| read(self.call.bind(py), &self.ids))
+            None => asked_by(self.engine, || with_python(|py| read(self.call.bind(py), &self.ids)))
                 .unwrap_or_else(|| Err("Python has ended".to_owned()))
                 .map_err(|reason| ConstraintError::Own { reason })?,
         };
@@ -133,6 +138,7 @@ impl Constraint for OwnConstraint {
     fn fork(&self) -> Box<dyn Constraint> {
         Box::new(OwnConstraint {
             call: self.call.clone(),
+            engine: self.engine,
             end_ids: self.end_ids.clone(),
             ids: self.ids.clone(),
             completed: self.completed,

@@ -3,6 +3,7 @@
 use pagella::{Complete, Engine, Message};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use serde_json::Value;
 
 use crate::{error, ids, json, settings};
 
@@ -27,12 +28,17 @@ fn is_conversation(prompt: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(list && prompt.len()? > 0 && prompt.get_item(0)?.is_instance_of::<PyDict>())
 }
 
-/// Messages: dictionaries with `role`, `content` and what else templates read.
+/// Messages: dictionaries with `role`, `content` and what else templates read. A content of parts is the text
+/// of all of them.
 pub fn messages(list: &Bound<'_, PyAny>) -> PyResult<Vec<Message>> {
-    let read = |message: PyResult<Bound<'_, PyAny>>| {
+    let read = |(idx, message): (usize, PyResult<Bound<'_, PyAny>>)| {
         let value = json::from_python(&message?)?;
+        if value.get("content").is_some_and(Value::is_array) {
+            let read = pagella_conversation::message(&format!("messages[{idx}]"), &value);
+            return read.map_err(|problem| error::request(list.py(), &problem.to_string()));
+        }
         let sentence = |problem| format!("a message needs role and content: {problem}");
         serde_json::from_value(value).map_err(|e| error::request(list.py(), &sentence(e)))
     };
-    list.try_iter()?.map(read).collect()
+    list.try_iter()?.enumerate().map(read).collect()
 }

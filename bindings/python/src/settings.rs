@@ -7,11 +7,13 @@ use pagella::{
 };
 use pagella_engine::params::{self, Param, Place};
 use pagella_engine::{Healing, JobOptions};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use serde_json::Value;
 
 use crate::engine::Adapter;
+use crate::home::EngineName;
 use crate::own::OwnConstraint;
 use crate::parameters::EXTRAS;
 use crate::{error, ids, json};
@@ -30,6 +32,7 @@ type Change = fn(&mut SampleOptions, f64);
 /// Settings on their way to a prompt.
 struct Applied<'py, 'a> {
     py: Python<'py>,
+    engine: EngineName,
     /// The model's own end tokens.
     end_ids: &'a [u32],
     complete: Complete,
@@ -47,7 +50,8 @@ pub fn apply(
     let py = settings.py();
     let end_ids = engine.tokenizer().eos_ids();
     let guidance = Guidance::default();
-    let mut applied = Applied { py, end_ids, complete, guidance, variants: Vec::new() };
+    let engine = EngineName::of(engine);
+    let mut applied = Applied { py, engine, end_ids, complete, guidance, variants: Vec::new() };
     // What everything else is put on top of.
     for name in ["recommended", "greedy"] {
         if let Some(value) = settings.get_item(name)?.filter(|value| !value.is_none()) {
@@ -58,10 +62,18 @@ pub fn apply(
         let name = name.cast_into::<PyString>()?;
         let name = name.to_str()?;
         if !matches!(name, "recommended" | "greedy") && (!value.is_none() || name == "max_skips") {
-            applied.setting(name, &value)?;
+            applied.setting(name, &value).map_err(|problem| named(py, name, problem))?;
         }
     }
     applied.finish()
+}
+
+/// Says of a value of a wrong type whose value it is.
+fn named(py: Python<'_>, name: &str, problem: PyErr) -> PyErr {
+    match problem.is_instance_of::<PyTypeError>(py) {
+        true => error::request(py, &format!("{name}: {}", problem.value(py))),
+        false => problem,
+    }
 }
 
 impl Applied<'_, '_> {
@@ -253,7 +265,7 @@ impl Applied<'_, '_> {
                 });
             }
             "allowed_next" => {
-                let own = OwnConstraint::new(value.clone().unbind(), self.end_ids);
+                let own = OwnConstraint::new(value.clone().unbind(), self.engine, self.end_ids);
                 self.change(|complete| complete.constrain_by(Box::new(own)));
             }
             "negative_ids" => self.guidance.ids = Some(ids::ids(value)?),

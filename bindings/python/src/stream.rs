@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 
 use crate::bell::Bell;
 use crate::completion::Completion;
+use crate::home::Home;
 use crate::ready::Ready;
 use crate::record::Record;
 use crate::{error, wait};
@@ -22,20 +23,38 @@ pub struct Stream {
     /// `None` once it was handed on or closed.
     stream: Mutex<Option<JobStream>>,
     canceller: Canceller,
+    home: Home,
 }
 
 /// What a stream said: a record or an error, or that it is over.
 type Answer = Option<Result<Said, EngineError>>;
 
 impl Stream {
-    /// Of a job.
-    pub fn new(stream: JobStream) -> Self {
-        Stream { canceller: stream.canceller(), stream: Mutex::new(Some(stream)) }
+    /// Of a job of the engine that is at home there.
+    pub fn new(stream: JobStream, home: Home) -> Self {
+        Stream { canceller: stream.canceller(), stream: Mutex::new(Some(stream)), home }
+    }
+
+    /// Where its engine is.
+    pub fn home(&self) -> Home {
+        self.home
     }
 
     /// The job's records, for another reader.
     pub fn take(&self) -> Option<JobStream> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn wait_done(&self, py: Python<'_>) -> PyResult<Completion> {
+        while let Some(said) =
+            wait::wait(py, self.home, None, |within| self.next_within(within))?.flatten()
+        {
+            let said = record(py, said)?;
+            if said.is_last() {
+                return Completion::of(said).ok_or_else(|| error::closed(py));
+            }
+        }
+        Err(PyRuntimeError::new_err("the stream has ended: its answer was read before"))
     }
 
     fn next_within(&self, within: Duration) -> Option<Answer> {
@@ -64,7 +83,7 @@ impl Stream {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Record>> {
-        match wait::wait(py, None, |within| self.next_within(within))?.flatten() {
+        match wait::wait(py, self.home, None, |within| self.next_within(within))?.flatten() {
             Some(said) => record(py, said).map(Record::new).map(Some),
             None => Ok(None),
         }
@@ -108,20 +127,20 @@ impl Stream {
 
     /// Waits for the end and returns the answer.
     fn finish(&self, py: Python<'_>) -> PyResult<Completion> {
-        while let Some(said) = wait::wait(py, None, |within| self.next_within(within))?.flatten() {
-            let said = record(py, said)?;
-            if said.is_last() {
-                return Completion::of(said).ok_or_else(|| error::closed(py));
-            }
-        }
-        Err(PyRuntimeError::new_err("the stream has ended: its answer was read before"))
+        // The answer of a reader who has given up goes on while somebody holds it, which the trace of an
+        // exception does.
+        self.wait_done(py).inspect_err(|_| self.close())
     }
 
     /// The next record if it is there, else `None`; then the bell rings with this number when there is
     /// one. Ends with `StopIteration`.
     fn poll(&self, py: Python<'_>, bell: &Bell, key: u64) -> PyResult<Option<Record>> {
+        self.home.check(py)?;
         let waker = Ready::waker(bell.ready(), key);
-        let Ok(mut stream) = self.stream.try_lock() else { return Ok(None) };
+        let Ok(mut stream) = self.stream.try_lock() else {
+            let sentence = "another thread reads this stream: nobody would be told of its records";
+            return Err(PyRuntimeError::new_err(sentence));
+        };
         let Some(stream) = stream.as_mut() else { return Err(PyStopIteration::new_err(())) };
         match Pin::new(stream).poll_next(&mut Context::from_waker(&waker)) {
             Poll::Pending => Ok(None),

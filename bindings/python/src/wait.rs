@@ -1,19 +1,25 @@
-//! Waiting with the interpreter let go, so that other threads run and Ctrl-C is noticed.
+//! Waiting with the interpreter let go, so that other threads run and Ctrl-C is noticed. Nobody waits for
+//! the threads of another process.
 
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
+use crate::home::Home;
+
 /// Between two looks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Waits until `attempt`, which is given how long it may wait, has something; `None` when `limit` has
-/// passed before. What is there already is taken without letting go.
+/// passed before. What is there already is taken without letting go. `home` is where whoever is waited
+/// for lives.
 pub fn wait<T: Send>(
     py: Python<'_>,
+    home: Home,
     limit: Option<Duration>,
     mut attempt: impl FnMut(Duration) -> Option<T> + Send,
 ) -> PyResult<Option<T>> {
+    home.check(py)?;
     if let Some(found) = attempt(Duration::ZERO) {
         return Ok(Some(found));
     }

@@ -38,6 +38,10 @@ def test_a_prompt_may_be_text_ids_or_a_conversation(engine: Engine) -> None:
     chat = engine.chat(**GREEDY)
     assert chat.ask("What is CSS?") == told.text
     assert [turn["role"] for turn in chat.turns] == ["user", "assistant"]
+    parts = [{"role": "user", "content": [{"type": "text", "text": "What is CSS?"}]}]
+    assert engine.complete(parts, **GREEDY).text == told.text
+    with pytest.raises(errors.RequestError, match=r"messages\[0\].content\[0\] is not text"):
+        engine.complete([{"role": "user", "content": [{"type": "image_url"}]}], **GREEDY)
 
 
 def test_arrays_and_tensors_are_ids(engine: Engine) -> None:
@@ -149,6 +153,11 @@ def test_every_setting_is_known_or_refused(engine: Engine) -> None:
             engine.complete("x", **wrong)  # type: ignore[arg-type]
     with pytest.raises(errors.RequestError, match="cfg_scale"):
         engine.complete("x", negative_prompt="y")
+    with pytest.raises(errors.RequestError, match="regex: "):
+        engine.complete("x", regex=5)  # type: ignore[arg-type]
+    for prompt in (b"CSS is", None, 5, ["CSS"]):
+        with pytest.raises(TypeError, match="a text .str. or token ids"):
+            engine.complete(prompt)  # type: ignore[arg-type]
 
 
 def test_every_scalar_of_the_table_is_taken(engine: Engine) -> None:

@@ -51,6 +51,15 @@ impl UnknownName {
 }
 
 impl Device {
+    /// What a model can run on here: every CUDA device that can be used, or the CPU where there is none.
+    pub fn usable() -> Vec<Device> {
+        let probe = Probe::look();
+        let usable = (0..probe.gpus().len()).filter(|index| probe.obstacle(*index).is_none());
+        let all: Vec<Device> =
+            usable.filter_map(|index| u32::try_from(index).ok()).map(Device::Cuda).collect();
+        if all.is_empty() { vec![Device::Cpu] } else { all }
+    }
+
     /// Looks at the machine and decides. A device that was named and cannot be used is an error that
     /// says why.
     pub fn place(self) -> Result<Place, Error> {

@@ -47,11 +47,24 @@ def generate(
 ) -> list[_pagella.Completion]:
     """Answers prompts in their order."""
     total = len(prompts) if isinstance(prompts, Sequence) else None
-    waiting = _paired(prompts, each)
     jobs = _pagella.Jobs()
+    try:
+        return _answers(engine, jobs, _paired(prompts, each), common, Bar(total, "prompts", shown=progress))
+    finally:
+        # Answers go on while somebody holds them, which the trace of an exception does.
+        jobs.close()
+
+
+def _answers(
+    engine: _pagella.Engine,
+    jobs: _pagella.Jobs,
+    waiting: Iterator[tuple[Prompt, Mapping[str, Any]]],
+    common: Mapping[str, Any],
+    shown: Bar,
+) -> list[_pagella.Completion]:
     answers: list[_pagella.Completion | None] = []
     held: tuple[Prompt, Mapping[str, Any]] | None = None
-    with Bar(total, "prompts", shown=progress) as bar:
+    with shown as bar:
         while True:
             while len(jobs) < _JOBS_MAX:
                 held = held or next(waiting, None)

@@ -94,6 +94,11 @@ class ChatPagella(BaseChatModel):
                 self.engine = Engine.open(self.model_name, **self.open_options)
             return self.engine
 
+    def get_token_ids(self, text: str) -> list[int]:
+        """Ids of a text, by the model's own tokenizer."""
+        listed: list[int] = self._open().tokenizer.encode(text, add_bos=False).tolist()
+        return listed
+
     def _ask(
         self, messages: list[BaseMessage], stop: list[str] | None, asked: dict[str, Any]
     ) -> ChatStream:
