@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from pagella import Engine
+from pagella import Engine, _pagella
 from pagella.compat.exllamav2 import (
     ExLlamaV2,
     ExLlamaV2Cache,
@@ -169,9 +169,12 @@ def test_jobs_are_cancelled(it: SimpleNamespace) -> None:
     jobs = [job(it, f"{n} is", max_new_tokens=400) for n in range(3)]
     it.generator.enqueue(jobs)
     assert it.generator.num_remaining_jobs() == 3
-    it.generator.iterate()
     it.generator.cancel(jobs[1])
     assert it.generator.num_remaining_jobs() == 2
+    results = it.generator.iterate()
+    assert results and all(result["job"] is not jobs[1] for result in results)
+    jobs[0].cancel()
+    assert jobs[0] not in it.generator.pending_jobs + it.generator.active_jobs
     it.generator.clear_queue()
     assert it.generator.num_remaining_jobs() == 0 and it.generator.iterate() == []
     event = threading.Event()
@@ -382,21 +385,21 @@ def test_rules_fail_with_the_sentences_users_know(it: SimpleNamespace) -> None:
         (ExLlamaV2Cache(it.model, batch_size=2, **lazy), {}, "batch_size = 1"),
         (ExLlamaV2Cache_8bit(it.model, **lazy), {}, "8-bit cache"),
         (it.cache, {"max_chunk_size": 100}, "max_chunk_size"),
-        (it.cache, {"num_draft_tokens": 9}, "num_draft_tokens"),
+        (it.cache, {"num_draft_tokens": 9, "use_ngram_draft": True}, "num_draft_tokens"),
         (it.cache, {"max_seq_len": 1 << 20}, "max_seq_len"),
     ]:
         with pytest.raises(AssertionError, match=sentence):
             make(cache, **options)
+    # What concerns drafts alone is of no account without them.
+    make(it.cache, max_q_size=1)
     with pytest.raises(AssertionError, match="Job requires .* pages"):
         it.generator.enqueue(job(it, "CSS is", max_new_tokens=100_000))
     with pytest.raises(AssertionError, match="empty"):
         ExLlamaV2DynamicJob(input_ids=[], max_new_tokens=1)
-    with pytest.raises(NotImplementedError, match="several devices"):
-        ExLlamaV2(it.config).load_tp(gpu_split=[8, 8])
-    split = ExLlamaV2(it.config)
-    split.load(gpu_split=[8, 8])
-    with pytest.raises(RequestError, match="2 numbers and there are 1 devices"):
-        ExLlamaV2Cache(split, max_seq_len=1024)
+    with pytest.raises(AssertionError, match="leaves out the first 1 devices"):
+        ExLlamaV2(it.config).load(gpu_split=[0, 8])
+    with pytest.raises(ValueError, match="a list of GB"):
+        ExLlamaV2(it.config).load(gpu_split="8,8")
     with pytest.raises(AssertionError, match="Can't find"):
         ExLlamaV2Config("/no/such/model")
     with pytest.raises(TypeError):
@@ -421,9 +424,9 @@ def test_a_split_and_a_reserve_are_limits() -> None:
         model.unload()
         return written
 
-    def by_split(share: float) -> Callable[[ExLlamaV2], ExLlamaV2Cache]:
+    def by_split(*shares: float) -> Callable[[ExLlamaV2], ExLlamaV2Cache]:
         def load(model: ExLlamaV2) -> ExLlamaV2Cache:
-            model.load(gpu_split=[share])
+            model.load(gpu_split=list(shares))
             return ExLlamaV2Cache(model, max_seq_len=1024)
 
         return load
@@ -436,16 +439,33 @@ def test_a_split_and_a_reserve_are_limits() -> None:
     assert text(by_split(1)) == text(by_reserve)
     with pytest.raises(OutOfMemoryError, match="more than"):
         text(by_split(0.005))
+    # Devices are filled in their order: the second is not needed, or cannot be used.
+    assert text(by_split(1, 24)) == text(by_reserve)
+    with pytest.raises(OutOfMemoryError, match="more than.*the other 1 cannot be used"):
+        text(by_split(0.005, 24))
 
 
-def test_tensor_parallel_on_one_device(texts: dict[str, str]) -> None:
-    config = ExLlamaV2Config("demo")
-    model = ExLlamaV2(config)
-    model.load_tp(progress=False)
-    cache = ExLlamaV2Cache_TP(model, max_seq_len=2048, base=ExLlamaV2Cache_Q8)
-    generator = ExLlamaV2DynamicGenerator(model, cache, ExLlamaV2Tokenizer(config))
-    assert generator.generate(prompt="CSS is", max_new_tokens=4).startswith("CSS is")
+@pytest.mark.parametrize("split", [None, "auto", [16, 24]])
+def test_tensor_parallel_on_one_device_is_the_whole_model(texts: dict[str, str], split: Any) -> None:
+    model = ExLlamaV2(ExLlamaV2Config("demo"))
+    model.load_tp(split, expect_cache_tokens=2048, expect_cache_base=ExLlamaV2Cache_Q8)
+    cache = ExLlamaV2Cache_TP(model, max_seq_len=2048)
+    generator = ExLlamaV2DynamicGenerator(model, cache, ExLlamaV2Tokenizer(model.config))
+    text = generator.generate(prompt="CSS is", max_new_tokens=TOKENS, gen_settings=GREEDY, add_bos=True)
+    assert text == "CSS is" + texts["CSS is"]
     model.unload()
+
+
+def test_tensor_parallel_over_several_devices_is_refused(
+    it: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ExLlamaV2(it.config)
+    monkeypatch.setattr(_pagella, "devices", lambda: ["cuda:0", "cuda:1"])
+    for split in (None, [16, 24]):
+        with pytest.raises(NotImplementedError, match="several devices .cuda:0, cuda:1."):
+            model.load_tp(split)
+    model.load_tp([0, 24])
+    assert model._split == {"device": "cuda:1", "gpu_split": [24.0]}
 
 
 def test_async_jobs(it: SimpleNamespace, texts: dict[str, str]) -> None:

@@ -22,6 +22,7 @@ from pagella.compat.exllamav2 import (
     tensors,
 )
 from pagella.compat.exllamav2.generator import (
+    ExLlamaV2BaseGenerator,
     ExLlamaV2DynamicGenerator,
     ExLlamaV2DynamicJob,
     ExLlamaV2Sampler,
@@ -123,8 +124,11 @@ def test_rows_with_padding_are_those_without(it: SimpleNamespace) -> None:
     more = it.model.forward(best, cache, **padded)
     whole = numpy.concatenate([numpy.asarray(it.tokenizer.encode("CSS is")), best[:1]], 1)
     assert near(more[0], it.model.forward(whole, last_id_only=True)[0])
-    with pytest.raises(NotImplementedError, match="position_offsets"):
-        it.model.forward(ids, input_mask=mask)
+    assert near(it.model.forward(ids, last_id_only=True, input_mask=mask), last)
+    hidden = numpy.asarray(mask).copy()
+    hidden[1, 2] = float("-inf")
+    with pytest.raises(NotImplementedError, match="on their left"):
+        it.model.forward(ids, input_mask=hidden)
     with pytest.raises(AssertionError, match="2 sequences"):
         it.model.forward(ids, small(it))
 
@@ -142,6 +146,20 @@ def test_what_a_cache_holds_can_be_copied(it: SimpleNamespace) -> None:
     assert one.clone().current_seq_len == n
     with pytest.raises(NotImplementedError, match="beginning"):
         one.copy_states(two, 1, 1, 0, 1, 0, 1, 0, 1)
+
+
+def test_several_caches_are_one_row_each(it: SimpleNamespace) -> None:
+    texts = ["CSS is", "The html element is a"]
+    caches, rows = [small(it), small(it)], [it.tokenizer.encode(text) for text in texts]
+    for cache, row in zip(caches, rows):
+        it.model.forward(row[:, :-1], cache, preprocess_only=True)
+    last = numpy.concatenate([numpy.asarray(row)[:, -1:] for row in rows])
+    logits = it.model.forward(last, caches)
+    assert [cache.current_seq_len for cache in caches] == [row.shape[-1] for row in rows]
+    for row, ids in enumerate(rows):
+        assert near(logits[row], it.model.forward(ids, last_id_only=True)[0])
+    with pytest.raises(AssertionError, match="2 sequences were given and 1 caches"):
+        it.model.forward(last, caches[:1])
 
 
 def test_perplexity_is_that_of_the_engine(it: SimpleNamespace) -> None:
@@ -259,6 +277,28 @@ def test_what_a_filter_raises_reaches_the_program(it: SimpleNamespace) -> None:
     assert it.generator.generate(prompt="x", max_new_tokens=2)
 
 
+def test_what_other_jobs_said_outlives_an_error(it: SimpleNamespace) -> None:
+    class Broken(Digits):
+        def next(self) -> tuple[Any, Any]:
+            raise KeyError("lost")
+
+    ids = it.tokenizer.encode("CSS is")
+    filters = [Broken(it.model, it.tokenizer, 3)]
+    good = ExLlamaV2DynamicJob(input_ids=ids, max_new_tokens=4, gen_settings=GREEDY)
+    it.generator.enqueue([good, ExLlamaV2DynamicJob(input_ids=ids, max_new_tokens=4, filters=filters)])
+    queue = it.generator.engine.stats()["queue"]
+    while queue["active"] + queue["pending"]:
+        queue = it.generator.engine.stats()["queue"]
+    results, errors = [], 0
+    while it.generator.num_remaining_jobs():
+        try:
+            results += it.generator.iterate()
+        except RequestError:
+            errors += 1
+    assert errors == 1 and "".join(result.get("text", "") for result in results) == good.full_completion
+    assert good.full_completion
+
+
 # The old generators.
 
 
@@ -307,11 +347,21 @@ def test_several_generators_share_a_model(it: SimpleNamespace) -> None:
     efficiency, accuracy, tokens, guesses, right = drafted.get_sd_stats()
     assert 0 < efficiency <= 1 and 0 < accuracy <= 1 and tokens >= 24 and guesses >= right > 0
     job = ExLlamaV2DynamicJob(input_ids=[5, 6], max_new_tokens=500, gen_settings=GREEDY)
-    it.generator.enqueue(job)
-    it.generator.iterate()
+    # It rests while nobody reads, so it is there as long as it takes to ask.
+    stream = it.generator.submit(job, backpressure=1)
+    next(stream)
     with pytest.raises(AssertionError, match="jobs of another generator"):
         ExLlamaV2DynamicGenerator(it.model, it.cache, it.tokenizer, max_batch_size=3)
-    it.generator.cancel(job)
+    stream.close()
+
+
+def test_a_pair_of_prompts_is_guided_by_the_base_generator(it: SimpleNamespace) -> None:
+    settings = ExLlamaV2Sampler.Settings.greedy()
+    settings.cfg_scale = 2.0
+    base = ExLlamaV2BaseGenerator(it.model, ExLlamaV2Cache(it.model, 2, 256, lazy=True), it.tokenizer)
+    first, second = base.generate_simple(["CSS is", "HTML is"], settings, 6)
+    wanted = it.generator.generate(("CSS is", "HTML is"), 6, gen_settings=settings)
+    assert first == wanted and second == "HTML is" + wanted.removeprefix("CSS is")
 
 
 def test_old_returns_have_their_places(it: SimpleNamespace) -> None:
@@ -371,6 +421,17 @@ def test_tables_of_the_tokenizer(it: SimpleNamespace) -> None:
     assert the in prefixes[the] and set(prefixes[the]) == set(tokenizer.get_prefix_to_ids_dict()[" the"])
     assert len(tokenizer.tokenizer_model.vocab) == tokenizer.tokenizer.vocab_size() == tokenizer.actual_vocab_size
     assert tokenizer.extended_piece_to_id["<|end|>"] == tokenizer.single_id("<|end|>")
+    assert tokenizer.id_to_piece[the] == " the" and tokenizer.piece_to_id[" the"] == the
+    place = tokenizer.get_char_trie()
+    for character in " the":
+        place = place.children[character]
+    assert the in place.leaf and the in tokenizer.get_char_trie_ci().children[" "].children["t"].children["h"].children["e"].leaf
+    rows = [tokenizer.encode("CSS is"), tokenizer.encode("HTML")]
+    assert tokenizer.decode(rows) == [["CSS is"], ["HTML"]]
+    assert tokenizer.decode([row[0] for row in rows]) == ["CSS is", "HTML"]
+    assert tokenizer.decode(the) == tokenizer.decode(rows[0][0][0] * 0 + the) == " the"
+    with pytest.raises(TypeError, match="is a text"):
+        tokenizer.decode("CSS")
     assert it.config.arch.lm.requires_bos in (True, False)
     assert it.config.num_key_value_groups * it.config.num_key_value_heads == it.config.num_attention_heads
 
@@ -381,8 +442,37 @@ def test_other_packages_may_import_exllamav2() -> None:
         "import exllamav2, exllamav2.generator.sampler\n"
         "from exllamav2.generator.base import ExLlamaV2Filter\n"
         "from exllamav2.generator.filters import ExLlamaV2PrefixFilter\n"
+        "from exllamav2.attn import ExLlamaV2Attention, has_flash_attn\n"
+        "from exllamav2.tokenizer.trie import Trie\n"
+        "from exllamav2.vlm.vision_tower import ExLlamaV2VisionTower\n"
+        "try:\n    from exllamav2.ext import exllamav2_ext\n"
+        "except ImportError as problem:\n    assert 'the engine has its own' in str(problem)\n"
         "from exllamav2.generator.dynamic_embeddings import ExLlamaV2MMEmbedding\n"
         "assert exllamav2.ExLlamaV2 is ExLlamaV2 and exllamav2.__version__\nprint('done')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "done\n", done.stderr
+
+
+def test_tensors_without_torch_do_what_programs_ask(it: SimpleNamespace) -> None:
+    if tensors.is_torch():
+        pytest.skip("torch is installed")
+    logits = it.model.forward(it.tokenizer.encode("CSS is"), last_id_only=True)
+    plain = numpy.asarray(logits)
+    assert int(logits.argmax(dim=-1)) == plain.argmax()
+    values, where = logits[0, 0].topk(3)
+    assert values[0] == plain.max() and where.tolist() == numpy.argsort(-plain[0, 0])[:3].tolist()
+    assert numpy.isclose(float(logits.softmax(dim=-1).sum()), 1, atol=1e-4)
+    best, at = logits.max(dim=-1, keepdim=True)
+    assert best.shape == at.shape == (1, 1, 1) and at.item() == plain.argmax()
+    assert near(numpy.exp(logits.log_softmax(-1).gather(-1, at)), logits.softmax(-1).max())
+    ids = it.tokenizer.encode("CSS is")
+    assert ids.repeat(2, 1).tolist() == ids.expand(2, -1).tolist() == ids.tolist() * 2
+    assert ids.view(-1).tolist() == ids.tolist()[0] and ids.view(numpy.ndarray).shape == ids.shape
+    assert ids.int().dtype == "int32" and logits.half().dtype == "float16" and ids.device == "cpu"
+
+
+def test_a_setting_that_does_not_exist_is_said_to_change_nothing() -> None:
+    settings = ExLlamaV2Sampler.Settings()
+    with pytest.warns(UserWarning, match="repetition_penalty"):
+        settings.repetition_penalty = 1.2  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ from pagella.compat.exllamav2 import tensors
 from pagella.compat.exllamav2.cache import ExLlamaV2CacheBase
 from pagella.compat.exllamav2.config import ExLlamaV2Config
 from pagella.compat.exllamav2.module import ExLlamaV2Module, modules
+from pagella.errors import OutOfMemoryError
 
 __all__ = ["ExLlamaV2"]
 
@@ -25,11 +26,23 @@ PAGE = 256
 #: What ExLlamaV2 and its users call a MB, in bytes.
 MB = 1 << 20
 
+#: What is added to a score to hide an id: minus infinity, or the least number that there is.
+_HIDDEN = -1e4
+
 #: Jobs that may wait: programs queue all they have.
 _QUEUE_MAX = 1 << 20
 
 Callback = Callable[[int, int], object]
 Reports = Callable[[int, int], Iterable[Any]]
+
+
+def _shares(gpu_split: Sequence[float] | str | None) -> list[float]:
+    """GB per device; nothing is said by `None` and by `"auto"`."""
+    if gpu_split is None or gpu_split == "auto":
+        return []
+    if isinstance(gpu_split, str):
+        raise ValueError(f'gpu_split is {gpu_split!r}: give a list of GB, one per device, or "auto"')
+    return [float(share) for share in gpu_split]
 
 
 def _told(callback: Callback | None, callback_gen: Reports | None) -> Callback | None:
@@ -82,6 +95,8 @@ class ExLlamaV2:
         self._opened: dict[str, Any] | None = None
         #: How the model is cut over the devices: choices of the engine.
         self._split: dict[str, Any] = {}
+        #: For how many further devices there were shares.
+        self._left_out = 0
         self._session: _pagella.Session | None = None
         self._session_format = "fp16"
         #: Which row of which cache the session holds.
@@ -91,20 +106,20 @@ class ExLlamaV2:
 
     def load(
         self,
-        gpu_split: Sequence[float] | None = None,
+        gpu_split: Sequence[float] | str | None = None,
         lazy: bool = False,
         stats: bool = False,
         callback: Callback | None = None,
         callback_gen: Reports | None = None,
         progress: bool = False,
     ) -> None:
-        """Loads the model when its cache is made. `gpu_split`: most GB that it may take of each device
-        of the config, cache included."""
+        """Loads the model when its cache is made. `gpu_split`: most GB that it may take of each device,
+        cache included. Devices are filled in their order, and the model runs on one: it has to fit there."""
         self._begin(_told(callback, callback_gen), progress, gpu_split=gpu_split)
 
     def load_gen(
         self,
-        gpu_split: Sequence[float] | None = None,
+        gpu_split: Sequence[float] | str | None = None,
         lazy: bool = False,
         stats: bool = False,
         callback: Callback | None = None,
@@ -122,8 +137,7 @@ class ExLlamaV2:
         callback_gen: Reports | None = None,
         progress: bool = False,
     ) -> None:
-        """Loads the model with this cache, over the devices of the config by what is free there.
-        `reserve_vram`: bytes of each that stay free."""
+        """Loads the model with this cache. `reserve_vram`: bytes of each device that stay free."""
         self._begin(_told(callback, callback_gen), progress, reserve_vram=reserve_vram)
         self.open(cache)
 
@@ -141,26 +155,28 @@ class ExLlamaV2:
 
     def load_tp(
         self,
-        gpu_split: Sequence[float] | None = None,
+        gpu_split: Sequence[float] | str | None = None,
         callback: Callback | None = None,
         callback_gen: Reports | None = None,
         progress: bool = False,
         expect_cache_tokens: int = 0,
         expect_cache_base: type[ExLlamaV2CacheBase] | None = None,
     ) -> None:
-        """As `load` on one device. Models are cut by layers and never within them, so several devices in
-        `gpu_split` are refused."""
-        if sum(1 for share in gpu_split or () if share) > 1:
+        """As `load` where there is one device, which then has the whole of every tensor. On a machine with
+        several that are asked for it is refused."""
+        devices = _pagella.devices()
+        shares = _shares(gpu_split)
+        if len(devices) > 1 and sum(1 for share in shares or devices if share) > 1:
             raise NotImplementedError(
-                "tensor parallelism over several devices is not supported: call load or "
-                "load_autosplit, which cut the model by layers"
+                f"tensor parallelism over several devices ({', '.join(devices)}) is not supported: let the "
+                "program see one, with CUDA_VISIBLE_DEVICES=0, or call load_autosplit"
             )
         self._begin(_told(callback, callback_gen), progress, gpu_split=gpu_split)
         self.tp_context = object()
 
     def load_tp_gen(
         self,
-        gpu_split: Sequence[float] | None = None,
+        gpu_split: Sequence[float] | str | None = None,
         callback: Callback | None = None,
         callback_gen: Reports | None = None,
         expect_cache_tokens: int = 0,
@@ -173,15 +189,25 @@ class ExLlamaV2:
         self,
         callback: Callback | None,
         progress: bool,
-        gpu_split: Sequence[float] | None = None,
+        gpu_split: Sequence[float] | str | None = None,
         reserve_vram: int | Sequence[int] | None = None,
     ) -> None:
-        self._split = {}
-        if any(gpu_split or ()):
-            self._split["gpu_split"] = [float(share) for share in gpu_split or ()]
+        self._split, self._left_out = {}, 0
+        shares = _shares(gpu_split)
+        if any(shares):
+            first = next(idx for idx, share in enumerate(shares) if share)
+            devices = _pagella.devices()
+            if first >= len(devices):
+                raise AssertionError(
+                    f"gpu_split leaves out the first {first} devices, and there is only {', '.join(devices)}"
+                )
+            # What is meant for further devices is not wanted while the model fits on the first.
+            self._split.update(device=devices[first], gpu_split=[shares[first]])
+            self._left_out = sum(1 for share in shares[first + 1 :] if share)
         if reserve_vram is not None:
+            # What is meant for further devices is about memory that the model does not take.
             reserves = [reserve_vram] if isinstance(reserve_vram, int) else list(reserve_vram)
-            self._split["reserve_vram"] = [reserve / MB for reserve in reserves]
+            self._split["reserve_vram"] = [reserve / MB for reserve in reserves[:1]]
         if callback is not None:
             told = callback
 
@@ -229,11 +255,19 @@ class ExLlamaV2:
             wanted = {**opened, **wanted}
         self._close()
         name = _located(self.config.model_dir or "")
-        if self._bar and self._report is None:
-            with LoadBar() as bar:
-                engine = _pagella.Engine.open(name, wanted, bar.update)
-        else:
-            engine = _pagella.Engine.open(name, wanted, self._report)
+        try:
+            if self._bar and self._report is None:
+                with LoadBar() as bar:
+                    engine = _pagella.Engine.open(name, wanted, bar.update)
+            else:
+                engine = _pagella.Engine.open(name, wanted, self._report)
+        except OutOfMemoryError as problem:
+            if not self._left_out:
+                raise
+            raise OutOfMemoryError(
+                f"{problem}. The first share of gpu_split counts, because a model runs on one device today: "
+                f"the other {self._left_out} cannot be used"
+            ) from problem
         for warning in engine.facts()["warnings"]:
             print(f" -- Warning: {warning}", file=sys.stderr)
         self._engine, self._opened = engine, wanted
@@ -242,7 +276,7 @@ class ExLlamaV2:
     def forward(
         self,
         input_ids: Any,
-        cache: ExLlamaV2CacheBase | None = None,
+        cache: ExLlamaV2CacheBase | Sequence[ExLlamaV2CacheBase] | None = None,
         input_mask: Any = None,
         preprocess_only: bool = False,
         last_id_only: bool = False,
@@ -251,28 +285,43 @@ class ExLlamaV2:
         position_offsets: Any = None,
         abort_event: Any = None,
         cpu_logits: bool = False,
+        indexed_embeddings: Any = None,
     ) -> Any:
-        """Logits of ids, (rows, n, vocabulary), behind what the cache holds. The first call loads the
-        weights once more: what measures is not what generates. Rows are computed one after another."""
-        refused = {"loras": loras, "return_last_state": return_last_state or None}
+        """Logits of ids, (rows, n, vocabulary), behind what the cache holds; several caches are one per
+        row. The first call loads the weights once more: what measures is not what generates. Rows are
+        computed one after another."""
+        refused = {
+            "loras": loras,
+            "return_last_state": return_last_state,
+            "indexed_embeddings": indexed_embeddings,
+        }
         for name, value in refused.items():
-            if value is not None:
+            if value:
                 raise NotImplementedError(f"{name} of forward is not supported: leave it out")
-        if input_mask is not None and position_offsets is None:
-            raise NotImplementedError(
-                "input_mask of forward is supported with position_offsets only: encode with "
-                "return_offsets=True"
-            )
         rows = tensors.as_rows(input_ids)
-        if isinstance(cache, (list, tuple)):
-            raise NotImplementedError("forward takes one cache: call it for each")
+        pads = _pads(rows, input_mask, position_offsets)
+        if cache is not None and not isinstance(cache, ExLlamaV2CacheBase):
+            if len(cache) != len(rows):
+                raise AssertionError(f"{len(rows)} sequences were given and {len(cache)} caches")
+            each = [
+                self._rows([row], [pad], one, preprocess_only, last_id_only)
+                for row, pad, one in zip(rows, pads, cache)
+            ]
+            return None if preprocess_only else tensors.stacked(each)
+        return self._rows(rows, pads, cache, preprocess_only, last_id_only)
+
+    def _rows(
+        self,
+        rows: list[list[int]],
+        pads: list[int],
+        cache: ExLlamaV2CacheBase | None,
+        preprocess_only: bool,
+        last_id_only: bool,
+    ) -> Any:
+        """Logits of rows that share a cache, or have none."""
         past = cache.current_seq_len if cache is not None else 0
-        pads = [0] * len(rows)
         if past and cache is not None:
             pads = cache.pads
-        elif position_offsets is not None:
-            # What a row was padded with on its left, the mask hides.
-            pads = [-offset[0] for offset in tensors.as_rows(position_offsets)]
         if cache is not None:
             self._check(cache, rows, past)
         session = self._measure(cache)
@@ -346,6 +395,24 @@ class ExLlamaV2:
         if self._engine is not None:
             self._engine.close()
         self._engine, self._opened = None, None
+
+
+def _pads(rows: list[list[int]], mask: Any, offsets: Any) -> list[int]:
+    """With how many ids each row was padded on its left: the mask hides these."""
+    if offsets is not None:
+        return [-offset for row in tensors.as_rows(offsets) for offset in row]
+    if mask is None:
+        return [0] * len(rows)
+    # What a token sees of others depends on how far they are, not on where both stand.
+    pads = []
+    for row in mask.tolist() if hasattr(mask, "tolist") else mask:
+        hidden = [value < _HIDDEN for value in row]
+        pads.append(hidden.index(False) if False in hidden else len(hidden))
+        if any(hidden[pads[-1] :]):
+            raise NotImplementedError(
+                "input_mask may hide what rows were padded with on their left, and nothing else"
+            )
+    return pads if len(pads) == len(rows) else pads[:1] * len(rows)
 
 
 def _padded(logits: _pagella.Array, n: int) -> Any:

@@ -10,7 +10,18 @@ from pagella.compat.exllamav2 import tensors
 if TYPE_CHECKING:
     from pagella.compat.exllamav2.model import ExLlamaV2
 
-__all__ = ["ExLlamaV2Embedding", "ExLlamaV2Module", "Intervention", "modules"]
+__all__ = [
+    "ExLlamaV2Attention",
+    "ExLlamaV2Embedding",
+    "ExLlamaV2LayerNorm",
+    "ExLlamaV2Linear",
+    "ExLlamaV2MLP",
+    "ExLlamaV2Module",
+    "ExLlamaV2MoEMLP",
+    "ExLlamaV2RMSNorm",
+    "Intervention",
+    "modules",
+]
 
 
 class ExLlamaV2Module:
@@ -52,6 +63,30 @@ class ExLlamaV2Embedding(ExLlamaV2Module):
         return tensors.numbers(found, found.shape, "float32")
 
 
+class ExLlamaV2Attention(ExLlamaV2Module):
+    """The attention of a layer."""
+
+
+class ExLlamaV2MLP(ExLlamaV2Module):
+    """The MLP of a layer."""
+
+
+class ExLlamaV2MoEMLP(ExLlamaV2Module):
+    """The experts of a layer."""
+
+
+class ExLlamaV2RMSNorm(ExLlamaV2Module):
+    """A norm."""
+
+
+class ExLlamaV2LayerNorm(ExLlamaV2Module):
+    """A norm of another kind."""
+
+
+class ExLlamaV2Linear(ExLlamaV2Module):
+    """A matrix."""
+
+
 class Intervention:
     """Refused."""
 
@@ -66,9 +101,11 @@ def modules(model: ExLlamaV2) -> list[ExLlamaV2Module]:
     key = "model.embed_tokens" if table is None else table.removesuffix(".weight")
     stem = key.removesuffix(".embed_tokens")
     found: list[ExLlamaV2Module] = [ExLlamaV2Embedding(model, key, "Embedding")]
+    mlp: type[ExLlamaV2Module] = ExLlamaV2MoEMLP if model.config.num_experts else ExLlamaV2MLP
+    name = "MoE MLP" if model.config.num_experts else "MLP"
     for layer in range(model.config.num_hidden_layers):
-        for part, name in (("self_attn", "Attention"), ("mlp", "MLP")):
-            found.append(ExLlamaV2Module(model, f"{stem}.layers.{layer}.{part}", name))
-    found.append(ExLlamaV2Module(model, f"{stem}.norm", "RMSNorm"))
-    found.append(ExLlamaV2Module(model, "lm_head", "Linear"))
+        found.append(ExLlamaV2Attention(model, f"{stem}.layers.{layer}.self_attn", "Attention"))
+        found.append(mlp(model, f"{stem}.layers.{layer}.mlp", name))
+    found.append(ExLlamaV2RMSNorm(model, f"{stem}.norm", "RMSNorm"))
+    found.append(ExLlamaV2Linear(model, "lm_head", "Linear"))
     return found

@@ -40,6 +40,12 @@ class _Size(int):
         return self.shape if axis is None else self.shape[axis]
 
 
+def _named(how: dict[str, Any]) -> dict[str, Any]:
+    """Arguments under NumPy's names."""
+    names = {"dim": "axis", "keepdim": "keepdims"}
+    return {names.get(name, name): value for name, value in how.items()}
+
+
 @lru_cache(maxsize=None)
 def _plain() -> Any:
     try:
@@ -77,11 +83,11 @@ def _plain() -> Any:
             flat: Tensor = numpy.ascontiguousarray(self).view(Tensor)
             return flat
 
-        def numel(self) -> int:
+        def numel(self) -> builtins.int:
             """How many numbers there are."""
-            return int(numpy.prod(self.shape))
+            return builtins.int(numpy.prod(self.shape))
 
-        def dim(self) -> int:
+        def dim(self) -> builtins.int:
             """How many axes there are."""
             return self.ndim
 
@@ -93,7 +99,84 @@ def _plain() -> Any:
             """The numbers as int64."""
             return self.astype(numpy.int64)
 
-        def unsqueeze(self, axis: int) -> Any:
+        def int(self) -> Any:
+            """The numbers as int32."""
+            return self.astype(numpy.int32)
+
+        def half(self) -> Any:
+            """The numbers as float16."""
+            return self.astype(numpy.float16)
+
+        def bool(self) -> Any:
+            """Which numbers are not 0."""
+            return self.astype(numpy.bool_)
+
+        def view(self, *shape: Any, **how: Any) -> Any:
+            """The same numbers in another shape; by a type, NumPy's view."""
+            if shape and isinstance(shape[0], (builtins.int, tuple, list)):
+                return self.reshape(*shape)
+            return super().view(*shape, **how)
+
+        def expand(self, *shape: builtins.int) -> Any:
+            """Axes of length 1 repeated without a copy; -1 leaves an axis as it is."""
+            own = (1,) * (len(shape) - self.ndim) + self.shape
+            wanted = tuple(old if new == -1 else new for old, new in zip(own, shape))
+            return numpy.broadcast_to(self, wanted, subok=True)
+
+        def repeat(self, *times: Any, **how: Any) -> Any:
+            """So often along each axis; with one number or an axis, as NumPy repeats."""
+            if len(times) < 2 or 0 in times or how:
+                return super().repeat(*times, **how)
+            return numpy.tile(self.numpy(), times).view(Tensor)
+
+        def softmax(self, dim: builtins.int = -1) -> Any:
+            """Shares of the whole."""
+            return numpy.exp(self.log_softmax(dim))
+
+        def log_softmax(self, dim: builtins.int = -1) -> Any:
+            """Their logarithms."""
+            below = self - super().max(axis=dim, keepdims=True)
+            return below - numpy.log(numpy.exp(below).sum(axis=dim, keepdims=True))
+
+        def topk(self, k: builtins.int, dim: builtins.int = -1) -> Any:
+            """The largest numbers and where they are, largest first."""
+            order = numpy.argsort(-self, axis=dim, kind="stable")
+            where = numpy.take(order, range(k), axis=dim)
+            return numpy.take_along_axis(self, where, axis=dim), where
+
+        def gather(self, dim: builtins.int, index: Any) -> Any:
+            """The numbers at these places of an axis."""
+            return numpy.take_along_axis(self, numpy.asarray(index), axis=dim).view(Tensor)
+
+        def argmax(self, *where: Any, **how: Any) -> Any:
+            """Where the largest number is."""
+            return super().argmax(*where, **_named(how))
+
+        def argmin(self, *where: Any, **how: Any) -> Any:
+            """Where the smallest number is."""
+            return super().argmin(*where, **_named(how))
+
+        def sum(self, *where: Any, **how: Any) -> Any:
+            """All numbers together."""
+            return super().sum(*where, **_named(how))
+
+        def mean(self, *where: Any, **how: Any) -> Any:
+            """Their mean."""
+            return super().mean(*where, **_named(how))
+
+        def max(self, *where: Any, **how: Any) -> Any:
+            """The largest number; with `dim`, the largest of every row and where they are."""
+            return self._most(super().max, self.argmax, where, how)
+
+        def min(self, *where: Any, **how: Any) -> Any:
+            """The smallest number; with `dim`, the smallest of every row and where they are."""
+            return self._most(super().min, self.argmin, where, how)
+
+        def _most(self, value: Any, place: Any, where: Any, how: Any) -> Any:
+            found = value(*where, **_named(how))
+            return (found, place(*where, **_named(how))) if "dim" in how else found
+
+        def unsqueeze(self, axis: builtins.int) -> Any:
             """One more axis."""
             return numpy.expand_dims(self, axis)
 
@@ -106,18 +189,21 @@ def _plain() -> Any:
             """How many numbers there are; called with an axis, its length."""
             return _Size(self.shape)
 
-        def __index__(self) -> int:
+        def __index__(self) -> builtins.int:
             """The one number that there is."""
-            return int(self.item())
+            return builtins.int(self.item())
 
-        def __int__(self) -> int:
+        def __int__(self) -> builtins.int:
             """The one number that there is."""
-            return int(self.item())
+            return builtins.int(self.item())
 
         def __float__(self) -> builtins.float:
             """The one number that there is."""
             return builtins.float(self.item())
 
+    if not hasattr(Tensor, "device"):
+        # Before NumPy 2.
+        setattr(Tensor, "device", "cpu")
     return Tensor
 
 

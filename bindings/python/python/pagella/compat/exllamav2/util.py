@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from pagella.compat.exllamav2 import tensors
 
-__all__ = ["SeqTensor", "Timer"]
+__all__ = ["SeqTensor", "Timer", "timed"]
+
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 class Timer:
@@ -48,3 +52,16 @@ class SeqTensor:
     def torch_slice(self, start: int | None, end: int | None) -> Any:
         """Some of them."""
         return tensors.ids(self._ids[start:end])
+
+
+def timed(function: Called) -> Called:
+    """Prints how long each call of a function takes."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with Timer() as timer:
+            result = function(*args, **kwargs)
+        print(f" -- {function.__name__}: {timer.interval * 1000:.1f} ms")
+        return result
+
+    return call  # type: ignore[return-value]

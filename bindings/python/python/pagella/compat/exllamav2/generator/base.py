@@ -93,16 +93,21 @@ class ExLlamaV2BaseGenerator:
             raise AssertionError(
                 f"num_tokens is {num_tokens} and the cache holds {self.cache.max_seq_len} tokens"
             )
-        jobs, heads = [], []
-        for idx, text in enumerate(prompts):
+        settings = gen_settings or ExLlamaV2Sampler.Settings()
+        heads, rows = [], []
+        for text in prompts:
             ids = self.tokenizer.ids(text, encode_special_tokens, add_bos)
-            kept = ids[-room:]
-            heads.append(text if kept == ids else self.tokenizer.native.decode(kept))
+            rows.append(ids[-room:])
+            heads.append(text if rows[-1] == ids else self.tokenizer.native.decode(rows[-1]))
+        # With guidance, both prompts go on with the same text.
+        sequences = [rows] if settings.cfg_scale is not None else [[row] for row in rows]
+        jobs = []
+        for idx, pair in enumerate(sequences):
             job = ExLlamaV2DynamicJob(
-                input_ids=[kept],
+                input_ids=pair,
                 max_new_tokens=num_tokens,
                 seed=None if seed is None else seed + idx,
-                gen_settings=gen_settings or ExLlamaV2Sampler.Settings(),
+                gen_settings=settings,
                 token_healing=token_healing,
                 decode_special_tokens=decode_special_tokens,
                 stop_conditions=stops,
@@ -111,14 +116,16 @@ class ExLlamaV2BaseGenerator:
             )
             jobs.append(job)
         self.dynamic.enqueue(jobs)
-        while self.dynamic.num_remaining_jobs():
-            if abort_event is not None and abort_event.is_set():
-                self.dynamic.clear_queue()
-                break
-            self.dynamic.iterate()
+        try:
+            while self.dynamic.num_remaining_jobs():
+                if abort_event is not None and abort_event.is_set():
+                    break
+                self.dynamic.iterate()
+        finally:
+            self.dynamic.clear_queue()
         texts = [
             ("" if completion_only else head) + job.full_completion
-            for head, job in zip(heads, jobs)
+            for head, job in zip(heads, jobs * (len(heads) // max(len(jobs), 1)))
         ]
         return texts[0] if single else texts
 

@@ -7,7 +7,9 @@ programs know hold: they are sentences of this file.
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pagella import _pagella
@@ -90,6 +92,8 @@ class ExLlamaV2DynamicGenerator:
         self.padded_vocab_size = -(-model.config.vocab_size // 32) * 32
         self._serials = itertools.count()
         self._jobs = _pagella.Jobs()
+        #: What jobs have said and nobody was told yet.
+        self._said: deque[tuple[int, _pagella.Record | BaseException]] = deque()
         self._all: dict[int, ExLlamaV2DynamicJob] = {}
         self._started: set[int] = set()
         self._loras: list[ExLlamaV2Lora] = []
@@ -122,7 +126,8 @@ class ExLlamaV2DynamicGenerator:
         _require(draft is None or cache is not None, "Must supply cache for draft model")
         _require(draft is not None or cache is None, "Must supply draft model for draft cache")
         _require(
-            num_draft_tokens <= max_q_size, "num_draft_tokens cannot be larger than max_q_size."
+            (draft is None and not use_ngram_draft) or num_draft_tokens <= max_q_size,
+            "num_draft_tokens cannot be larger than max_q_size.",
         )
         if draft is None or cache is None:
             return
@@ -187,9 +192,16 @@ class ExLlamaV2DynamicGenerator:
         return self._next(None)
 
     def _next(self, timeout: float | None) -> list[dict[str, Any]]:
-        results = []
-        for serial, said in self._jobs.next(timeout):
+        results: list[dict[str, Any]] = []
+        if not self._said:
+            self._said.extend(self._jobs.next(timeout))
+        while self._said:
+            serial, said = self._said[0]
             job = self._all.get(serial)
+            if isinstance(said, BaseException) and job is not None and results:
+                # What others have said is not lost for it.
+                return results
+            self._said.popleft()
             if job is None:
                 continue
             if isinstance(said, BaseException):
@@ -229,6 +241,30 @@ class ExLlamaV2DynamicGenerator:
     def active_jobs(self) -> list[ExLlamaV2DynamicJob]:
         """Jobs that have started."""
         return [job for serial, job in self._all.items() if serial in self._started]
+
+    @property
+    def all_pages(self) -> list[SimpleNamespace]:
+        """The pages of the cache as they are now."""
+        return [
+            SimpleNamespace(
+                page_index=page["index"],
+                ref_count=page["refs"],
+                phash=None if page["key"] is None else bytes.fromhex(page["key"]),
+                kv_position=page["fill"],
+                access_serial=page["stamp"],
+            )
+            for page in self.engine.pages()
+        ]
+
+    @property
+    def referenced_pages(self) -> dict[Any, SimpleNamespace]:
+        """The pages that jobs use."""
+        return {page.phash or page.page_index: page for page in self.all_pages if page.ref_count}
+
+    @property
+    def unreferenced_pages(self) -> dict[Any, SimpleNamespace]:
+        """The pages that no job uses."""
+        return {page.phash or page.page_index: page for page in self.all_pages if not page.ref_count}
 
     def set_loras(self, loras: ExLlamaV2Lora | list[ExLlamaV2Lora] | None) -> None:
         """Gives these adapters to all jobs from now on; `None` takes them away."""
@@ -332,6 +368,13 @@ class _Own:
 
     def finish(self, abort_event: Any) -> list[dict[str, Any]] | None:
         """Last results in order; `None` when the event was set before."""
+        try:
+            return self._finish(abort_event)
+        finally:
+            # A job goes on while somebody holds it, which the trace of an exception does.
+            self._jobs.close()
+
+    def _finish(self, abort_event: Any) -> list[dict[str, Any]] | None:
         last: dict[int, dict[str, Any]] = {}
         while len(self._jobs):
             if abort_event is not None and abort_event.is_set():

@@ -95,6 +95,11 @@ class ExLlamaV2DynamicJob:
         """1, or 2 with a prompt to steer away from."""
         return len(self._prompts)
 
+    def cancel(self) -> None:
+        """Ends the job without a further result."""
+        if self.generator is not None:
+            self.generator.cancel(self)
+
     def check(self, cache_tokens: int, rows: int) -> None:
         """Refuses what can never start."""
         pages = cache_tokens // PAGE

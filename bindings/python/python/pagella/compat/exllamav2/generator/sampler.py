@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,12 @@ class _Settings:
     xtc_ignore_tokens: Iterable[int] | None = None
     post_sampling_hooks: list[Any] = field(default_factory=list)
     filters: list[Any] = field(default_factory=list)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in type(self).__dataclass_fields__ and type(self) is _Settings:
+            sentence = f"Settings have no {name!r}: it changes nothing"
+            warnings.warn(sentence, stacklevel=2)
+        super().__setattr__(name, value)
 
     @classmethod
     def greedy(cls, **kwargs: Any) -> _Settings:

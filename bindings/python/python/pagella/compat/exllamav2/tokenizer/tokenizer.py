@@ -12,6 +12,7 @@ from typing import Any
 from pagella import _pagella
 from pagella.compat.exllamav2 import tensors
 from pagella.compat.exllamav2.config import ExLlamaV2Config
+from pagella.compat.exllamav2.tokenizer.trie import Trie
 
 __all__ = ["ExLlamaV2Tokenizer"]
 
@@ -99,16 +100,21 @@ class ExLlamaV2Tokenizer:
         return ids, tensors.numbers([-pad for pad in pads], (len(rows), 1), "int32")
 
     def decode(self, ids: Any, decode_special_tokens: bool = False) -> Any:
-        """The text of ids, or a list of texts for a tensor of two axes."""
-        listed = ids.tolist() if hasattr(ids, "tolist") else list(ids)
-        if listed and isinstance(listed[0], list):
-            return [self._text(row, decode_special_tokens) for row in listed]
+        """The text of ids, or a list of texts for a tensor of two axes, or for a list of tensors."""
+        if isinstance(ids, (str, bytes)):
+            raise TypeError(f"ids are needed, and {ids[:20]!r} is a text: encode it, or print it")
+        listed = ids.tolist() if hasattr(ids, "tolist") else ids
+        if _is_id(listed):
+            return self._text([int(listed)], decode_special_tokens)
+        listed = list(listed)
+        if listed and not _is_id(listed[0]):
+            return [self.decode(row, decode_special_tokens) for row in listed]
         if not listed and len(getattr(ids, "shape", (0,))) > 1:
             return [""] * int(ids.shape[0])
         return self._text(listed, decode_special_tokens)
 
     def _text(self, ids: list[int], special: bool) -> str:
-        return self.native.decode(ids, special)
+        return self.native.decode([int(id) for id in ids], special)
 
     def encode_special(self, text: str) -> list[int]:
         """Ids of a text in which special tokens count, as a list."""
@@ -132,6 +138,16 @@ class ExLlamaV2Tokenizer:
     def actual_vocab_size(self) -> int:
         """One more than the highest id."""
         return self.native.vocab_size
+
+    @property
+    def id_to_piece(self) -> list[str]:
+        """The text of every id, special tokens included."""
+        return self.get_id_to_piece_list(True)
+
+    @property
+    def piece_to_id(self) -> dict[str, int]:
+        """The id of every text of a token."""
+        return self.get_piece_to_id_dict()
 
     @cached_property
     def extended_id_to_piece(self) -> dict[int, str]:
@@ -225,9 +241,31 @@ class ExLlamaV2Tokenizer:
         found = {self._by_text[piece]: ids for piece, ids in self._prefixes.items()}
         return {id: found.get(id, [id]) for id in range(self.native.vocab_size)}
 
+    def get_char_trie(self) -> Trie:
+        """All tokens by the characters of their texts; special ones have none."""
+        return self._tries[0]
+
+    def get_char_trie_ci(self) -> Trie:
+        """The same by characters in lower case."""
+        return self._tries[1]
+
+    @cached_property
+    def _tries(self) -> tuple[Trie, Trie]:
+        exact, folded = Trie(), Trie()
+        for id, piece in enumerate(self._pieces[0]):
+            if piece:
+                exact.add_word(piece, id)
+                folded.add_word(piece.lower(), id)
+        return exact, folded
+
     def get_prefix_id_to_ids_dict(self) -> dict[int, list[int]]:
         """For every id, the ids whose text begins with its own."""
         return self._prefix_ids
+
+
+def _is_id(value: Any) -> bool:
+    """Whether this is one number, not several of them."""
+    return hasattr(value, "__index__") and not getattr(value, "shape", ())
 
 
 class TokenizerModel:
