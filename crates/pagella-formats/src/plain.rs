@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use crate::checkpoint::Checkpoint;
 use crate::dtype::Dtype;
 use crate::error::{FormatError, Result};
-use crate::linear::{Cut, Found, Linear, LinearRequest, Stored, read_bias, stored_fields};
+use crate::linear::{Cut, Found, LinearRequest, Reader, Stored, read_bias, stored_fields};
 use crate::registry::{LinearKind, WeightFormat};
 use crate::tensor::TensorView;
 use crate::unsupported;
@@ -18,10 +18,11 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
     id: "none",
     methods: &[],
     tensors: &[".weight", ""],
+    is_source: true,
     find: |checkpoint, base| {
         checkpoint.tensor(&format!("{base}.weight")).or_else(|| checkpoint.tensor(base))
     },
-    read: |checkpoint, request, found| read(checkpoint, request, found).map(Linear::Plain),
+    reader: Reader::Plain(read),
     stacked: true,
 };
 
