@@ -32,6 +32,8 @@ pub struct LinearFacts {
     pub bias_bytes: u64,
     /// Bytes of the weights in the narrowest plain type that holds them.
     pub values_bytes: u64,
+    /// Bytes that are taken besides the files while it is laid out.
+    pub made_bytes: u64,
     /// Width in bits and number of weights, scales not counted.
     pub widths: Vec<(u8, u64)>,
     /// Groups, codebook and the like, in a few words.
@@ -220,6 +222,7 @@ fn facts(label: String, linear: &Linear<'_>) -> LinearFacts {
         bias_bytes: linear.bias().map_or(0, |bias| 4 * bias.len() as u64),
         values_bytes: params * linear.value_dtype().bits().unwrap_or(32) / 8,
         widths: linear.widths(),
+        made_bytes: linear.made_bytes(),
         details: linear.details(),
     }
 }
