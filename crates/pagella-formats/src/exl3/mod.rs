@@ -93,6 +93,10 @@ impl<'a> Stored<'a> for Exl3Linear<'a> {
         self.dequantize()
     }
 
+    fn sample(&self) -> Vec<f32> {
+        self.first_weights()
+    }
+
     fn widths(&self) -> Vec<(u8, u64)> {
         vec![(self.bits, self.in_features as u64 * self.out_features as u64)]
     }
