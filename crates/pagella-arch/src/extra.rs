@@ -62,8 +62,15 @@ const SENSES_NAMES: &[&str] = &[
 const CACHE_NAMES: &[&str] = &["k_scale", "v_scale", "kv_scale", "k_zero_point", "v_zero_point"];
 
 /// What quantisers leave beside projections for programs that round activations.
-const ACTIVATION_NAMES: &[&str] =
-    &["input_scale", "input_scale_ub", "input_global_scale", "activation_scale", "output_scale"];
+const ACTIVATION_NAMES: &[&str] = &[
+    "input_scale",
+    "input_scale_ub",
+    "input_zero_point",
+    "input_global_scale",
+    "activation_scale",
+    "output_scale",
+    "output_zero_point",
+];
 
 impl ModelSpec {
     /// What each of `names` is, none of which any part of the model takes.
@@ -152,6 +159,7 @@ mod tests {
             ("model.layers.1.self_attn.k_proj.k_scale", CACHE),
             ("model.layers.1.self_attn.q_scale", CACHE),
             ("model.layers.1.self_attn.q_proj.input_scale", ACTIVATIONS),
+            ("model.layers.1.self_attn.q_proj.input_zero_point", ACTIVATIONS),
             ("model.layers.1.mlp.up_proj.input_global_scale", ACTIVATIONS),
             ("model.layers.1.mlp.up_proj.input_scale_ub", ACTIVATIONS),
             ("model.layers.1.mlp.experts.gate_up_proj_activation_scale", ACTIVATIONS),

@@ -69,7 +69,10 @@ pub use error::{FormatError, Result};
 pub use exl2::{Exl2Group, Exl2Linear};
 pub use exl3::Exl3Linear;
 pub use gptq::{GptqLinear, GptqZeros};
-pub use linear::{BiasRule, Columns, FusedPart, Linear, LinearRequest, find_linear, load_linear};
+pub use linear::{
+    BiasRule, Columns, FusedPart, Linear, LinearForm, LinearRequest, find_linear, load_linear,
+    other_kinds,
+};
 pub use plain::PlainLinear;
 pub use promise::Promise;
 pub use registry::{LinearKind, WeightFormat};

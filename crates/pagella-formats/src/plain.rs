@@ -7,7 +7,8 @@ use half::{bf16, f16};
 use crate::checkpoint::Checkpoint;
 use crate::dtype::Dtype;
 use crate::error::{FormatError, Result};
-use crate::linear::{Cut, Found, Linear, LinearRequest, Stored, read_bias, stored_fields};
+use crate::exl3::rotate::ROTATED;
+use crate::linear::{Cut, Found, LinearRequest, Reader, Stored, read_bias, stored_fields};
 use crate::registry::{LinearKind, WeightFormat};
 use crate::tensor::TensorView;
 use crate::unsupported;
@@ -18,10 +19,11 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
     id: "none",
     methods: &[],
     tensors: &[".weight", ""],
+    is_source: true,
     find: |checkpoint, base| {
         checkpoint.tensor(&format!("{base}.weight")).or_else(|| checkpoint.tensor(base))
     },
-    read: |checkpoint, request, found| read(checkpoint, request, found).map(Linear::Plain),
+    reader: Reader::Plain(read),
     stacked: true,
 };
 
@@ -42,7 +44,7 @@ pub struct PlainLinear<'a> {
     /// Whether `data` is `[in, out]` instead of `[out, in]`.
     pub transposed: bool,
     /// Stored rows, row-major, little-endian, possibly unaligned; other parts of a fused tensor
-    /// included.
+    /// and padding included.
     pub data: &'a [u8],
     /// Elements per stored row.
     pub stride: usize,
@@ -103,9 +105,8 @@ impl<'a> PlainLinear<'a> {
         if self.transposed {
             return None;
         }
-        let row_bytes = self.stride * self.element_bytes();
-        let begin = self.stored_output(out)? * row_bytes;
-        self.data.get(begin..begin + row_bytes)
+        let begin = self.stored_output(out)? * self.stride * self.element_bytes();
+        self.data.get(begin..begin + self.in_features * self.element_bytes())
     }
 
     /// The weight from input `input` to output `out`, exactly.
@@ -201,7 +202,7 @@ pub(crate) fn read<'a>(
                 (cut.declared, request.in_features)
             };
             let (shape, data) = matrix(found)?;
-            if shape != wanted {
+            if shape != wanted && !is_padded(checkpoint, found, shape, wanted, transposed) {
                 return Err(weight.wrong_shape(format!("[{}, {}]", wanted.0, wanted.1)));
             }
             (data, cut)
@@ -226,6 +227,26 @@ pub(crate) fn read<'a>(
         bias,
         tensors,
     })
+}
+
+/// Whether a matrix is larger than needed because the converter to EXL3 filled it up: zeros follow its
+/// rows and columns up to multiples of what that format rotates.
+fn is_padded(
+    checkpoint: &Checkpoint,
+    found: &Found<'_>,
+    shape: (usize, usize),
+    wanted: (usize, usize),
+    transposed: bool,
+) -> bool {
+    let fits = |len: usize, wanted: usize| {
+        len >= wanted
+            && wanted.checked_next_multiple_of(ROTATED).is_some_and(|padded| len <= padded)
+    };
+    let alone = !transposed && !found.fused && found.slab.is_none();
+    alone
+        && fits(shape.0, wanted.0)
+        && fits(shape.1, wanted.1)
+        && checkpoint.names().any(|name| name.ends_with(".trellis"))
 }
 
 /// The matrix that is meant, with its bytes: the tensor, or one of those it stacks.

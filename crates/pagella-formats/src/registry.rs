@@ -2,12 +2,11 @@
 //!
 //! A format is a folder with a [`WeightFormat`] and a line here. Per base name the first line whose
 //! tensors are there wins, so a format that shares names with another stands above it and looks
-//! closer. What comes out is a [`Linear`]; its variant says what kernels must know, and several
-//! formats may share one.
+//! closer. What comes out is a [`Linear`](crate::Linear); its variant says what kernels must know,
+//! several formats may share one, and [`LinearKind::form`] tells it without reading anything.
 
 use crate::checkpoint::Checkpoint;
-use crate::error::Result;
-use crate::linear::{Found, Linear, LinearRequest};
+use crate::linear::{LinearForm, Reader};
 use crate::tensor::TensorView;
 
 /// What there is to know of a weight format without reading weights.
@@ -20,11 +19,13 @@ pub struct WeightFormat {
     pub methods: &'static [&'static str],
     /// Suffixes of every tensor that such a linear may have, its bias excepted.
     pub tensors: &'static [&'static str],
+    /// Whether a model in this format is worth quantising further. Others are results of that: what
+    /// they have lost nobody can calibrate back, and the model they were made of is there.
+    pub is_source: bool,
     /// The weights of the linear of this base name, if it is stored so.
     pub(crate) find: for<'a> fn(&'a Checkpoint, &str) -> Option<TensorView<'a>>,
-    /// Reads what was found and checks everything that kernels rely on.
-    pub(crate) read:
-        for<'a> fn(&'a Checkpoint, &LinearRequest<'_>, &Found<'a>) -> Result<Linear<'a>>,
+    /// Reads what was found; which variant of [`Linear`](crate::Linear) comes out.
+    pub(crate) reader: Reader,
     /// Whether a tensor that stacks experts can be read.
     pub(crate) stacked: bool,
 }
@@ -92,17 +93,14 @@ impl LinearKind {
         suffixes.map(move |suffix| format!("{base}{suffix}"))
     }
 
-    /// Whether a model in this format is worth quantising further. The others are results of that: what
-    /// they have lost nobody can calibrate back, and the model they were made of is there.
+    /// Which variant of [`Linear`](crate::Linear) it becomes, which is all that a backend must know.
+    pub fn form(self) -> LinearForm {
+        self.format().reader.form()
+    }
+
+    /// Whether a model in this format is worth quantising further.
     pub fn is_source(self) -> bool {
-        !matches!(
-            self,
-            LinearKind::Exl2
-                | LinearKind::Exl3
-                | LinearKind::Awq
-                | LinearKind::Gptq
-                | LinearKind::PackQuantized
-        )
+        self.format().is_source
     }
 
     /// Whether a `quantization_config` with this method, in lower case, promises a format that is

@@ -164,6 +164,14 @@ impl<'a> Words<'a> {
     pub fn bytes(&self) -> &[u8] {
         self.matrix().bytes
     }
+
+    /// Bytes that they take besides their file, once somebody wants them.
+    pub(crate) fn made_bytes(&self) -> u64 {
+        match self.source {
+            Source::Stored(_) => 0,
+            Source::Repacked(_) => (self.rows * self.columns * 4) as u64,
+        }
+    }
 }
 
 impl fmt::Debug for Words<'_> {
@@ -219,6 +227,7 @@ mod tests {
         });
         let words = words.unwrap();
         let copy = words.clone();
+        assert_eq!(words.made_bytes(), 8);
         assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), 0);
         assert_eq!((words.matrix().word(0, 0), copy.bytes().len()), (7, 8));
         assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), 1);

@@ -1,8 +1,9 @@
 //! Bytes: what a loaded model holds, and what one will need.
 //!
 //! A prediction reads headers only. It follows the course of a run: while loading, the file's
-//! pages of the linear being laid out come on top of what is laid out already; while running,
-//! scratch, cache and the embedding rows in use do. The peak is the larger of the two.
+//! pages of the linear being laid out, and its words if they are re-packed first, come on top of what
+//! is laid out already; while running, scratch, cache and the embedding rows in use do. The peak is
+//! the larger of the two.
 
 mod on_device;
 mod predict;

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::gptq::GptqLinear;
 use crate::gptq::parts::{Groups, Parts, half_scales, mapped};
 use crate::gptq::repack::transpose_nibbles;
-use crate::linear::{Cut, Found, Linear, LinearRequest};
+use crate::linear::{Cut, Found, LinearRequest, Reader};
 use crate::registry::WeightFormat;
 use crate::tensor::TensorView;
 use crate::words::{WordMatrix, Words, words_for};
@@ -20,8 +20,9 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
     id: "awq",
     methods: &["awq"],
     tensors: &[".qweight", ".qzeros", ".scales"],
+    is_source: false,
     find,
-    read: |checkpoint, request, found| read(checkpoint, request, found).map(Linear::Gptq),
+    reader: Reader::Gptq(read),
     stacked: false,
 };
 
@@ -78,7 +79,6 @@ fn read<'a>(
         stored_zeros: true,
         scales: half_scales(&scales, count, stored)?,
         rounded: true,
-        ignored: None,
         tensors: vec![weight, qzeros, scales],
     };
     parts.with_bias(checkpoint, request, found, cut.declared)

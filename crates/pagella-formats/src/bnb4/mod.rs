@@ -8,7 +8,7 @@ mod state;
 use crate::checkpoint::Checkpoint;
 use crate::dtype::{Dtype, OtherDtype};
 use crate::error::Result;
-use crate::linear::{Cut, Found, Linear, LinearRequest};
+use crate::linear::{Cut, Found, LinearRequest, Reader};
 use crate::registry::{LinearKind, WeightFormat};
 use crate::small_float::{
     CodeOrder, Codes, FloatParts, NestedScales, Number, ScaleValues, Sharing, SmallFloatLinear,
@@ -38,12 +38,13 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
         ".weight.quant_state.bitsandbytes__nf4",
         ".weight.quant_state.bitsandbytes__fp4",
     ],
+    is_source: true,
     find: |checkpoint, base| {
         let has = |suffix: &str| checkpoint.contains(&format!("{base}.weight.{suffix}"));
         let is_quantized = has("absmax") || state::NAMES.iter().any(|name| has(name));
         checkpoint.tensor(&format!("{base}.weight")).filter(|_| is_quantized)
     },
-    read: |checkpoint, request, found| read(checkpoint, request, found).map(Linear::SmallFloat),
+    reader: Reader::SmallFloat(read),
     stacked: false,
 };
 

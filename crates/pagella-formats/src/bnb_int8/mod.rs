@@ -2,12 +2,12 @@
 //! In the form of GPTQ they are 8-bit codes around 128.
 
 use crate::checkpoint::Checkpoint;
-use crate::dtype::Dtype;
+use crate::dtype::{Dtype, OtherDtype};
 use crate::error::Result;
 use crate::gptq::GptqLinear;
 use crate::gptq::parts::{Groups, Parts, column_scales, middle_zeros};
-use crate::int_quantized::{BITS, byte_words, signed_bytes};
-use crate::linear::{Cut, Found, Linear, LinearRequest};
+use crate::int_quantized::{BITS, byte_words};
+use crate::linear::{Cut, Found, LinearRequest, Reader};
 use crate::registry::WeightFormat;
 
 /// 8-bit bitsandbytes in the registry.
@@ -16,11 +16,13 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
     id: "bnb-int8",
     methods: &["bitsandbytes"],
     tensors: &[".weight", ".SCB", ".weight_format"],
+    is_source: true,
     find: |checkpoint, base| {
         checkpoint.tensor(&format!("{base}.SCB"))?;
-        signed_bytes(checkpoint, base)
+        let weight = checkpoint.tensor(&format!("{base}.weight"))?;
+        (!weight.dtype.is_weight_float()).then_some(weight)
     },
-    read: |checkpoint, request, found| read(checkpoint, request, found).map(Linear::Gptq),
+    reader: Reader::Gptq(read),
     stacked: false,
 };
 
@@ -33,6 +35,7 @@ fn read<'a>(
     found: &Found<'a>,
 ) -> Result<GptqLinear<'a>> {
     let base = &found.base;
+    found.weight.expect_dtype(Dtype::Other(OtherDtype::I8))?;
     let cut = Cut::new(request, found, request.out_features)?;
     let (columns, words) = byte_words(found, &cut, request.in_features)?;
     let mut tensors = vec![found.weight];
@@ -60,7 +63,6 @@ fn read<'a>(
         stored_zeros: false,
         scales,
         rounded: false,
-        ignored: None,
         tensors,
     };
     parts.with_bias(checkpoint, request, found, cut.declared)

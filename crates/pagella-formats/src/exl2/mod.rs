@@ -15,7 +15,7 @@ pub use groups::Exl2Group;
 use half::f16;
 
 use crate::dtype::Dtype;
-use crate::linear::{Columns, Linear, Stored, stored_fields};
+use crate::linear::{Columns, Reader, Stored, stored_fields};
 use crate::registry::{LinearKind, WeightFormat};
 use crate::tensor::TensorView;
 use crate::words::WordMatrix;
@@ -26,8 +26,9 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
     id: "exl2",
     methods: &["exl2"],
     tensors: &[".q_weight", ".q_scale", ".q_scale_max", ".q_groups", ".q_invperm", ".q_perm"],
+    is_source: false,
     find: |checkpoint, base| checkpoint.tensor(&format!("{base}.q_weight")),
-    read: |checkpoint, request, found| layout::read(checkpoint, request, found).map(Linear::Exl2),
+    reader: Reader::Exl2(layout::read),
     stacked: false,
 };
 

@@ -13,7 +13,7 @@ pub mod tile;
 pub use codebook::{Codebook, MCG_MULTIPLIER, MUL1_MULTIPLIER};
 
 use crate::dtype::Dtype;
-use crate::linear::{Linear, Stored, stored_fields};
+use crate::linear::{Reader, Stored, stored_fields};
 use crate::registry::{LinearKind, WeightFormat};
 use crate::tensor::TensorView;
 
@@ -23,8 +23,9 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
     id: "exl3",
     methods: &["exl3"],
     tensors: &[".trellis", ".suh", ".svh", ".su", ".sv", ".mcg", ".mul1"],
+    is_source: false,
     find: |checkpoint, base| checkpoint.tensor(&format!("{base}.trellis")),
-    read: |checkpoint, request, found| layout::read(checkpoint, request, found).map(Linear::Exl3),
+    reader: Reader::Exl3(layout::read),
     stacked: false,
 };
 
@@ -90,6 +91,10 @@ impl<'a> Stored<'a> for Exl3Linear<'a> {
 
     fn values(&self) -> Vec<f32> {
         self.dequantize()
+    }
+
+    fn sample(&self) -> Vec<f32> {
+        self.first_weights()
     }
 
     fn widths(&self) -> Vec<(u8, u64)> {

@@ -9,7 +9,7 @@ mod scale;
 use crate::checkpoint::Checkpoint;
 use crate::dtype::{Dtype, OtherDtype};
 use crate::error::Result;
-use crate::linear::{Cut, Found, Linear, LinearRequest};
+use crate::linear::{Cut, Found, LinearRequest, Reader};
 use crate::registry::{LinearKind, WeightFormat};
 use crate::small_float::{
     CodeOrder, Codes, FloatParts, Number, SmallFloatLinear, assemble, shape_words, slab, slab_shape,
@@ -30,11 +30,12 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
         "_scale_inv",
         "_scale",
     ],
+    is_source: true,
     find: |checkpoint, base| {
         let weight = checkpoint.tensor(&format!("{base}.weight"));
         weight.or_else(|| checkpoint.tensor(base)).filter(|weight| weight.dtype.is_float8())
     },
-    read: |checkpoint, request, found| read(checkpoint, request, found).map(Linear::SmallFloat),
+    reader: Reader::SmallFloat(read),
     stacked: true,
 };
 

@@ -59,7 +59,6 @@ pub(crate) fn read<'a>(
         stored_zeros: true,
         scales: scale_matrix,
         rounded: false,
-        ignored: None,
         tensors,
     };
     parts.with_bias(checkpoint, request, found, cut.declared)

@@ -17,7 +17,7 @@ pub use scales::ScaleMatrix;
 pub use zeros::GptqZeros;
 
 use crate::dtype::Dtype;
-use crate::linear::{Columns, Linear, Stored, stored_fields};
+use crate::linear::{Columns, Reader, Stored, spread, stored_fields};
 use crate::registry::{LinearKind, WeightFormat};
 use crate::tensor::TensorView;
 use crate::words::Words;
@@ -28,8 +28,9 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
     id: "gptq",
     methods: &["gptq"],
     tensors: &[".qweight", ".qzeros", ".scales", ".g_idx"],
+    is_source: false,
     find: |checkpoint, base| checkpoint.tensor(&format!("{base}.qweight")),
-    read: |checkpoint, request, found| layout::read(checkpoint, request, found).map(Linear::Gptq),
+    reader: Reader::Gptq(layout::read),
     stacked: false,
 };
 
@@ -69,8 +70,6 @@ pub struct GptqLinear<'a> {
     pub rounded: bool,
     /// Added to each output, `[out_features]`.
     pub bias: Option<Vec<f32>>,
-    /// What its files hold besides and nothing uses, for reports.
-    pub ignored: Option<&'static str>,
     /// The tensors it was read from.
     pub tensors: Vec<TensorView<'a>>,
 }
@@ -138,26 +137,26 @@ impl<'a> Stored<'a> for GptqLinear<'a> {
     }
 
     fn sample(&self) -> Vec<f32> {
-        const SIDE: usize = 64;
-        let rows = (0..self.in_features).step_by(self.in_features.div_ceil(SIDE).max(1));
-        let columns: Vec<usize> =
-            self.columns.iter().step_by(self.columns.len().div_ceil(SIDE).max(1)).collect();
-        rows.flat_map(|k| columns.iter().map(move |n| self.product(k, *n))).collect()
+        let stored: Vec<usize> = self.columns.iter().collect();
+        let columns = spread(stored.len()).filter_map(|at| stored.get(at).copied());
+        spread(self.in_features)
+            .flat_map(|k| columns.clone().map(move |n| self.product(k, n)))
+            .collect()
     }
 
     fn widths(&self) -> Vec<(u8, u64)> {
         vec![(self.bits, self.in_features as u64 * self.out_features as u64)]
     }
 
+    fn made_bytes(&self) -> u64 {
+        self.words.made_bytes() + self.zeros.made_bytes() + self.scales.made_bytes()
+    }
+
     fn details(&self) -> String {
-        let groups = match self.group_rows {
+        match self.group_rows {
             Some(rows) if rows == self.in_features => "one group".to_owned(),
             Some(rows) => format!("groups of {rows} rows"),
             None => format!("{} groups in activation order", self.groups),
-        };
-        match self.ignored {
-            None => groups,
-            Some(ignored) => format!("{groups}; {ignored} not used"),
         }
     }
 }

@@ -19,7 +19,6 @@ pub(crate) struct Parts<'a> {
     pub stored_zeros: bool,
     pub scales: ScaleMatrix<'a>,
     pub rounded: bool,
-    pub ignored: Option<&'static str>,
     pub tensors: Vec<TensorView<'a>>,
 }
 
@@ -55,7 +54,6 @@ impl<'a> Parts<'a> {
             scales: self.scales,
             rounded: self.rounded,
             bias,
-            ignored: self.ignored,
             tensors: self.tensors,
         })
     }

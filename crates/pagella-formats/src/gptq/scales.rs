@@ -86,6 +86,14 @@ impl<'a> ScaleMatrix<'a> {
         }
     }
 
+    /// Bytes that the scales take besides their file.
+    pub(crate) fn made_bytes(&self) -> u64 {
+        match &self.values {
+            Values::Narrowed { .. } => 0,
+            Values::Exact { values, .. } => size_of_val::<[f32]>(values) as u64,
+        }
+    }
+
     /// Bytes that the scales take in their file.
     pub(crate) fn stored_bytes(&self) -> usize {
         self.stored_bytes

@@ -7,8 +7,7 @@ use crate::error::Result;
 use crate::gptq::GptqLinear;
 use crate::gptq::parts::{Groups, Parts, column_scales, equal_zeros, middle_zeros};
 use crate::gptq::repack::transpose_bytes;
-use crate::linear::{Columns, Cut, Found, Linear, LinearRequest};
-use crate::pack_quantized::ignored;
+use crate::linear::{Columns, Cut, Found, LinearRequest, Reader};
 use crate::registry::WeightFormat;
 use crate::tensor::TensorView;
 use crate::words::{Words, words_for};
@@ -18,31 +17,19 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
     name: "compressed-tensors int-quantized",
     id: "int-quantized",
     methods: &["compressed-tensors"],
-    tensors: &[
-        ".weight",
-        ".weight_scale",
-        ".weight_zero_point",
-        ".input_scale",
-        ".input_zero_point",
-        ".output_scale",
-        ".output_zero_point",
-    ],
+    tensors: &[".weight", ".weight_scale", ".weight_zero_point"],
+    is_source: true,
     find: |checkpoint, base| {
         checkpoint.tensor(&format!("{base}.weight_scale"))?;
-        signed_bytes(checkpoint, base)
+        let weight = checkpoint.tensor(&format!("{base}.weight"))?;
+        (weight.dtype == Dtype::Other(OtherDtype::I8)).then_some(weight)
     },
-    read: |checkpoint, request, found| read(checkpoint, request, found).map(Linear::Gptq),
+    reader: Reader::Gptq(read),
     stacked: false,
 };
 
 /// Bits of a code.
 pub(crate) const BITS: u8 = 8;
-
-/// The weights of `base`, if each is a signed byte.
-pub(crate) fn signed_bytes<'a>(checkpoint: &'a Checkpoint, base: &str) -> Option<TensorView<'a>> {
-    let tensor = checkpoint.tensor(&format!("{base}.weight"))?;
-    (tensor.dtype == Dtype::Other(OtherDtype::I8)).then_some(tensor)
-}
 
 fn read<'a>(
     checkpoint: &'a Checkpoint,
@@ -72,7 +59,6 @@ fn read<'a>(
         stored_zeros: zero_point.is_some(),
         scales,
         rounded: false,
-        ignored: ignored(checkpoint, base),
         tensors,
     };
     parts.with_bias(checkpoint, request, found, cut.declared)

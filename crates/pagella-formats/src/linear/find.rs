@@ -1,6 +1,6 @@
 //! Which tensors make a linear, by the registry of formats.
 
-use super::LinearRequest;
+use super::{Linear, LinearRequest};
 use crate::checkpoint::Checkpoint;
 use crate::error::FormatError;
 use crate::registry::LinearKind;
@@ -24,6 +24,16 @@ pub fn find_linear(
     request: &LinearRequest<'_>,
 ) -> Option<(LinearKind, String)> {
     locate(checkpoint, request).map(|found| (found.kind, found.base))
+}
+
+/// Formats in which `linear` is stored, too, by weights of the same base name.
+pub fn other_kinds(checkpoint: &Checkpoint, linear: &Linear<'_>) -> Vec<LinearKind> {
+    let is_taken = |name: &str| linear.tensors().iter().any(|tensor| tensor.name == name);
+    let is_other = |kind: &LinearKind| {
+        let weight = (kind.format().find)(checkpoint, linear.name());
+        weight.is_some_and(|weight| !is_taken(weight.name))
+    };
+    LinearKind::ALL.iter().copied().filter(is_other).collect()
 }
 
 /// The first existing weights: the fused tensor, then the bases in order.

@@ -7,15 +7,18 @@
 mod bias;
 mod columns;
 mod find;
+mod form;
 mod request;
 mod split;
 
 pub use columns::Columns;
-pub use find::find_linear;
+pub use find::{find_linear, other_kinds};
+pub use form::LinearForm;
 pub use request::{BiasRule, FusedPart, LinearRequest};
 
 pub(crate) use bias::read_bias;
 pub(crate) use find::Found;
+pub(crate) use form::Reader;
 pub(crate) use split::Cut;
 
 use crate::checkpoint::Checkpoint;
@@ -65,6 +68,10 @@ pub(crate) trait Stored<'a> {
     fn sample(&self) -> Vec<f32> {
         Vec::new()
     }
+    /// Bytes that are made of it while somebody reads its weights, besides the files.
+    fn made_bytes(&self) -> u64 {
+        0
+    }
     /// What else there is to say, in the words of the format.
     fn details(&self) -> String {
         String::new()
@@ -73,6 +80,12 @@ pub(crate) trait Stored<'a> {
     fn check_values(&self) -> Result<()> {
         Ok(())
     }
+}
+
+/// Some of so many indices, evenly spread.
+pub(crate) fn spread(len: usize) -> impl Iterator<Item = usize> + Clone {
+    const COUNT: usize = 64;
+    (0..len).step_by(len.div_ceil(COUNT).max(1))
 }
 
 /// Finds, reads and validates one linear.
@@ -91,7 +104,7 @@ pub fn load_linear<'a>(
             reason: "experts stacked in one tensor are not read in this format",
         });
     }
-    (found.kind.format().read)(checkpoint, request, &found)
+    found.kind.format().reader.read(checkpoint, request, &found)
 }
 
 impl<'a> Linear<'a> {
@@ -152,6 +165,12 @@ impl<'a> Linear<'a> {
     /// tensor its share.
     pub fn weight_bytes(&self) -> u64 {
         self.stored().weight_bytes()
+    }
+
+    /// Bytes that it takes besides those of its files while its weights are read, and gives back when
+    /// it is dropped: what is re-packed to the form that kernels know.
+    pub fn made_bytes(&self) -> u64 {
+        self.stored().made_bytes()
     }
 
     /// Average bits per weight, scales and tables included.

@@ -7,7 +7,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::dtype::{Dtype, OtherDtype};
 use crate::error::Result;
-use crate::linear::{Cut, Found, Linear, LinearRequest};
+use crate::linear::{Cut, Found, LinearRequest, Reader};
 use crate::registry::{LinearKind, WeightFormat};
 use crate::small_float::{
     CodeOrder, Codes, FloatParts, Number, ScaleValues, Sharing, SmallFloatLinear, assemble,
@@ -29,8 +29,9 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
     // Experts of FP8 models may have 4 bits.
     methods: &["mxfp4", "compressed-tensors", "fp8"],
     tensors: &["_blocks", "_scales", ".weight_packed", ".weight_scale", ".weight", ".scale"],
+    is_source: true,
     find,
-    read: |checkpoint, request, found| read(checkpoint, request, found).map(Linear::SmallFloat),
+    reader: Reader::SmallFloat(read),
     stacked: true,
 };
 

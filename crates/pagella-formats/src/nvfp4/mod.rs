@@ -7,7 +7,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::dtype::{Dtype, OtherDtype};
 use crate::error::Result;
-use crate::linear::{Cut, Found, Linear, LinearRequest};
+use crate::linear::{Cut, Found, LinearRequest, Reader};
 use crate::registry::{LinearKind, WeightFormat};
 use crate::small_float::{
     CodeOrder, Codes, FloatParts, Number, ScaleValues, Sharing, SmallFloatLinear, TensorScale,
@@ -17,6 +17,7 @@ use crate::tensor::TensorView;
 
 const U8: Dtype = Dtype::Other(OtherDtype::U8);
 const E4M3: Dtype = Dtype::Other(OtherDtype::F8E4M3);
+const E8M0: Dtype = Dtype::Other(OtherDtype::F8E8M0);
 
 /// Inputs that share a scale.
 const GROUP: usize = 16;
@@ -33,12 +34,17 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
         ".weight",
         ".weight_scale_2",
     ],
+    is_source: true,
     find: |checkpoint, base| {
         let tensor = |suffix: &str| checkpoint.tensor(&format!("{base}{suffix}"));
-        let packed = tensor(".weight_packed").filter(|_| tensor(".weight_global_scale").is_some());
+        // Exponents for scales are those of MXFP4.
+        let exponents =
+            tensor(".weight_scale").is_some_and(|scale| [U8, E8M0].contains(&scale.dtype));
+        let is_own = !exponents || tensor(".weight_global_scale").is_some();
+        let packed = tensor(".weight_packed").filter(|codes| codes.dtype == U8 && is_own);
         packed.or_else(|| tensor(".weight").filter(|_| tensor(".weight_scale_2").is_some()))
     },
-    read: |checkpoint, request, found| read(checkpoint, request, found).map(Linear::SmallFloat),
+    reader: Reader::SmallFloat(read),
     stacked: false,
 };
 

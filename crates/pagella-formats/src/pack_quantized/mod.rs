@@ -5,12 +5,12 @@
 //! is the middle of GPTQ's codes. Scales keep the type of their file.
 
 use crate::checkpoint::Checkpoint;
-use crate::dtype::Dtype;
+use crate::dtype::{Dtype, OtherDtype};
 use crate::error::{FormatError, Result};
 use crate::gptq::GptqLinear;
 use crate::gptq::parts::{Groups, Parts, column_scales, equal_zeros, middle_zeros};
 use crate::gptq::repack::transpose;
-use crate::linear::{Columns, Cut, Found, Linear, LinearRequest};
+use crate::linear::{Columns, Cut, Found, LinearRequest, Reader};
 use crate::registry::WeightFormat;
 use crate::tensor::TensorView;
 use crate::unsupported::UnsupportedFormat;
@@ -27,16 +27,13 @@ pub(crate) const FORMAT: WeightFormat = WeightFormat {
         ".weight_zero_point",
         ".weight_shape",
         ".weight_g_idx",
-        ".input_scale",
-        ".input_zero_point",
-        ".output_scale",
-        ".output_zero_point",
     ],
+    is_source: false,
     find: |checkpoint, base| {
         let tensor = checkpoint.tensor(&format!("{base}.weight_packed"))?;
-        (tensor.dtype == Dtype::I32).then_some(tensor)
+        (tensor.dtype != Dtype::Other(OtherDtype::U8)).then_some(tensor)
     },
-    read: |checkpoint, request, found| read(checkpoint, request, found).map(Linear::Gptq),
+    reader: Reader::Gptq(read),
     stacked: false,
 };
 
@@ -87,17 +84,9 @@ fn read<'a>(
         stored_zeros,
         scales,
         rounded: false,
-        ignored: ignored(checkpoint, base),
         tensors,
     };
     parts.with_bias(checkpoint, request, found, declared)
-}
-
-/// What there is for the activations, which are never rounded here.
-pub(crate) fn ignored(checkpoint: &Checkpoint, base: &str) -> Option<&'static str> {
-    let present = |suffix: &str| checkpoint.tensor(&format!("{base}.{suffix}")).is_some();
-    let scales = ["input_scale", "output_scale"].into_iter().any(present);
-    scales.then_some("activation scales")
 }
 
 /// Fails unless `weight_shape` says `[declared, rows]`.

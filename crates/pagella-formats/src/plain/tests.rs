@@ -192,3 +192,23 @@ fn a_split_part_lies_in_the_usual_order_even_where_the_fused_tensor_does_not() {
         plain(&checkpoint, &LinearRequest { fused, transposed: true, ..request(&bases, 3, 2) });
     assert_eq!(rows(&linear), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
 }
+
+#[test]
+fn weights_that_the_converter_to_exl3_padded_are_read_without_the_padding() {
+    let bases = ["head".to_owned()];
+    let shapes: [&[usize]; 4] = [&[128, 128], &[128, 70], &[100, 128], &[110, 128]];
+    for shape in shapes {
+        let (_dir, checkpoint) = checkpoint(&[("head.weight", shape), ("layer.trellis", &[1])]);
+        let linear = plain(&checkpoint, &request(&bases, 70, 100));
+        let weights = rows(&linear);
+        assert_eq!(weights[99 * 70 + 69], (99 * shape[1] + 69) as f32, "{shape:?}");
+        assert_eq!(linear.row_bytes(99).unwrap().len(), 70 * 4);
+    }
+    for shape in [&[129, 70][..], &[99, 70], &[100, 129], &[128, 69]] {
+        let (_dir, checkpoint) = checkpoint(&[("head.weight", shape), ("layer.trellis", &[1])]);
+        let error = load_linear(&checkpoint, &request(&bases, 70, 100)).unwrap_err();
+        assert_eq!(error.code(), "wrong_shape", "{shape:?}");
+    }
+    let (_dir, checkpoint) = checkpoint(&[("head.weight", &[128, 128])]);
+    assert!(load_linear(&checkpoint, &request(&bases, 70, 100)).is_err(), "no EXL3, no padding");
+}

@@ -19,7 +19,7 @@ pub use scales::{NestedScales, ScaleValues, Sharing, TensorScale};
 use crate::checkpoint::Checkpoint;
 use crate::dtype::Dtype;
 use crate::error::Result;
-use crate::linear::{Cut, Found, LinearRequest, Stored, read_bias, stored_fields};
+use crate::linear::{Cut, Found, LinearRequest, Stored, read_bias, spread, stored_fields};
 use crate::registry::LinearKind;
 use crate::tensor::TensorView;
 
@@ -256,6 +256,14 @@ impl<'a> Stored<'a> for SmallFloatLinear<'a> {
         let outputs: Vec<usize> = self.stored_outputs().collect();
         let row = |input| outputs.iter().map(move |stored| self.weight(*stored, input));
         (0..self.in_features).flat_map(row).collect()
+    }
+
+    fn sample(&self) -> Vec<f32> {
+        let stored: Vec<usize> = self.stored_outputs().collect();
+        let outputs = spread(stored.len()).filter_map(|at| stored.get(at).copied());
+        spread(self.in_features)
+            .flat_map(|input| outputs.clone().map(move |output| self.weight(output, input)))
+            .collect()
     }
 
     fn widths(&self) -> Vec<(u8, u64)> {

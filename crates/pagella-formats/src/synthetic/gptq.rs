@@ -137,7 +137,6 @@ impl OwnedGptq {
             scales: self.scale_matrix(),
             rounded: self.form.rounded,
             bias: None,
-            ignored: None,
             tensors: Vec::new(),
         }
     }

@@ -109,12 +109,11 @@ fn one_scale_and_one_zero_point_may_stand_for_all() {
         bytes("layer.weight", &[2, 3], &[-128, 0, 127, 1, 2, 3]),
         floats("layer.weight_scale", &[1], &[0.5]),
         bytes("layer.weight_zero_point", &[1], &[-2]),
-        floats("layer.input_scale", &[1], &[3.0]),
     ];
     let (_dir, checkpoint) = open(&tensors);
     let linear = load(&checkpoint, (3, 2)).unwrap();
     assert_eq!(linear.values(), [-63.0, 1.5, 1.0, 2.0, 64.5, 2.5]);
-    assert_eq!(linear.details(), "one group; activation scales not used");
+    assert_eq!(linear.details(), "one group");
     let tensors = [
         words("layer.weight_packed", &[2, 1], [0x8888_8888, 0x9999_9999]),
         floats("layer.weight_scale", &[], &[0.5]),

@@ -37,7 +37,7 @@ pub struct MemoryPrediction {
     pub logits_row_bytes: u64,
     /// What the process needs besides.
     pub baseline_bytes: u64,
-    /// Largest sum of weights laid out so far and file pages in use while loading.
+    /// Largest sum of weights laid out so far, file pages in use and what is made of them while loading.
     load_peak_bytes: u64,
     /// File pages that stay mapped after loading.
     leftover_bytes: u64,
@@ -82,7 +82,7 @@ impl MemoryPrediction {
             tally.add(fact.kind, LinearUse::of(&fact.label), fact.params, fact.stored_bytes);
             tally.device_bytes += laid_out_bytes(fact);
             let in_files = leftover_bytes + fact.stored_bytes;
-            load_peak_bytes = load_peak_bytes.max(tally.device_bytes + in_files);
+            load_peak_bytes = load_peak_bytes.max(tally.device_bytes + in_files + fact.made_bytes);
             leftover_bytes += fact.stored_bytes.min(UNRELEASED_BYTES);
         }
         let norms: u64 = spec.norm_specs().map(|(_, norm)| 4 * norm.params()).sum();
@@ -129,5 +129,48 @@ impl MemoryPrediction {
             + self.kv_bytes(format, tokens)
             + touched.min(self.report.mapped_bytes);
         self.baseline_bytes + running.max(self.load_peak_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pagella_arch::{SpecOptions, spec_from_json};
+    use pagella_formats::LinearKind;
+
+    use super::*;
+    use crate::survey::LinearFacts;
+
+    #[test]
+    fn what_is_repacked_while_loading_counts_until_it_is_laid_out() {
+        let config = br#"{
+            "architectures": ["LlamaForCausalLM"], "vocab_size": 16, "hidden_size": 32,
+            "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32,
+            "rms_norm_eps": 1e-5
+        }"#;
+        let spec = spec_from_json(config, None, &SpecOptions::default()).unwrap();
+        let peak = |made: [u64; 2]| {
+            let linears = made.map(|made_bytes| LinearFacts {
+                label: "layers.0.mlp.up".to_owned(),
+                kind: LinearKind::Awq,
+                params: 2 << 30,
+                stored_bytes: 1 << 30,
+                bias_bytes: 0,
+                values_bytes: 4 << 30,
+                made_bytes,
+                widths: vec![(4, 2 << 30)],
+                details: String::new(),
+            });
+            let survey = Survey {
+                linears: linears.to_vec(),
+                mapped_bytes: 0,
+                embed_row_bytes: 64,
+                unused: Vec::new(),
+                warnings: Vec::new(),
+            };
+            let predicted = MemoryPrediction::new(&survey, &spec, &LoadOptions::default());
+            predicted.peak_bytes(KvFormat::F16, 256)
+        };
+        assert_eq!(peak([1 << 30, 1 << 30]), peak([0, 0]) + (1 << 30), "one at a time");
+        assert_eq!(peak([1 << 30, 0]), peak([0, 0]), "the first is gone when the second is read");
     }
 }

@@ -136,3 +136,18 @@ fn scales_and_streams_have_the_symmetries_of_the_format() {
     before.rotate_left(1);
     assert_eq!(before, after);
 }
+
+#[test]
+fn sampled_weights_are_those_of_the_matrix() {
+    for (inputs, outputs) in [(100, 200), (256, 128)] {
+        let linear = crate::synthetic::exl3(inputs, outputs, 3, Codebook::ThreeInst, 1);
+        let crate::Linear::Exl3(linear) = linear.view() else { panic!() };
+        let (matrix, sample) = (linear.dequantize(), linear.first_weights());
+        let (rows, columns) = (inputs.min(128), outputs.min(128));
+        assert_eq!(sample.len(), rows * columns);
+        for (at, weight) in sample.into_iter().enumerate() {
+            let expected = matrix[at % rows * outputs + at / rows];
+            assert!((weight - expected).abs() <= 1e-6, "{at}: {weight} {expected}");
+        }
+    }
+}

@@ -39,7 +39,6 @@ fn with_worked_matrix(group_of_row: Vec<u32>, zero_offset: u8, check: impl Fn(Gp
         scales: ScaleMatrix::new(&scales, 2, 8, Dtype::F16).unwrap(),
         rounded: false,
         bias: None,
-        ignored: None,
         tensors: Vec::new(),
     });
 }
