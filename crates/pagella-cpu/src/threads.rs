@@ -7,11 +7,22 @@
 //! their caller. So as many threads work as cores are really free, whatever takes the others.
 //!
 //! With one thread there is no pool, no atomics and no wake-up.
+//!
+//! What must hold, whatever the order in which threads run:
+//! - A task is called only by who holds a piece that was not reported, and [`Pool::run`] returns only
+//!   after all pieces were reported. So it may live on the caller's stack, and a worker that comes late
+//!   finds no piece and reads nothing of the job.
+//! - Whoever holds a piece takes further ones of the same job: no other can be published before.
+//! - Every piece that was taken is reported once, also when it panics; nothing between the two can
+//!   unwind.
+//! - Nobody holds a piece while waiting for pieces of others: what a piece starts runs on its own thread,
+//!   whatever pool it asks. So callers that wait for their turn never wait for each other.
 
 mod shares;
 mod sleeper;
 mod ticket;
 
+use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -98,7 +109,7 @@ impl Pool {
     pub(crate) fn new(threads: usize, cpus: Option<&[usize]>) -> Self {
         let shared = Arc::new(Shared::new(threads.max(1) - 1));
         let workers: Vec<_> = (1..threads.max(1))
-            .filter_map(|index| {
+            .map_while(|index| {
                 let shared = shared.clone();
                 let cpu = cpus.and_then(|c| c.get(index).copied());
                 let body = move || {
@@ -108,7 +119,8 @@ impl Pool {
                     serve(&shared, &shared.workers[index - 1].0, cpu.is_none());
                 };
                 let builder = std::thread::Builder::new().name(format!("pagella-cpu-{index}"));
-                // A system that refuses more threads gets a smaller pool, not a failure.
+                // A system that refuses more threads gets a smaller pool, not a failure; the first
+                // ones, since those are woken first.
                 builder.spawn(body).ok()
             })
             .collect();
@@ -226,12 +238,16 @@ fn serve(shared: &Shared, own: &Sleeper, movable: bool) {
     }
 }
 
-fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
-    panic
+fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    let text = panic
         .downcast_ref::<&str>()
         .map(ToString::to_string)
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "unknown panic".into())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| {
+        // To drop what we do not know could panic again, before its piece is reported.
+        std::mem::forget(panic);
+        "unknown panic".into()
+    })
 }
 
 #[cfg(test)]

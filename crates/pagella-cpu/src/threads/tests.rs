@@ -108,6 +108,27 @@ fn a_panicking_piece_is_an_error_and_the_pool_survives() {
     }
 }
 
+/// Panics once more when it is dropped.
+struct Hostile;
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[test]
+fn a_panic_that_panics_again_when_it_is_dropped_is_an_error() {
+    for threads in [1, 3] {
+        let pool = pool(threads);
+        for _ in 0..3 {
+            let all_panic = |_: usize| std::panic::panic_any(Hostile);
+            assert!(pool.run(7, &all_panic).is_err());
+            assert_eq!(counts(&pool, 5), [1; 5]);
+        }
+    }
+}
+
 #[test]
 fn a_piece_may_use_the_pool() {
     for threads in [1, 2, 3] {
