@@ -76,6 +76,11 @@ impl Grid {
         }
     }
 
+    /// Whether a bucket is narrower than this.
+    pub fn is_finer_than(self, width: f64) -> bool {
+        f64::from(self.scale) * width > 1.0
+    }
+
     /// How far from the highest logit a bucket begins; the last one ends nowhere.
     pub fn begins(self, bucket: u32) -> f64 {
         match bucket as usize {

@@ -20,6 +20,8 @@ use super::{Candidate, Candidates, Scratch, Shape, scan};
 pub const LIST_LEN: usize = 2048;
 /// What lies deeper has no weight in f32 either.
 const DEEPEST_LOG: f64 = -90.0;
+/// Logits this close are in one bucket: the depth of a weight is not found more exactly.
+const SHALLOWEST: f64 = 1e-9;
 
 /// The memory of a spread.
 #[derive(Debug, Default)]
@@ -87,7 +89,7 @@ impl<'a> Spread<'a> {
             logits,
             lowest,
             worth: Worth { max, shape, top: 0.0, fall: None },
-            grid: Grid::new(max, depth.max(f64::MIN_POSITIVE)),
+            grid: Grid::new(max, depth.max(SHALLOWEST)),
             whole: 0..BUCKETS as u32,
             own: Vec::new(),
             holes: Vec::new(),
