@@ -10,7 +10,7 @@ use crate::sample::{Bitmask, Candidate};
 
 impl Spread<'_> {
     /// Keeps what lies in the buckets before `bucket`, and `kept` of those from it on.
-    fn cut_behind(&mut self, bucket: u32, kept: &[Candidate]) {
+    pub(super) fn cut_behind(&mut self, bucket: u32, kept: &[Candidate]) {
         self.keep_only(0..bucket, kept);
     }
 
@@ -147,7 +147,7 @@ impl Spread<'_> {
         if !self.is_plain() {
             return false;
         }
-        let threshold = epsilon.min(epsilon.sqrt() * (-self.entropy()).exp());
+        let threshold = epsilon.min(epsilon.sqrt() * (-self.entropy(true)).exp());
         self.keep_reaching(threshold, min_keep);
         true
     }
@@ -157,8 +157,8 @@ impl Spread<'_> {
         if !self.is_plain() {
             return false;
         }
+        let entropy = self.entropy(true);
         self.fill();
-        let entropy = self.entropy();
         let (total, target) = (self.total, mass * self.total);
         // What is nearer than the first distance is kept, what is farther than the second is not.
         let distances = self.distances(total.ln() - entropy);

@@ -39,7 +39,7 @@ impl Spread<'_> {
             return None;
         }
         let full = (self.count(self.span()) as f64).ln();
-        let share = if full == 0.0 { 0.0 } else { (self.entropy() / full).clamp(0.0, 1.0) };
+        let share = if full == 0.0 { 0.0 } else { (self.entropy(false) / full).clamp(0.0, 1.0) };
         Some(f64::from(min) + f64::from(max - min) * share.powf(f64::from(exponent)))
     }
 
