@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use pagella_backend::isa::{self, Kernel};
 
-use super::exp::exp;
+use super::exp::{LOWEST, exp};
 use super::steps::adaptive_p::Fall;
 use super::{Shape, scan};
 
@@ -22,9 +22,9 @@ pub const BUCKETS: usize = 2048;
 /// The last bucket; what lies deeper is in it, too.
 const LAST: f32 = (BUCKETS - 1) as f32;
 /// Adding it leaves the rounded integer in the low bits of the f32.
-const ROUND: f32 = 8_388_608.0;
+pub const ROUND: f32 = 8_388_608.0;
 /// Logits that are worked on while they are in the first-level cache.
-const PART: usize = 16 * scan::CHUNK;
+pub const PART: usize = 16 * scan::CHUNK;
 /// Lanes of the vector loops.
 const LANES: usize = 16;
 
@@ -74,6 +74,11 @@ impl Grid {
             true => (of_ordinal(lowest), of_ordinal(above - 1)),
             false => (f32::INFINITY, f32::NEG_INFINITY),
         }
+    }
+
+    /// Whether a bucket is narrower than this.
+    pub fn is_finer_than(self, width: f64) -> bool {
+        f64::from(self.scale) * width > 1.0
     }
 
     /// How far from the highest logit a bucket begins; the last one ends nowhere.
@@ -129,9 +134,23 @@ impl Worth {
         (self.shape.log_weight(-distance) - self.top).exp()
     }
 
+    /// The sum of weights of a part of the row times their logarithms. `logs` is room for a part.
+    #[inline(always)]
+    fn sum_with_logs(&self, logits: &[f32], weights: &[f32], logs: &mut [f32; PART]) -> f64 {
+        let logs = &mut logs[..logits.len()];
+        self.shape.log_weights(logits, self.max, logs);
+        let top = self.top as f32;
+        for (x, w) in logs.iter_mut().zip(weights) {
+            // What has no weight may have an infinite logarithm.
+            let log = if *x > LOWEST { *x } else { LOWEST };
+            *x = (log - top) * w;
+        }
+        scan::sum(logs)
+    }
+
     /// Of a part of the row, in f32.
     #[inline(always)]
-    fn of_all(&self, logits: &[f32], out: &mut [f32]) {
+    pub fn of_all(&self, logits: &[f32], out: &mut [f32]) {
         if self.top == 0.0 {
             self.shape.weights(logits, self.max, out);
         } else {
@@ -149,13 +168,23 @@ impl Worth {
 /// Fills `weights`, in f32; returns their sum.
 pub fn weigh(logits: &[f32], worth: &Worth, weights: &mut Vec<f32>) -> f64 {
     weights.resize(logits.len(), 0.0);
-    isa::run(Weigh { logits, worth, weights })
+    isa::run(Weigh { logits, worth, weights, weighted_log: None })
+}
+
+/// The same, with the sum of weights times log-weights; there is no adaptive-p.
+pub fn weigh_with_logs(logits: &[f32], worth: &Worth, weights: &mut Vec<f32>) -> (f64, f64) {
+    weights.resize(logits.len(), 0.0);
+    let mut logs = 0.0;
+    let sum = isa::run(Weigh { logits, worth, weights, weighted_log: Some(&mut logs) });
+    (sum, logs)
 }
 
 struct Weigh<'a> {
     logits: &'a [f32],
     worth: &'a Worth,
     weights: &'a mut [f32],
+    /// Receives the sum of weights times log-weights.
+    weighted_log: Option<&'a mut f64>,
 }
 
 impl Kernel for Weigh<'_> {
@@ -164,9 +193,14 @@ impl Kernel for Weigh<'_> {
     #[inline(always)]
     fn run(self) -> f64 {
         let mut sum = 0.0;
+        let mut logs = [0f32; PART];
+        let mut weighted_log = self.weighted_log;
         for (logits, weights) in self.logits.chunks(PART).zip(self.weights.chunks_mut(PART)) {
             self.worth.of_all(logits, weights);
             sum += scan::sum(weights);
+            if let Some(weighted_log) = &mut weighted_log {
+                **weighted_log += self.worth.sum_with_logs(logits, weights, &mut logs);
+            }
         }
         sum
     }
@@ -176,16 +210,18 @@ impl Kernel for Weigh<'_> {
 /// reason the last bucket, which many rows have most of their logits in, has a place for every lane.
 pub type Tables = [[f64; 2 * BUCKETS]; 2];
 
-/// Fills `weights` and the mass of every bucket, in the first of the tables.
+/// Fills `weights` and the mass of every bucket, in the first of the tables; `weighted_log` receives the
+/// sum of weights times log-weights, which there is without adaptive-p.
 pub fn fill(
     logits: &[f32],
     grid: Grid,
     worth: &Worth,
     weights: &mut Vec<f32>,
     tables: &mut Tables,
+    weighted_log: Option<&mut f64>,
 ) {
     weights.resize(logits.len(), 0.0);
-    isa::run(Fill { logits, grid, worth, weights, tables });
+    isa::run(Fill { logits, grid, worth, weights, tables, weighted_log });
     let [first, second] = tables;
     let used = BUCKETS + LANES;
     first[..used].iter_mut().zip(&second[..used]).for_each(|(a, b)| *a += *b);
@@ -199,6 +235,8 @@ struct Fill<'a> {
     worth: &'a Worth,
     weights: &'a mut [f32],
     tables: &'a mut Tables,
+    /// Receives the sum of weights times log-weights.
+    weighted_log: Option<&'a mut f64>,
 }
 
 impl Kernel for Fill<'_> {
@@ -209,8 +247,13 @@ impl Kernel for Fill<'_> {
         self.tables.iter_mut().for_each(|table| table[..BUCKETS + LANES].fill(0.0));
         let [first, second] = self.tables;
         let mut places = [0u32; PART];
+        let mut logs = [0f32; PART];
+        let mut weighted_log = self.weighted_log;
         for (logits, weights) in self.logits.chunks(PART).zip(self.weights.chunks_mut(PART)) {
             self.worth.of_all(logits, weights);
+            if let Some(weighted_log) = &mut weighted_log {
+                **weighted_log += self.worth.sum_with_logs(logits, weights, &mut logs);
+            }
             let places = &mut places[..logits.len()];
             for (i, (place, l)) in places.iter_mut().zip(logits).enumerate() {
                 let bucket = self.grid.of(*l);

@@ -176,6 +176,11 @@ impl Candidates {
     fn normalize(&mut self) {
         let sum: f64 = self.list.iter().map(|c| c.p).sum();
         self.list.iter_mut().for_each(|c| c.p /= sum);
+        // The least that can be told from nothing becomes nothing, and comes last in every order.
+        if self.list.iter().any(|c| c.p <= 0.0) {
+            self.list.retain(|c| c.p > 0.0);
+            self.ordered = self.ordered.min(self.list.len());
+        }
     }
 }
 

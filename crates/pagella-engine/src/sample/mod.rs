@@ -37,6 +37,7 @@ mod rng;
 mod scan;
 mod scratch;
 mod shape;
+mod sorted;
 mod spread;
 mod state;
 pub mod steps;

@@ -9,17 +9,21 @@
 
 mod cut;
 mod reweigh;
+mod tail_free;
 
 use std::ops::Range;
 
 use super::buckets::{self, BUCKETS, Grid, RowSum, Tables, Worth};
 use super::candidates::{canonical, prefix_until};
+use super::sorted::Sorted;
 use super::{Candidate, Candidates, Scratch, Shape, scan};
 
 /// Sets up to this size are lists.
 pub const LIST_LEN: usize = 2048;
 /// What lies deeper has no weight in f32 either.
 const DEEPEST_LOG: f64 = -90.0;
+/// Logits this close are in one bucket: the depth of a weight is not found more exactly.
+const SHALLOWEST: f64 = 1e-9;
 
 /// The memory of a spread.
 #[derive(Debug, Default)]
@@ -29,6 +33,7 @@ pub struct Buffers {
     /// The mass of every bucket's members.
     masses: Vec<f64>,
     found: Vec<(f32, u32)>,
+    sorted: Sorted,
 }
 
 /// A member that is not told by its bucket.
@@ -87,7 +92,7 @@ impl<'a> Spread<'a> {
             logits,
             lowest,
             worth: Worth { max, shape, top: 0.0, fall: None },
-            grid: Grid::new(max, depth.max(f64::MIN_POSITIVE)),
+            grid: Grid::new(max, depth.max(SHALLOWEST)),
             whole: 0..BUCKETS as u32,
             own: Vec::new(),
             holes: Vec::new(),
@@ -107,12 +112,16 @@ impl<'a> Spread<'a> {
         self.holes.is_empty() && self.worth.fall.is_none()
     }
 
+    /// Whether the members are the whole row, weighed by distance.
+    fn is_row(&self) -> bool {
+        self.is_plain() && self.own.is_empty() && self.whole == (0..BUCKETS as u32)
+    }
+
     /// The sum of all weights.
     pub fn total(&mut self) -> f64 {
         if self.known == Known::Nothing {
             // Cut rows need masses anyway.
-            let is_row = self.own.is_empty() && self.whole == (0..BUCKETS as u32);
-            match is_row && self.is_plain() {
+            match self.is_row() {
                 true => {
                     self.total =
                         buckets::weigh(self.logits, &self.worth, &mut self.buffers.weights);
@@ -126,12 +135,17 @@ impl<'a> Spread<'a> {
 
     /// Makes masses known.
     fn fill(&mut self) {
+        self.fill_with(None);
+    }
+
+    /// The same, and the sum of weights times log-weights of all logits, if nothing was known.
+    fn fill_with(&mut self, weighted_log: Option<&mut f64>) {
         if self.known == Known::Masses {
             return;
         }
         let Buffers { weights, tables, .. } = &mut self.buffers;
         let tables = tables.get_or_insert_with(|| Box::new([[0.0; 2 * BUCKETS]; 2]));
-        buckets::fill(self.logits, self.grid, &self.worth, weights, tables);
+        buckets::fill(self.logits, self.grid, &self.worth, weights, tables, weighted_log);
         for id in &self.holes {
             let idx = *id as usize;
             tables[0][self.grid.of(self.logits[idx]) as usize] -= f64::from(weights[idx]);
@@ -243,11 +257,23 @@ impl<'a> Spread<'a> {
         self.count(self.span()) <= LIST_LEN
     }
 
-    /// Entropy in nats.
-    fn entropy(&mut self) -> f64 {
-        let total = self.total();
-        let weighted_log = self.sum_row(RowSum::WeightedLog);
-        total.ln() - weighted_log / total
+    /// Entropy in nats. Afterwards the masses are known, if they `will_count`.
+    fn entropy(&mut self, will_count: bool) -> f64 {
+        let mut weighted_log = 0.0;
+        match (self.known, self.is_row(), will_count) {
+            (Known::Nothing, true, true) => self.fill_with(Some(&mut weighted_log)),
+            (Known::Nothing, true, false) => {
+                let weights = &mut self.buffers.weights;
+                let sums = buckets::weigh_with_logs(self.logits, &self.worth, weights);
+                (self.total, weighted_log) = sums;
+                self.known = Known::Weights;
+            }
+            _ => {
+                self.total();
+                weighted_log = self.sum_row(RowSum::WeightedLog);
+            }
+        }
+        self.total.ln() - weighted_log / self.total
     }
 
     /// Of all members; they are plain, and weights are known if they count.

@@ -5,11 +5,12 @@ use std::ops::Range;
 use super::{BUCKETS, LIST_LEN, Own, Spread};
 use crate::sample::buckets::{RowSum, count_each};
 use crate::sample::candidates::{canonical, prefix_until};
+use crate::sample::steps::adaptive_p::Fall;
 use crate::sample::{Bitmask, Candidate};
 
 impl Spread<'_> {
     /// Keeps what lies in the buckets before `bucket`, and `kept` of those from it on.
-    fn cut_behind(&mut self, bucket: u32, kept: &[Candidate]) {
+    pub(super) fn cut_behind(&mut self, bucket: u32, kept: &[Candidate]) {
         self.keep_only(0..bucket, kept);
     }
 
@@ -96,8 +97,24 @@ impl Spread<'_> {
         (near.start, entries)
     }
 
-    /// Where a member of that weight lies, or nearly; there is no adaptive-p.
+    /// Where a member of that weight lies, or nearly.
     pub(super) fn bucket_of_weight(&self, weight: f64) -> u32 {
+        match &self.worth.fall {
+            None => self.bucket_before_fall(weight),
+            Some((fall, total)) => self.bucket_of_fallen(weight, fall, *total),
+        }
+    }
+
+    /// The same of a weight after adaptive-p: as likely as what lies below its target and has that weight.
+    pub(super) fn bucket_of_fallen(&self, weight: f64, fall: &Fall, total: f64) -> u32 {
+        let twin = fall.below(weight);
+        match twin > 0.0 {
+            true => self.bucket_before_fall(twin * total),
+            false => BUCKETS as u32 - 1,
+        }
+    }
+
+    fn bucket_before_fall(&self, weight: f64) -> u32 {
         let deepest = f64::from(self.worth.max) - f64::from(f32::MIN);
         let log = (weight.ln() + self.worth.top).min(0.0);
         self.grid.at(-self.worth.shape.depth(log, deepest) as f32)
@@ -130,7 +147,7 @@ impl Spread<'_> {
         if !self.is_plain() {
             return false;
         }
-        let threshold = epsilon.min(epsilon.sqrt() * (-self.entropy()).exp());
+        let threshold = epsilon.min(epsilon.sqrt() * (-self.entropy(true)).exp());
         self.keep_reaching(threshold, min_keep);
         true
     }
@@ -140,8 +157,8 @@ impl Spread<'_> {
         if !self.is_plain() {
             return false;
         }
+        let entropy = self.entropy(true);
         self.fill();
-        let entropy = self.entropy();
         let (total, target) = (self.total, mass * self.total);
         // What is nearer than the first distance is kept, what is farther than the second is not.
         let distances = self.distances(total.ln() - entropy);
@@ -206,11 +223,17 @@ impl Spread<'_> {
         likely.sort_unstable_by(canonical);
         likely.retain(|c| !ignored.contains(c.id));
         likely.pop();
-        if likely.is_empty() {
-            return true;
-        }
-        let x: f64 = likely.iter().map(|c| c.p).sum::<f64>() / self.total;
-        let factor = (1.0 - q) / (1.0 + q * x / (1.0 - x));
+        let Some(last) = likely.last() else { return true };
+        // The rest by itself: beside a large x, what is left of the sum is rounding.
+        let behind = self.grid.of(self.logits[last.id as usize]) + 1;
+        let mut excluded: Vec<u32> = likely.iter().map(|c| c.id).collect();
+        excluded.sort_unstable();
+        let before = self.members(0..behind).into_iter();
+        let before = before.filter(|c| excluded.binary_search(&c.id).is_err()).map(|c| c.p);
+        let rest =
+            before.sum::<f64>() + (behind..self.span().end).map(|b| self.mass(b)).sum::<f64>();
+        let x: f64 = likely.iter().map(|c| c.p).sum();
+        let factor = (1.0 - q) / (1.0 + q * x / rest);
         self.move_to_own(&likely, |this, c| {
             let p = c.p * factor;
             (this.bucket_of_weight(p), p)

@@ -6,6 +6,8 @@ use crate::sample::steps::adaptive_p::Fall;
 
 /// Below this, adaptive-p gives different probabilities the same weight.
 const LEAST_P: f64 = 1e-13;
+/// Width of a bucket from which on adaptive-p tells buckets by weights.
+const FINEST: f64 = 1e-6;
 
 impl Spread<'_> {
     /// `p^(1 / temperature)`; whether it could.
@@ -37,13 +39,14 @@ impl Spread<'_> {
             return None;
         }
         let full = (self.count(self.span()) as f64).ln();
-        let share = if full == 0.0 { 0.0 } else { (self.entropy() / full).clamp(0.0, 1.0) };
+        let share = if full == 0.0 { 0.0 } else { (self.entropy(false) / full).clamp(0.0, 1.0) };
         Some(f64::from(min) + f64::from(max - min) * share.powf(f64::from(exponent)))
     }
 
     /// Prefers probabilities near a target; whether it could.
     pub fn prefer(&mut self, target: f64) -> bool {
-        if !self.is_plain() || self.worth.top != 0.0 {
+        // Near the target the weight hardly tells the probability, and that must tell the bucket.
+        if !self.is_plain() || self.worth.top != 0.0 || self.grid.is_finer_than(FINEST) {
             return false;
         }
         let total = self.total();
@@ -65,9 +68,7 @@ impl Spread<'_> {
         self.own.extend(tail.iter().map(|c| Own { bucket: last, candidate: weighed(c) }));
         self.move_to_own(&above, |this, c| {
             let p = fall.weight(c.p / total);
-            // As likely as this is what lies below the target and has the same weight.
-            let twin = fall.below(p);
-            (if twin > 0.0 { this.bucket_of_weight(twin * total) } else { last }, p)
+            (this.bucket_of_fallen(p, &fall, total), p)
         });
         self.worth.fall = Some((fall, total));
         self.forget();
@@ -94,6 +95,7 @@ impl Spread<'_> {
         for Own { candidate, .. } in &mut self.own {
             candidate.p = self.worth.of(self.logits[candidate.id as usize]);
         }
+        self.own.retain(|own| own.candidate.p > 0.0);
         self.forget();
     }
 

@@ -105,9 +105,9 @@ impl Fall {
         exp((self.least - self.depth(0.0)) as f32 + rise)
     }
 
-    /// The probability below the target that has this weight.
+    /// The probability below the target that has this weight; the target for one that nothing has.
     pub fn below(&self, weight: f64) -> f64 {
-        let depth = self.least - weight.ln();
+        let depth = (self.least - weight.ln()).max(0.0);
         let x = (depth + (depth * depth + 4.0 * SHARPNESS * depth).sqrt()) / (2.0 * SHARPNESS);
         self.target - WIDTH * x
     }

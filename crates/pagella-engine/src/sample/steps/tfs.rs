@@ -4,6 +4,7 @@
 
 use super::ProbabilityStep;
 use crate::sample::chain::Moment;
+use crate::sample::spread::Spread;
 use crate::sample::{Candidates, SampleOptions};
 
 /// The step.
@@ -17,30 +18,66 @@ impl ProbabilityStep for Tfs {
     fn apply(moment: &mut Moment<'_>, candidates: &mut Candidates) {
         apply(moment.options.tfs, moment.options.min_keep, candidates);
     }
+
+    fn apply_to_spread(moment: &mut Moment<'_>, spread: &mut Spread<'_>) -> bool {
+        spread.keep_tail_free(f64::from(moment.options.tfs), moment.options.min_keep)
+    }
 }
 
 /// Candidates below this are the tail, whatever the curve.
-const TAIL_BELOW: f64 = 1e-8;
+pub const TAIL_BELOW: f64 = 1e-8;
 
 /// Keeps the head that has the share `z` of all curvature; values outside (0, 1) are off.
 pub fn apply(z: f32, min_keep: usize, candidates: &mut Candidates) {
     if !(z > 0.0 && z < 1.0) {
         return;
     }
-    let list = candidates.as_slice();
-    let head = &list[..list.partition_point(|c| c.p >= TAIL_BELOW)];
-    let curvature = |w: &[crate::sample::Candidate]| (w[0].p - 2.0 * w[1].p + w[2].p).abs();
-    let total: f64 = head.windows(3).map(curvature).sum();
-    if head.len() < 3 || total == 0.0 {
-        return;
+    let weights: Vec<f64> = candidates.as_slice().iter().map(|c| c.p).collect();
+    let head = Head { weights: &weights, is_complete: true, least: TAIL_BELOW };
+    if let Some(Some(kept)) = head.kept(f64::from(z)) {
+        candidates.keep(kept.max(min_keep));
     }
-    let mut sum = 0.0;
-    let leading = head.windows(3).take_while(|w| {
-        sum += curvature(w) / total;
-        sum <= f64::from(z)
-    });
-    let kept = leading.count() + 1;
-    candidates.keep(kept.max(min_keep));
+}
+
+/// The most likely candidates, highest weight first.
+pub struct Head<'a> {
+    /// Their weights.
+    pub weights: &'a [f64],
+    /// There are no others.
+    pub is_complete: bool,
+    /// Lighter ones are the tail.
+    pub least: f64,
+}
+
+impl Head<'_> {
+    /// How many have the share `z` of the curvature, of all that are no tail. The inner `None` cuts
+    /// nothing; the outer says that what is missing here decides.
+    pub fn kept(&self, z: f64) -> Option<Option<usize>> {
+        let head = &self.weights[..self.weights.partition_point(|w| *w >= self.least)];
+        let is_complete = self.is_complete || head.len() < self.weights.len();
+        let curvature = |w: &[f64]| (w[0] - 2.0 * w[1] + w[2]).abs();
+        let known: f64 = head.windows(3).map(curvature).sum();
+        // Neighbours that follow differ by no more than what is left to fall, and each counts twice.
+        let missing = match head {
+            _ if is_complete => 0.0,
+            [.., last_but_one, _] => 2.0 * last_but_one,
+            _ => return None,
+        };
+        if is_complete && (head.len() < 3 || known == 0.0) {
+            return Some(None);
+        }
+        let leading = |total: f64| {
+            let mut sum = 0.0;
+            let within = head.windows(3).take_while(|w| {
+                sum += curvature(w) / total;
+                sum <= z
+            });
+            within.count()
+        };
+        let (least, most) = (leading(known), leading(known + missing));
+        let crosses = is_complete || most + 2 < head.len();
+        (least == most && crosses).then_some(Some(least + 1))
+    }
 }
 
 #[cfg(test)]

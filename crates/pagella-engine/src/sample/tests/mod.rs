@@ -1,6 +1,7 @@
 //! Tests of the whole sampler: published values, distributions, rows of real length, hostile input.
 
 mod behaviour;
+mod chains;
 mod edge_cases;
 mod long_rows;
 mod narrowed;

@@ -82,7 +82,7 @@ fn settings() -> Vec<SampleOptions> {
 }
 
 /// What every step makes of the whole row as a list, with the shape of the softmax.
-fn plainly(
+pub fn plainly(
     options: &SampleOptions,
     logits: &[f32],
     state: &SamplerState,
@@ -90,7 +90,8 @@ fn plainly(
     let steps = options.sampler_order.steps().iter().filter(|s| !s.is_on_logits());
     let mut steps: Vec<Step> = steps.copied().filter(|step| options.uses(*step)).collect();
     let mut shape = Shape::UNCHANGED;
-    if steps.first() == Some(&Step::Temperature) {
+    let is_greedy = temperature::early(options) < temperature::GREEDY_BELOW;
+    if steps.first() == Some(&Step::Temperature) && !is_greedy {
         shape = temperature::bend(options);
         steps.remove(0);
     }
