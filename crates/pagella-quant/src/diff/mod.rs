@@ -63,11 +63,7 @@ pub fn diff<B: Backend + Clone>(
     }
     let open = |dir, spec| Machine::open(dir, spec, backend.clone(), rows.length());
     let machines = [open(dirs[0], a)?, open(dirs[1], b)?];
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build();
-    let pool = pool.map_err(|error| {
-        let source = std::io::Error::other(error);
-        QuantError::Io { path: dirs[0].to_owned(), action: "cannot start threads", source }
-    })?;
+    let pool = crate::threads::pool(threads, dirs[0])?;
     pool.install(|| run(&machines, rows, tick))
 }
 
