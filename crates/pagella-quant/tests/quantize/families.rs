@@ -17,11 +17,11 @@ use crate::source::{Store, cpu, options, run, write_source, write_stored, zero};
 const KEPT: &[&str] = &["mlp.router", "mlp.shared.weight", "attn.unfold"];
 
 /// Bits per weight that all cases are given.
-const RATE: f64 = 7.0;
+const RATE: f64 = 6.0;
 
 /// What they may cost at most: divergence in nats, and relative error after any layer. Random weights
-/// keep nothing small: found are up to 0.05 where experts are chosen, and 0.18. A linear with a wrong order,
-/// scale or bias gives errors of the size of the states, 1.
+/// keep nothing small: found are up to 0.058 and 0.23. A linear with a wrong order, scale or bias gives
+/// errors of the size of the states, 1.
 const DIVERGENCE_MAX: f64 = 0.1;
 const ERROR_MAX: f64 = 0.3;
 
@@ -82,8 +82,12 @@ fn too_much_lost(case: &str) -> Option<String> {
     (!is_close).then(|| format!("{case}: {found:?}"))
 }
 
-/// First cases whose random routers are so undecided that rounding changes the experts of a token.
-const UNDECIDED: &[&str] = &["deepseekv2-biases-mscales", "minimaxm2-full-rotation-tied"];
+/// A first case that is no measure of rounding. Its tied random embedding makes answers all but certain
+/// (other ids lose 17.6 nats), and its random router is so undecided that any rounding gives some tokens
+/// other experts, which costs up to 7 nats each. Its linears rounded to the nearest of 6 bits,
+/// embedding and head left alone, diverge by 0.14; this program's, head included, by 0.17 with the 128
+/// tokens of calibration that are given here, and by 0.10 with 2,048.
+const UNDECIDED: &str = "minimaxm2-full-rotation-tied";
 
 /// The first case of every family, by its name.
 fn one_of_each() -> BTreeMap<&'static str, String> {
@@ -94,7 +98,7 @@ fn one_of_each() -> BTreeMap<&'static str, String> {
     let mut found = BTreeMap::new();
     for dir in dirs {
         let case = dir.file_name().unwrap().to_string_lossy().into_owned();
-        if !UNDECIDED.contains(&case.as_str()) {
+        if case != UNDECIDED {
             found.entry(spec(&dir).family).or_insert(case);
         }
     }
