@@ -83,6 +83,14 @@ pub enum QuantError {
         "no linear of its layers has a multiple of 32 inputs, as EXL2 stores them: use the model as it is"
     )]
     Nothing,
+    /// A model that computes what is not a number.
+    #[error("{}: values {place} are not finite: its weights are damaged", dir.display())]
+    NotFinite {
+        /// The model.
+        dir: PathBuf,
+        /// Where they were found.
+        place: String,
+    },
     /// Two models that cannot be compared.
     #[error(
         "the models differ in shape, {first} against {second}: compare a model with a quantised copy of it"

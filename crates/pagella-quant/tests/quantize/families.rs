@@ -11,7 +11,7 @@ use pagella_model::Survey;
 use pagella_quant::calibration::Rows;
 use pagella_quant::diff::{Difference, diff, plot};
 
-use crate::source::{Store, cpu, options, run, write_source, write_stored, zero};
+use crate::source::{Store, cpu, fill, options, run, write_source, write_stored};
 
 /// Linears that stay as they are wherever they occur.
 const KEPT: &[&str] = &["mlp.router", "mlp.shared.weight", "attn.unfold"];
@@ -40,6 +40,24 @@ fn compare(source: &Path, target: &Path) -> Difference {
     let rows = Rows::of_ids(ids.collect());
     let specs = [spec(source), spec(target)];
     diff([source, target], specs, &cpu(2), &rows, Some(2), &mut |_| {}).unwrap()
+}
+
+#[test]
+fn what_is_not_a_number_does_not_pass_for_agreement() {
+    let dir = tempfile::tempdir().unwrap();
+    for (part, place) in [("layers.1.mlp", "after layer 1"), ("lm_head", "in its answers")] {
+        let (whole, damaged) = (dir.path().join("whole"), dir.path().join(part));
+        write_source("llama-gqa", &whole);
+        write_source("llama-gqa", &damaged);
+        fill(&damaged, part, 0xff);
+        let rows = Rows::of_ids(vec![(1..33).collect()]);
+        for pair in [[&whole, &damaged], [&damaged, &whole], [&damaged, &damaged]] {
+            let specs = [spec(&whole), spec(&whole)];
+            let pair = pair.map(|dir| dir.as_path());
+            let error = diff(pair, specs, &cpu(1), &rows, Some(1), &mut |_| {}).unwrap_err();
+            assert!(error.to_string().contains(&format!("{part}: values {place}")), "{error}");
+        }
+    }
 }
 
 fn quantizes(case: &str) -> tempfile::TempDir {
@@ -205,7 +223,7 @@ fn weights_of_zero_need_no_bits_at_any_rate() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source");
     write_source("llama-gqa", &source);
-    zero(&source, "mlp");
+    fill(&source, "mlp", 0);
     for rate in [3.0, 8.0] {
         let outcome = run(&options(&source, &dir.path().join(format!("{rate}")), &[rate]));
         let model = &outcome.unwrap().models[0];
