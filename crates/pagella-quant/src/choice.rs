@@ -13,6 +13,7 @@ use crate::layer::Machine;
 use crate::layout::GroupLayout;
 use crate::measured::{Measured, extreme_bits, short_name};
 use crate::measurement::{MeasuredCandidate, Measurement, ModuleMeasurement};
+use crate::mixture::BLOCK_ROWS;
 use crate::plan::{Half, Role, half_key, is_groupable, name_of, plan_layer};
 use crate::write::Kept;
 
@@ -169,7 +170,10 @@ pub(crate) fn check_rates(sizes: &[Sized], rates: &[f64]) -> Result<(), QuantErr
         high += finest;
         weights += linear.weights;
     }
-    let average = |bits: u64| bits as f64 / weights.max(1) as f64;
+    if weights == 0 {
+        return Err(QuantError::Nothing);
+    }
+    let average = |bits: u64| bits as f64 / weights as f64;
     let (smallest, largest) = (average(low), average(high));
     match rates.iter().find(|bits| !(smallest..=largest).contains(*bits)) {
         Some(bits) => Err(QuantError::Unreachable { bits: *bits, smallest, largest }),
@@ -209,6 +213,10 @@ fn choose_by_losses(
             .filter(|known| (known.inputs, known.table.columns) == (linear.inputs, linear.columns));
         let unmeasured = || QuantError::Unmeasured { linear: linear.name.clone() };
         let known = known.ok_or_else(unmeasured)?;
+        if known.table.blocks() * BLOCK_ROWS != linear.inputs {
+            let fault = "its losses are of another number of inputs".to_owned();
+            return Err(QuantError::Slot { slot: linear.name.clone(), fault });
+        }
         let mixtures = known.table.mixtures()?;
         let option =
             |cost_bits, loss: f64| SlotOption { cost_bits, error: known.sensitivity * loss };
@@ -318,4 +326,16 @@ fn layouts_of(
         Ok(params.ok_or_else(unmeasured)?.layout(linear.inputs))
     };
     linears.iter().map(layout).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_of_which_nothing_can_be_stored_is_not_refused_for_its_rate() {
+        for rates in [&[][..], &[4.0]] {
+            assert!(matches!(check_rates(&[], rates), Err(QuantError::Nothing)));
+        }
+    }
 }

@@ -57,6 +57,19 @@ pub enum QuantError {
         /// Tokens needed.
         min: usize,
     },
+    /// More rows than memory, which all of them take while the model writes them.
+    #[error(
+        "{rows} rows of {length} tokens that the model writes itself take a cache of {bytes} bytes, more \
+         than there are: ask for less (--rows, --length), or add --low-memory"
+    )]
+    TooManyRows {
+        /// Rows.
+        rows: usize,
+        /// Tokens of each.
+        length: usize,
+        /// Bytes that could not be had.
+        bytes: usize,
+    },
     /// A source with weights that are quantised.
     #[error("{}: `{linear}` is quantised already: start from the weights that it was made of", dir.display())]
     AlreadyQuantized {
@@ -64,6 +77,19 @@ pub enum QuantError {
         dir: PathBuf,
         /// A linear that is.
         linear: String,
+    },
+    /// A source of which no linear of a layer can be stored.
+    #[error(
+        "no linear of its layers has a multiple of 32 inputs, as EXL2 stores them: use the model as it is"
+    )]
+    Nothing,
+    /// A model that computes what is not a number.
+    #[error("{}: values {place} are not finite: its weights are damaged", dir.display())]
+    NotFinite {
+        /// The model.
+        dir: PathBuf,
+        /// Where they were found.
+        place: String,
     },
     /// Two models that cannot be compared.
     #[error(

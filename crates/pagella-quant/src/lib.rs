@@ -40,6 +40,7 @@ mod scale;
 mod states;
 mod sums;
 mod target;
+mod threads;
 mod triangle;
 mod weights;
 mod write;

@@ -13,7 +13,7 @@ use crate::candidates::{attention_candidates, mlp_candidates};
 use crate::error::QuantError;
 use crate::job::write_text;
 use crate::layout::GroupLayout;
-use crate::measurement::{MeasuredCandidate, Measurement, ModuleMeasurement};
+use crate::measurement::{MeasuredCandidate, Measurement, ModuleMeasurement, text_of};
 use crate::mixture::{BLOCK_ROWS, LossTable, WAYS};
 use crate::params::LinearParams;
 use crate::plan::Role;
@@ -52,9 +52,7 @@ impl Measured {
             action: "cannot write",
             source: error.into(),
         };
-        self.for_others().save(path)?;
-        let text = std::fs::read_to_string(path).map_err(QuantError::io(path, "cannot read"))?;
-        let mut value: Value = serde_json::from_str(&text).map_err(failed)?;
+        let mut value = self.for_others().to_value();
         if let Value::Object(fields) = &mut value {
             fields.insert(FIELD.to_owned(), serde_json::to_value(self).map_err(failed)?);
         }
@@ -68,7 +66,7 @@ impl Measured {
             place: FIELD.to_owned(),
             fault,
         };
-        let text = std::fs::read_to_string(path).map_err(QuantError::io(path, "cannot read"))?;
+        let text = text_of(path)?;
         let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(&text) else {
             return Ok(None); // Its reader says what is wrong.
         };

@@ -6,10 +6,18 @@
 mod read;
 mod write;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::error::QuantError;
+use crate::job::write_text;
 use crate::params::LinearParams;
+
+/// Largest file. What is measured of 235 billion parameters in experts takes 700 MB.
+const BYTES_MAX: u64 = 1 << 30;
 
 /// Measured candidates of all modules.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,8 +67,7 @@ impl MeasuredCandidate {
 impl Measurement {
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Self, QuantError> {
-        let text = std::fs::read_to_string(path).map_err(QuantError::io(path, "cannot read"))?;
-        read::parse(&text).map_err(|read::Fault { place, fault }| {
+        read::parse(&text_of(path)?).map_err(|read::Fault { place, fault }| {
             let path = path.to_owned();
             QuantError::Measurement { path, place, fault }
         })
@@ -68,17 +75,32 @@ impl Measurement {
 
     /// Writes a file; a reader never sees half of it.
     pub fn save(&self, path: &Path) -> Result<(), QuantError> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-        std::fs::write(&temporary, write::text(self))
-            .and_then(|()| std::fs::rename(&temporary, path))
-            .map_err(QuantError::io(path, "cannot write"))
+        write_text(path, &write::text(self))
+    }
+
+    /// What stands in its file.
+    pub(crate) fn to_value(&self) -> Value {
+        write::value(self)
     }
 
     /// What was measured of a module.
     pub fn module(&self, name: &str) -> Option<&ModuleMeasurement> {
         self.modules.iter().find(|(found, _)| found == name).map(|(_, module)| module)
     }
+}
+
+/// The text of a file.
+pub(crate) fn text_of(path: &Path) -> Result<String, QuantError> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(QuantError::io(path, "cannot read"))?;
+    let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
+    read.map_err(QuantError::io(path, "cannot read"))?;
+    if text.len() as u64 > BYTES_MAX {
+        let fault = format!("larger than {} MiB, which no measurement is", BYTES_MAX >> 20);
+        let (path, place) = (path.to_owned(), "the file".to_owned());
+        return Err(QuantError::Measurement { path, place, fault });
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -112,9 +112,14 @@ impl LossTable {
         self.losses.get(REFERENCE).into_iter().flatten().sum()
     }
 
+    /// Blocks that losses are of.
+    pub(crate) fn blocks(&self) -> usize {
+        self.losses.first().map_or(0, Vec::len)
+    }
+
     /// The mixtures that are best for some rate between loss and bits, cheapest first.
     pub fn mixtures(&self) -> Result<Vec<Mixture>, QuantError> {
-        let blocks = self.losses.first().map_or(0, Vec::len);
+        let blocks = self.blocks();
         let is_whole = self.losses.len() == WAYS.len()
             && blocks > 0
             && self.losses.iter().all(|losses| losses.len() == blocks)

@@ -17,6 +17,7 @@ use crate::making::{Making, Place};
 use crate::measure::Measuring;
 use crate::pass::StarvedExpert;
 use crate::progress::{JobProgressFn, Stage, Ticker};
+use crate::threads;
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -41,7 +42,7 @@ pub struct QuantizeOptions {
     pub spec: SpecOptions,
     /// Go on with an unfinished job.
     pub resume: bool,
-    /// Threads of what runs beside the backend; `None`: one per core.
+    /// Threads of what runs beside the backend, one per core at most; `None`: as many.
     pub threads: Option<usize>,
 }
 
@@ -85,11 +86,7 @@ pub fn quantize<B: Backend + Clone>(
     backend: B,
     progress: &mut JobProgressFn<'_>,
 ) -> Result<Outcome, QuantError> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads.unwrap_or(0)).build();
-    let pool = pool.map_err(|error| {
-        let source = std::io::Error::other(error);
-        QuantError::Io { path: options.source.clone(), action: "cannot start threads", source }
-    })?;
+    let pool = threads::pool(options.threads, &options.source)?;
     pool.install(|| run(options, backend, progress))
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use pagella_backend::Backend;
 use pagella_formats::safetensors::write::{TensorData, write_file};
 use pagella_formats::{Checkpoint, Dtype, OtherDtype};
-use pagella_text::Tokenizer;
+use pagella_text::{TextError, Tokenizer};
 
 use crate::error::QuantError;
 
@@ -148,7 +148,7 @@ pub(crate) fn prepare<B: Backend>(
         let ids = file::ids(path, dir, &tokenizer, rows.saturating_mul(length))?;
         return cut(ids, rows, length, path, dataset);
     }
-    let tokenizer = Tokenizer::from_dir(dir).ok();
+    let tokenizer = tokenizer(dir)?;
     let from_docs = match (&tokenizer, options.low_memory) {
         (None, true) => return Err(QuantError::NoCalibration { dir: dir.to_owned() }),
         (None, false) => 0,
@@ -169,6 +169,17 @@ pub(crate) fn prepare<B: Backend>(
         *id = if (*id as usize) < spec.vocab { *id } else { 0 };
     }
     Ok(Rows::new(sampled, dataset))
+}
+
+/// The model's tokenizer; `None` if there is none, or one of a kind that this program does not know. One
+/// that is damaged would be copied as it is: better to hear of it before.
+fn tokenizer(dir: &Path) -> Result<Option<Tokenizer>, QuantError> {
+    use TextError::{NoTokenizer, UnsupportedFile, UnsupportedStage};
+    match Tokenizer::from_dir(dir) {
+        Ok(tokenizer) => Ok(Some(tokenizer)),
+        Err(NoTokenizer { .. } | UnsupportedFile { .. } | UnsupportedStage { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The rows of a text file, or of the documentation, without anything that is drawn.
@@ -208,4 +219,18 @@ fn cut(
     }
     let rows = ids.chunks_exact(length).take(rows).map(<[u32]>::to_vec).collect();
     Ok(Rows::new(rows, dataset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_tokenizer_is_told_from_one_that_is_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(tokenizer(dir.path()).unwrap().is_none());
+        std::fs::write(dir.path().join("tokenizer.json"), "{\"version\":").unwrap();
+        let error = tokenizer(dir.path()).err().unwrap().to_string();
+        assert!(error.contains("tokenizer.json is not valid"), "{error}");
+    }
 }

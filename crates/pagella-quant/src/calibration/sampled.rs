@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pagella_arch::ModelSpec;
-use pagella_backend::{Backend, KvFormat, LogitUse, PAGE_TOKENS, StepPlan, StepRow};
-use pagella_model::{Cache, LoadOptions, Model};
+use pagella_backend::{Backend, BackendError, KvFormat, LogitUse, PAGE_TOKENS, StepPlan, StepRow};
+use pagella_model::{Cache, LoadOptions, Model, ModelError};
 
 use super::Rows;
 use crate::error::QuantError;
@@ -51,7 +51,8 @@ pub(super) fn rows<B: Backend>(
     let go_on = &mut |_: &pagella_model::LoadProgress<'_>| ControlFlow::Continue(());
     let mut model = Model::load(dir, spec.clone(), backend, &options, go_on)?;
     let pages = length.div_ceil(PAGE_TOKENS);
-    let mut kv = model.new_kv(KvFormat::F16, n * pages * PAGE_TOKENS)?;
+    let kv = model.new_kv(KvFormat::F16, n * pages * PAGE_TOKENS);
+    let mut kv = kv.map_err(|error| too_many(error, n, length))?;
     let pages_of = |row: usize| (row * pages..(row + 1) * pages).map(|page| page as u32);
     let pages: Vec<Vec<u32>> = (0..n).map(|row| pages_of(row).collect()).collect();
     let vocab = spec.vocab as u64;
@@ -89,6 +90,16 @@ pub(super) fn rows<B: Backend>(
         }
     }
     Ok(rows)
+}
+
+/// Says in words of this command that there is too little memory.
+fn too_many(error: ModelError, rows: usize, length: usize) -> QuantError {
+    match error {
+        ModelError::Backend(BackendError::OutOfMemory { bytes, .. }) => {
+            QuantError::TooManyRows { rows, length, bytes }
+        }
+        error => error.into(),
+    }
 }
 
 /// What an earlier run has written of `n` rows.
@@ -145,6 +156,14 @@ fn draw(seed: u64, row: usize, at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_little_memory_names_the_options_of_this_command() {
+        let error = BackendError::OutOfMemory { what: "the cache", bytes: 1 << 40 };
+        let said = too_many(ModelError::Backend(error), 65536, 8192).to_string();
+        assert!(said.starts_with("65536 rows of 8192 tokens"), "{said}");
+        assert!(said.contains("--rows") && !said.contains("--cache"), "{said}");
+    }
 
     #[test]
     fn draws_follow_the_distribution() {

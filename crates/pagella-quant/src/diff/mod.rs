@@ -63,11 +63,7 @@ pub fn diff<B: Backend + Clone>(
     }
     let open = |dir, spec| Machine::open(dir, spec, backend.clone(), rows.length());
     let machines = [open(dirs[0], a)?, open(dirs[1], b)?];
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build();
-    let pool = pool.map_err(|error| {
-        let source = std::io::Error::other(error);
-        QuantError::Io { path: dirs[0].to_owned(), action: "cannot start threads", source }
-    })?;
+    let pool = crate::threads::pool(threads, dirs[0])?;
     pool.install(|| run(&machines, rows, tick))
 }
 
@@ -93,6 +89,7 @@ fn run<B: Backend + Clone>(
             let mut part = machine.layer(layer, rows.length(), &Replaced::default(), &|_| false)?;
             for (row, states) in states.iter_mut().enumerate() {
                 part.run(&row_plan(rows, row, LogitUse::None)?, states)?;
+                check(states, machine, || format!("after layer {layer}"))?;
             }
         }
         let errors = states[0].iter().zip(&states[1]).map(|(a, b)| relative_error(a, b));
@@ -102,6 +99,19 @@ fn run<B: Backend + Clone>(
     let compared = compare_answers(machines, rows, &states)?;
     tick(1.0);
     Ok(summary(&compared, layers))
+}
+
+/// Refuses to compare what is not a number, which would pass for agreement.
+fn check<B: Backend + Clone>(
+    values: &[f32],
+    machine: &Machine<B>,
+    place: impl Fn() -> String,
+) -> Result<(), QuantError> {
+    if values.iter().all(|value| value.is_finite()) {
+        return Ok(());
+    }
+    let dir = machine.walk.checkpoint().source().to_owned();
+    Err(QuantError::NotFinite { dir, place: place() })
 }
 
 /// Runs both heads on all rows.
@@ -128,6 +138,8 @@ fn compare_answers<B: Backend + Clone>(
             a.read_logits(&mut expected)?;
             b.run(&plan, &mut of(&states[1]))?;
             b.read_logits(&mut found)?;
+            check(&expected, &machines[0], || "in its answers".to_owned())?;
+            check(&found, &machines[1], || "in its answers".to_owned())?;
             let next = |at: usize| rows.row(row).get(first + at + 1).copied();
             let pairs = expected.par_chunks_exact(vocab).zip(found.par_chunks_exact(vocab));
             let tokens = pairs.enumerate().map(|(at, (a, b))| compare(a, b, next(at)));

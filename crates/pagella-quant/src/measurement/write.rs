@@ -6,18 +6,21 @@ use serde_json::{Map, Value, json};
 use super::{MeasuredCandidate, Measurement, ModuleMeasurement};
 use crate::params::{LinearParams, SCALE_BITS};
 
-pub(super) fn text(measurement: &Measurement) -> Vec<u8> {
+pub(super) fn value(measurement: &Measurement) -> Value {
     let modules: Map<String, Value> =
         measurement.modules.iter().map(|(name, found)| (name.clone(), module(found))).collect();
-    let root = json!({ "measurement": modules, "last_module_idx": measurement.last_module_idx });
+    json!({ "measurement": modules, "last_module_idx": measurement.last_module_idx })
+}
+
+pub(super) fn text(measurement: &Measurement) -> String {
     let mut bytes = Vec::new();
     let mut serializer =
         Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(b"    "));
     // Values go into memory, and their keys are strings: nothing can fail.
-    let written = serde::Serialize::serialize(&root, &mut serializer);
+    let written = serde::Serialize::serialize(&value(measurement), &mut serializer);
     debug_assert!(written.is_ok());
     bytes.push(b'\n');
-    bytes
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn module(module: &ModuleMeasurement) -> Value {

@@ -1,5 +1,6 @@
 //! The files beside the weights: those of the source, and `config.json` with what was done.
 
+use std::fs::File;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -41,7 +42,11 @@ pub(crate) fn copy_files(
         if !path.is_file() || is_weights || name.starts_with('.') || name == "config.json" {
             continue;
         }
-        std::fs::copy(&path, dir.join(&name)).map_err(QuantError::io(&path, "cannot copy"))?;
+        let to = dir.join(&name);
+        std::fs::copy(&path, &to).map_err(QuantError::io(&path, "cannot copy"))?;
+        // The job's folder, from which it could be copied again, goes when the model is there.
+        let synced = File::open(&to).and_then(|file| file.sync_all());
+        synced.map_err(QuantError::io(&to, "cannot write"))?;
     }
     let path = source.join("config.json");
     let text = std::fs::read_to_string(&path).map_err(QuantError::io(&path, "cannot read"))?;

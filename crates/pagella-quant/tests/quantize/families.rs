@@ -11,17 +11,17 @@ use pagella_model::Survey;
 use pagella_quant::calibration::Rows;
 use pagella_quant::diff::{Difference, diff, plot};
 
-use crate::source::{Store, cpu, options, run, write_source, write_stored, zero};
+use crate::source::{Store, cpu, fill, options, run, write_source, write_stored};
 
 /// Linears that stay as they are wherever they occur.
 const KEPT: &[&str] = &["mlp.router", "mlp.shared.weight", "attn.unfold"];
 
 /// Bits per weight that all cases are given.
-const RATE: f64 = 7.0;
+const RATE: f64 = 6.0;
 
 /// What they may cost at most: divergence in nats, and relative error after any layer. Random weights
-/// keep nothing small: found are up to 0.05 where experts are chosen, and 0.18. A linear with a wrong order,
-/// scale or bias gives errors of the size of the states, 1.
+/// keep nothing small: found are up to 0.058 and 0.23. A linear with a wrong order, scale or bias gives
+/// errors of the size of the states, 1.
 const DIVERGENCE_MAX: f64 = 0.1;
 const ERROR_MAX: f64 = 0.3;
 
@@ -40,6 +40,24 @@ fn compare(source: &Path, target: &Path) -> Difference {
     let rows = Rows::of_ids(ids.collect());
     let specs = [spec(source), spec(target)];
     diff([source, target], specs, &cpu(2), &rows, Some(2), &mut |_| {}).unwrap()
+}
+
+#[test]
+fn what_is_not_a_number_does_not_pass_for_agreement() {
+    let dir = tempfile::tempdir().unwrap();
+    for (part, place) in [("layers.1.mlp", "after layer 1"), ("lm_head", "in its answers")] {
+        let (whole, damaged) = (dir.path().join("whole"), dir.path().join(part));
+        write_source("llama-gqa", &whole);
+        write_source("llama-gqa", &damaged);
+        fill(&damaged, part, 0xff);
+        let rows = Rows::of_ids(vec![(1..33).collect()]);
+        for pair in [[&whole, &damaged], [&damaged, &whole], [&damaged, &damaged]] {
+            let specs = [spec(&whole), spec(&whole)];
+            let pair = pair.map(|dir| dir.as_path());
+            let error = diff(pair, specs, &cpu(1), &rows, Some(1), &mut |_| {}).unwrap_err();
+            assert!(error.to_string().contains(&format!("{part}: values {place}")), "{error}");
+        }
+    }
 }
 
 fn quantizes(case: &str) -> tempfile::TempDir {
@@ -82,8 +100,12 @@ fn too_much_lost(case: &str) -> Option<String> {
     (!is_close).then(|| format!("{case}: {found:?}"))
 }
 
-/// First cases whose random routers are so undecided that rounding changes the experts of a token.
-const UNDECIDED: &[&str] = &["deepseekv2-biases-mscales", "minimaxm2-full-rotation-tied"];
+/// A first case that is no measure of rounding. Its tied random embedding makes answers all but certain
+/// (other ids lose 17.6 nats), and its random router is so undecided that any rounding gives some tokens
+/// other experts, which costs up to 7 nats each. Its linears rounded to the nearest of 6 bits,
+/// embedding and head left alone, diverge by 0.14; this program's, head included, by 0.17 with the 128
+/// tokens of calibration that are given here, and by 0.10 with 2,048.
+const UNDECIDED: &str = "minimaxm2-full-rotation-tied";
 
 /// The first case of every family, by its name.
 fn one_of_each() -> BTreeMap<&'static str, String> {
@@ -94,7 +116,7 @@ fn one_of_each() -> BTreeMap<&'static str, String> {
     let mut found = BTreeMap::new();
     for dir in dirs {
         let case = dir.file_name().unwrap().to_string_lossy().into_owned();
-        if !UNDECIDED.contains(&case.as_str()) {
+        if case != UNDECIDED {
             found.entry(spec(&dir).family).or_insert(case);
         }
     }
@@ -201,7 +223,7 @@ fn weights_of_zero_need_no_bits_at_any_rate() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source");
     write_source("llama-gqa", &source);
-    zero(&source, "mlp");
+    fill(&source, "mlp", 0);
     for rate in [3.0, 8.0] {
         let outcome = run(&options(&source, &dir.path().join(format!("{rate}")), &[rate]));
         let model = &outcome.unwrap().models[0];

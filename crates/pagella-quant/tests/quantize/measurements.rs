@@ -77,6 +77,16 @@ fn a_measurement_of_another_model_is_refused_before_any_work() {
     let error = run(&job).unwrap_err().to_string();
     assert!(error.contains("says nothing of"), "{error}");
     let mut value: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    // Of a model whose linears have the names and sizes of this one, but more blocks.
+    let mut longer = value.clone();
+    for losses in longer["pagella"]["linears"][0]["table"]["losses"].as_array_mut().unwrap() {
+        losses.as_array_mut().unwrap().push(0.5.into());
+    }
+    let damaged = dir.path().join("damaged.json");
+    std::fs::write(&damaged, longer.to_string()).unwrap();
+    let (source, measurement) = (narrow, Some(damaged));
+    let error = run(&QuantizeOptions { source, measurement, ..job.clone() }).unwrap_err();
+    assert!(error.to_string().contains("of another number of inputs"), "{error}");
     value.as_object_mut().unwrap().remove("pagella");
     std::fs::write(&path, value.to_string()).unwrap();
     let error = run(&job).unwrap_err().to_string();

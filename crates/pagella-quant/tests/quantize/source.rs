@@ -86,15 +86,15 @@ fn write(case: &str, dir: &Path, vocab: Option<usize>, store: Store<'_>) {
     write_file(&dir.join("model.safetensors"), &views).unwrap();
 }
 
-/// Sets all weights of the tensors whose names contain `part` to zero.
-pub fn zero(dir: &Path, part: &str) {
+/// Sets all bytes of the tensors whose names contain `part`: 0 makes them zero, 255 no number.
+pub fn fill(dir: &Path, part: &str, byte: u8) {
     let path = dir.join("model.safetensors");
     let mut bytes = std::fs::read(&path).unwrap();
     let header_bytes = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header: Map<String, Value> = serde_json::from_slice(&bytes[8..8 + header_bytes]).unwrap();
     for (_, tensor) in header.iter().filter(|(name, _)| name.contains(part)) {
         let [begin, end] = [0, 1].map(|i| tensor["data_offsets"][i].as_u64().unwrap() as usize);
-        bytes[8 + header_bytes + begin..8 + header_bytes + end].fill(0);
+        bytes[8 + header_bytes + begin..8 + header_bytes + end].fill(byte);
     }
     std::fs::write(path, bytes).unwrap();
 }

@@ -11,8 +11,14 @@ const FOOTER_MAX: u64 = 64 << 20;
 /// Columns, levels of nesting included, that are listed.
 const ELEMENTS_MAX: usize = 4096;
 
-/// Chunks that are listed.
+/// Chunks that are listed, and runs of rows.
 const CHUNKS_MAX: usize = 1 << 20;
+
+/// Longest name of a column, levels of nesting included, in bytes.
+const NAME_MAX: usize = 4096;
+
+/// Columns that an error names.
+const NAMED_MAX: usize = 8;
 
 /// The physical type of strings.
 const BYTE_ARRAY: i64 = 6;
@@ -71,7 +77,7 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> Result<(Column, Vec<Chunk>)
     let mut footer = Vec::new();
     file.take(footer_bytes).read_to_end(&mut footer).map_err(io)?;
     let mut thrift = Thrift::new(footer.as_slice());
-    let (mut elements, mut groups) = (Vec::new(), Vec::new());
+    let (mut elements, mut groups) = (Vec::new(), Groups::default());
     thrift.fields(&mut |thrift, number, kind| match number {
         2 => thrift
             .list(kind, &mut |thrift, _| {
@@ -79,7 +85,7 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> Result<(Column, Vec<Chunk>)
                 limit(elements.len(), ELEMENTS_MAX)
             })
             .map(|()| true),
-        4 => thrift.list(kind, &mut |thrift, _| row_group(thrift, &mut groups)).map(|()| true),
+        4 => thrift.list(kind, &mut |thrift, _| groups.read(thrift)).map(|()| true),
         _ => Ok(false),
     })?;
     let column = choose(columns(&elements)?)?;
@@ -87,7 +93,7 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> Result<(Column, Vec<Chunk>)
         let chunk = group.get(column.index).copied();
         chunk.filter(|c| c.start < bytes).ok_or_else(|| "its footer is damaged".to_owned())
     };
-    let chunks = groups.iter().map(chunk).collect::<Result<_, _>>()?;
+    let chunks = groups.chunks.iter().map(chunk).collect::<Result<_, _>>()?;
     Ok((column, chunks))
 }
 
@@ -110,20 +116,32 @@ fn element<R: Read>(thrift: &mut Thrift<R>) -> Result<Element, Fault> {
     Ok(found)
 }
 
-fn row_group<R: Read>(thrift: &mut Thrift<R>, groups: &mut Vec<Vec<Chunk>>) -> Result<(), Fault> {
-    let mut chunks = Vec::new();
-    thrift.fields(&mut |thrift, number, kind| {
-        if number != 1 {
-            return Ok(false);
-        }
-        thrift.list(kind, &mut |thrift, _| {
-            chunks.push(column_chunk(thrift)?);
-            limit(chunks.len(), ELEMENTS_MAX)
+/// The chunks of every run of rows.
+#[derive(Default)]
+struct Groups {
+    chunks: Vec<Vec<Chunk>>,
+    /// Runs and chunks so far.
+    count: usize,
+}
+
+impl Groups {
+    fn read<R: Read>(&mut self, thrift: &mut Thrift<R>) -> Result<(), Fault> {
+        let mut chunks = Vec::new();
+        thrift.fields(&mut |thrift, number, kind| {
+            if number != 1 {
+                return Ok(false);
+            }
+            thrift.list(kind, &mut |thrift, _| {
+                chunks.push(column_chunk(thrift)?);
+                limit(chunks.len(), ELEMENTS_MAX)
+            })?;
+            Ok(true)
         })?;
-        Ok(true)
-    })?;
-    groups.push(chunks);
-    limit(groups.iter().map(Vec::len).sum(), CHUNKS_MAX)
+        // A run without chunks takes a byte of the file, and more here.
+        self.count += 1 + chunks.len();
+        self.chunks.push(chunks);
+        limit(self.count, CHUNKS_MAX)
+    }
 }
 
 fn column_chunk<R: Read>(thrift: &mut Thrift<R>) -> Result<Chunk, Fault> {
@@ -174,6 +192,9 @@ fn columns(elements: &[Element]) -> Result<Vec<Column>, Fault> {
             true => element.name.clone(),
             false => format!("{parent}.{}", element.name),
         };
+        if name.len() > NAME_MAX {
+            return Err(format!("the name of a column has more than {NAME_MAX} bytes"));
+        }
         let level = level + u32::from(at > 0 && element.repetition != 0);
         let is_repeated = was_repeated || element.repetition == 2;
         match element.kind {
@@ -196,15 +217,26 @@ fn columns(elements: &[Element]) -> Result<Vec<Column>, Fault> {
 
 /// The column `text`, or the only one of strings.
 fn choose(columns: Vec<Column>) -> Result<Column, Fault> {
-    let names: Vec<String> = columns.iter().map(|column| format!("`{}`", column.name)).collect();
+    let more = if columns.len() > NAMED_MAX { ", …" } else { "" };
+    let named = columns.iter().take(NAMED_MAX);
+    let names: Vec<String> = named.map(|c| format!("`{}`", c.name.escape_debug())).collect();
     let mut texts: Vec<Column> = columns.into_iter().filter(|column| column.is_text).collect();
     let named = texts.iter().position(|column| column.name == "text");
     match (named, texts.len()) {
+        _ if names.is_empty() => {
+            Err("it has no columns: give a file with a column `text`".to_owned())
+        }
         (Some(at), _) => Ok(texts.swap_remove(at)),
         (None, 1) => Ok(texts.swap_remove(0)),
         _ => Err(format!(
-            "no column `text` among {}: rename the column, or convert the file to JSON lines",
+            "no column `text` among {}{more}: rename the column, or convert the file to JSON lines",
             names.join(", ")
         )),
     }
+}
+
+/// An optional column of texts, as [`read`] finds it.
+#[cfg(test)]
+pub(super) fn column_of_texts() -> Column {
+    Column { index: 0, name: "text".to_owned(), definition_max: 1, is_text: true }
 }

@@ -13,6 +13,9 @@ const PAGE_MAX: i64 = 256 << 20;
 /// Most values of a page, missing ones included, which take no room.
 const VALUES_MAX: i64 = 1 << 24;
 
+/// Bytes that a byte of snappy stands for at most: copies of 64 bytes are written in three.
+const SNAPPY_RATIO_MAX: usize = 22;
+
 /// Types of pages.
 const DATA: i64 = 0;
 const DICTIONARY: i64 = 2;
@@ -86,7 +89,7 @@ impl<'a, R: Read> Pages<'a, R> {
                     }
                 }
                 DICTIONARY => {
-                    let bytes = unpacked(self.chunk.codec, &stored, header.bytes)?;
+                    let bytes = unpacked(self.chunk.codec, &stored, header.bytes as u64)?;
                     let places = places(&bytes, header.values)?;
                     self.dictionary = Some(Dictionary { bytes, places });
                 }
@@ -106,7 +109,8 @@ impl<'a, R: Read> Pages<'a, R> {
         let (before, packed) =
             stored.split_at_checked(level_bytes as usize).ok_or_else(super::damaged)?;
         let codec = if header.is_compressed { self.chunk.codec } else { 0 };
-        let bytes = unpacked(codec, packed, header.bytes - level_bytes)?;
+        let value_bytes = u64::try_from(header.bytes - level_bytes);
+        let bytes = unpacked(codec, packed, value_bytes.map_err(|_| super::damaged())?)?;
         let max = self.column.definition_max;
         let (levels, values) = match header.kind {
             DATA_2 => (before.get(header.level_bytes[0] as usize..), &bytes[..]),
@@ -154,8 +158,9 @@ impl<'a> Values<'a> {
             }
             (PLAIN_DICTIONARY | RLE_DICTIONARY, None) => Err(super::damaged()),
             _ => Err(format!(
-                "its texts are in the encoding {encoding}, which is not read: convert the file to JSON \
-                 lines, or write it with version 1 of the format"
+                "its texts are in the encoding {encoding}{}; plain texts and dictionaries are read: write \
+                 it with version 1 of the format, or convert it to JSON lines",
+                name(encoding)
             )),
         }
     }
@@ -174,6 +179,15 @@ impl<'a> Values<'a> {
                 value.ok_or_else(super::damaged)
             }
         }
+    }
+}
+
+/// What the format calls an encoding that is not read.
+fn name(encoding: i64) -> &'static str {
+    match encoding {
+        6 => " (DELTA_LENGTH_BYTE_ARRAY)",
+        7 => " (DELTA_BYTE_ARRAY)",
+        _ => "",
     }
 }
 
@@ -247,21 +261,23 @@ fn take(from: &mut impl Read, count: i64) -> Result<Vec<u8>, Fault> {
 }
 
 /// What was compressed, which must have the size that the header says.
-fn unpacked(codec: i64, stored: &[u8], bytes: i64) -> Result<Vec<u8>, Fault> {
-    let exact = |unpacked: Vec<u8>| match unpacked.len() as i64 == bytes {
+fn unpacked(codec: i64, stored: &[u8], bytes: u64) -> Result<Vec<u8>, Fault> {
+    let exact = |unpacked: Vec<u8>| match unpacked.len() as u64 == bytes {
         true => Ok(unpacked),
         false => Err(super::damaged()),
     };
     let stream = |reader: &mut dyn Read| {
         let mut unpacked = Vec::new();
-        let read = reader.take(bytes as u64 + 1).read_to_end(&mut unpacked);
+        let read = reader.take(bytes + 1).read_to_end(&mut unpacked);
         read.map_err(|_| super::damaged()).map(|_| unpacked).and_then(exact)
     };
     match codec {
         0 => exact(stored.to_vec()),
         1 => {
             let claimed = snap::raw::decompress_len(stored).map_err(|_| super::damaged())?;
-            if claimed as i64 != bytes {
+            // Room for the claim is made at once.
+            let possible = stored.len().saturating_mul(SNAPPY_RATIO_MAX);
+            if claimed as u64 != bytes || claimed > possible {
                 return Err(super::damaged());
             }
             let unpacked = snap::raw::Decoder::new().decompress_vec(stored);
