@@ -134,7 +134,7 @@ mod tests {
 
     fn finish(config: &Value, linear: Option<&Linear<'_>>) -> Result<Option<String>> {
         let mut promise = Promise::new(Some(config));
-        for linear in linear {
+        if let Some(linear) = linear {
             promise.check(Path::new("dir"), linear)?;
         }
         promise.finish(Path::new("dir"))
