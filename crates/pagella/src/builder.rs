@@ -342,7 +342,11 @@ impl EngineBuilder {
     pub fn spec(&self, dir: &Path) -> Result<ModelSpec, Error> {
         let EngineBuilder { context, rope, assume_llama, .. } = *self;
         let options = SpecOptions { context, rope, assume_llama };
-        Ok(load_spec(dir, &options)?)
+        let mut spec = load_spec(dir, &options)?;
+        if self.split.tensor_parallel {
+            spec.warnings.push("tensor_parallel: there is one device, which has all of it".into());
+        }
+        Ok(spec)
     }
 
     /// As [`spec`](Self::spec), without `generation_config.json`.
@@ -401,6 +405,9 @@ impl EngineBuilder {
     /// Where the model will run; refuses choices that mean nothing there.
     pub fn place(&self) -> Result<Place, Error> {
         let place = self.devices.place()?;
+        if let Some(problem) = self.tensor_parallel_problem() {
+            return Err(Error::Split(problem));
+        }
         if let Place::Cuda(index) = place {
             if self.split.cpu_layers.is_some() {
                 let devices = format!("{}, with layers on the CPU,", self.devices);
@@ -416,6 +423,17 @@ impl EngineBuilder {
             }
         }
         Ok(place)
+    }
+
+    /// What stands against layers that are shared by all devices, if they were asked for.
+    pub fn tensor_parallel_problem(&self) -> Option<String> {
+        let takers = self.split.takers(self.devices.all().len());
+        (self.split.tensor_parallel && takers > 1).then(|| {
+            format!(
+                "tensor_parallel: {takers} devices cannot share a layer: leave it out, and each takes \
+                 whole layers, as many as fit or as gpu_split says"
+            )
+        })
     }
 
     /// How the draft model is opened: on the same machine, with a cache of the same length.

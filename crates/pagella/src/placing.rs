@@ -266,7 +266,7 @@ impl EngineBuilder {
         let whole =
             if placing.draft.is_some() { "the model, its draft model" } else { "the model" };
         let place = match devices.len() {
-            1 => format!("{device} may hold"),
+            0 | 1 => format!("{device} may hold"),
             n => format!("{device}, the last of {n} devices that could take it, may hold"),
         };
         let problem = format!(

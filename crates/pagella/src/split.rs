@@ -21,6 +21,9 @@ pub struct Split {
     pub reserves: Vec<u64>,
     /// Layers that the CPU takes behind the listed devices.
     pub cpu_layers: Option<CpuLayers>,
+    /// Every layer is shared by all devices. There is no such way over several devices, which is
+    /// refused; one device has the model as a whole, and says so in a warning.
+    pub tensor_parallel: bool,
 }
 
 /// How many of the last layers the CPU takes.
@@ -33,9 +36,17 @@ pub enum CpuLayers {
 }
 
 impl Split {
-    /// Whether nothing was chosen.
+    /// Whether layers go wherever there is room.
     pub fn is_default(&self) -> bool {
-        *self == Self::default()
+        let Split { shares, reserves, cpu_layers, tensor_parallel: _ } = self;
+        shares.is_empty() && reserves.is_empty() && cpu_layers.is_none()
+    }
+
+    /// How many of so many listed devices can be given a part of the model.
+    pub(crate) fn takers(&self, listed: usize) -> usize {
+        let shared = self.shares.iter().take(listed).filter(|share| **share > 0).count();
+        let listed = if self.shares.is_empty() { listed } else { shared };
+        listed + usize::from(!matches!(self.cpu_layers, None | Some(CpuLayers::Exactly(0))))
     }
 
     /// Shares in GB, as `--gpu-split` has them; if none is above 0, nothing was chosen.
@@ -88,6 +99,8 @@ mod tests {
             assert!(Split::shares_of_gb(&[bad]).is_err(), "{bad}");
         }
         assert!(Split::shares_of_gb(&[1.0; 65]).is_err());
+        let two = Split { shares: vec![0, 5, 0, 7], ..Split::default() };
+        assert_eq!((two.takers(2), two.takers(4), Split::default().takers(3)), (1, 2, 3));
         assert_eq!("auto".parse(), Ok(CpuLayers::Auto));
         assert_eq!("3".parse(), Ok(CpuLayers::Exactly(3)));
         assert!("-3".parse::<CpuLayers>().is_err());

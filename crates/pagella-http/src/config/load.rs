@@ -219,13 +219,13 @@ mod tests {
     #[test]
     fn everything_that_is_wrong_is_said_at_once() {
         let file = "[network]\nport = 70000\nunknown_fields = 'maybe'\ntls_cert = 'a'\n\
-            [draft_model]\ndraft_gpu_split = [8]\n[model]\ntensor_parallel = true\n";
+            [draft_model]\ndraft_gpu_split = [8]\n[model]\nvision = true\n";
         let text = problems(file);
         for part in ["0 to 65535", "warn, reject, ignore", "belong together", "not built"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert_eq!(text.lines().count(), 5, "{text}");
-        assert!(text.contains("draft_model.draft_gpu_split") && text.contains("tensor_parallel"));
+        assert!(text.contains("draft_model.draft_gpu_split") && text.contains("model.vision"));
     }
 
     #[test]

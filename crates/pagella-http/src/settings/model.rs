@@ -60,6 +60,8 @@ section! {
         gpu_split_auto: bool = true;
         /// MB of each device that stay free; 96 alone says nothing
         autosplit_reserve: DeviceNumbers = DeviceNumbers::default();
+        /// Every layer shared by all devices: with one device the model runs there, several are refused
+        tensor_parallel: bool = false;
         /// Template in place of the model's
         prompt_template: Option<String> = None;
         /// Folder of templates

@@ -13,8 +13,6 @@ const NEUTRAL: &[(&str, &str, &[&str])] = &[
     ("limits", "images", &["16"]),
     ("limits", "image_bytes", &["20971520"]),
     ("limits", "image_pixels", &["40000000"]),
-    ("model", "tensor_parallel", &["false"]),
-    ("model", "tensor_parallel_backend", &["native"]),
     ("model", "cpu_moe_offload_layers", &["0"]),
     ("model", "output_chunking", &["true"]),
     ("model", "vision", &["false"]),
@@ -29,6 +27,8 @@ const NEUTRAL: &[(&str, &str, &[&str])] = &[
 /// Keys that change nothing here, whatever they say.
 const INERT: &[(&str, &str)] = &[
     ("model", "backend"),
+    // With one device there is nobody to talk to.
+    ("model", "tensor_parallel_backend"),
     ("embeddings", "embedding_model_dir"),
     ("embeddings", "embeddings_device"),
     ("memory", "sysmem_recurrent_cache"),

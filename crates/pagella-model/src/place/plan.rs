@@ -95,7 +95,7 @@ pub struct NoRoom {
     pub device: String,
     /// With so much more memory there it would.
     pub missing_bytes: u64,
-    /// All devices.
+    /// It and those before it, as far as they may take anything.
     pub devices: Vec<String>,
     /// Tokens of the least cache.
     pub cache_tokens: usize,
@@ -178,12 +178,19 @@ pub fn place(rooms: &[Room<'_>], pages: PagesWanted, tail: Tail) -> Result<Place
     };
     let at = |pages| fill(rooms, pages, boundary);
     let fits = |pages| at(pages).over.is_none();
-    if let Some((device, missing_bytes)) = at(pages.least).over {
+    if let Some(over) = at(pages.least).over {
+        // What is missing is not asked of devices at the end that were to take nothing.
+        let able = match (boundary, rooms.iter().rposition(|room| room.own_bytes() > 0)) {
+            (None, Some(last)) => &rooms[..=last],
+            _ => rooms,
+        };
+        let (device, missing_bytes) = fill(able, pages.least, boundary).over.unwrap_or(over);
+        let could = able.iter().take(device + 1).filter(|room| room.own_bytes() > 0);
         let fitting = if fits(1) { largest(1, pages.least, fits) } else { 0 };
         return Err(NoRoom {
             device: rooms.get(device).map(|room| room.name.clone()).unwrap_or_default(),
             missing_bytes,
-            devices: rooms.iter().map(|room| room.name.clone()).collect(),
+            devices: could.map(|room| room.name.clone()).collect(),
             cache_tokens: tokens_of(pages.least),
             fitting_tokens: tokens_of(fitting),
         });

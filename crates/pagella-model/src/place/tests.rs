@@ -203,10 +203,26 @@ fn exact_boundaries_fit_and_one_byte_less_does_not() {
     let short = [room(&sizes, 65), room(&sizes, 44), room(&sizes, 5)];
     let refusal = place(&short, one, Tail::Rest).unwrap_err();
     assert_eq!((refusal.device.as_str(), refusal.missing_bytes), ("5 bytes", 11));
-    assert_eq!(refusal.fitting_tokens, 0);
+    assert_eq!((refusal.fitting_tokens, refusal.devices.len()), (0, 3));
     let skipped = [room(&sizes, 3), room(&sizes, 115)];
     assert_eq!(layers(&place(&skipped, one, Tail::Rest).unwrap()), [0, 10]);
     assert!(place(&[], one, Tail::Rest).is_ok_and(|placement| placement.parts.is_empty()));
+}
+
+#[test]
+fn devices_that_were_to_take_nothing_are_not_asked_for_more() {
+    let sizes = plain();
+    let one = PagesWanted { least: 1, most: 1 };
+    let left_out = [room(&sizes, 0), room(&sizes, 50), room(&sizes, 40), room(&sizes, 0)];
+    let refusal = place(&left_out, one, Tail::Rest).unwrap_err();
+    let found = (refusal.device.as_str(), refusal.missing_bytes, refusal.devices.len());
+    assert_eq!(found, ("40 bytes", 115 - 44 - 40, 2));
+    // The CPU behind it takes no layers.
+    let behind = [room(&sizes, 60), room(&sizes, 10_000)];
+    let refusal = place(&behind, one, Tail::Layers(0)).unwrap_err();
+    assert_eq!((refusal.device.as_str(), refusal.devices), ("60 bytes", vec!["60 bytes".into()]));
+    let nothing = place(&[room(&sizes, 0)], one, Tail::Rest).unwrap_err();
+    assert_eq!((nothing.device.as_str(), nothing.missing_bytes), ("0 bytes", 115));
 }
 
 #[test]

@@ -59,9 +59,8 @@ pub struct OptionFields {
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "ForeignOptions")]
 pub struct ForeignFields {
-    /// Refused unless it asks for nothing
-    #[serde(default)]
-    tensor_parallel: bool,
+    /// Every layer shared by all devices: with one device the model runs there, several are refused
+    tensor_parallel: Option<bool>,
     /// Most GB that the model may take of each of the server's devices, cache included
     #[schemars(extend("$ref" = "#/components/schemas/Numbers"))]
     gpu_split: Option<Value>,
@@ -121,6 +120,9 @@ pub struct LoadOptions {
     /// MB of each device that stay free; empty: as is usual for its kind.
     #[serde(default)]
     pub autosplit_reserve: Vec<f64>,
+    /// Whether all devices share every layer; `None`: as the operator says.
+    #[serde(default)]
+    pub tensor_parallel: Option<bool>,
     /// Load files with tensors that no part of the model takes instead of refusing them.
     #[serde(default)]
     pub ignore_unused_tensors: bool,
@@ -164,6 +166,7 @@ impl LoadOptions {
             max_batch_size: fields.max_batch_size,
             gpu_split,
             autosplit_reserve,
+            tensor_parallel: foreign.tensor_parallel,
             ignore_unused_tensors: fields.ignore_unused_tensors,
             prompt_template: fields.prompt_template.filter(|name| !name.is_empty()),
             conversation: conversation.checked()?,
@@ -292,11 +295,6 @@ fn split(fields: &ForeignFields) -> Result<(Vec<f64>, Vec<f64>), ApiError> {
 fn refuse_foreign(fields: &ForeignFields) -> Result<(), ApiError> {
     let asked = [
         (
-            "tensor_parallel",
-            fields.tensor_parallel,
-            "a model is cut by layers and never within them, leave it out",
-        ),
-        (
             "cpu_moe_offload_layers",
             fields.cpu_moe_offload_layers.is_some_and(|layers| layers > 0),
             "experts run where their layer is, leave it out",
@@ -337,6 +335,7 @@ mod tests {
             "max_seq_len": 512, "cache_size": 1024, "cache_mode": "Q8", "rope_alpha": 2.5,
             "chunk_size": 64, "max_batch_size": 4, "ignore_unused_tensors": true,
             "gpu_split": [8, 0, 2.5], "autosplit_reserve": 512, "gpu_split_auto": false,
+            "tensor_parallel": true,
         }));
         let expected = LoadOptions {
             max_seq_len: Some(512),
@@ -348,6 +347,7 @@ mod tests {
             max_batch_size: Some(4),
             gpu_split: vec![8.0, 0.0, 2.5],
             autosplit_reserve: vec![512.0],
+            tensor_parallel: Some(true),
             ignore_unused_tensors: true,
             prompt_template: None,
             conversation: ConversationOptions::default(),
@@ -367,7 +367,7 @@ mod tests {
     fn what_asks_for_nothing_is_let_through() {
         let body = json!({
             "max_seq_len": -1, "rope_scale": 1.0, "rope_alpha": "auto", "backend": "exllamav3",
-            "tensor_parallel": false, "tensor_parallel_backend": "native", "gpu_split_auto": true,
+            "tensor_parallel": null, "tensor_parallel_backend": "native", "gpu_split_auto": true,
             "gpu_split": [], "autosplit_reserve": [96], "vision": false, "loras": [],
             "output_chunking": true, "prompt_template": "",
             "draft_model": {"draft_mode": null, "draft_model_name": "", "draft_gpu_split": [0]},
@@ -378,11 +378,7 @@ mod tests {
 
     #[test]
     fn what_the_engine_lacks_is_refused_by_name() {
-        for (field, value) in [
-            ("tensor_parallel", json!(true)),
-            ("vision", json!(true)),
-            ("cpu_moe_offload_layers", json!(1)),
-        ] {
+        for (field, value) in [("vision", json!(true)), ("cpu_moe_offload_layers", json!(1))] {
             let error = read(json!({ field: value })).unwrap_err();
             let found = (error.code, error.param.as_deref());
             assert_eq!(found, (Code::UnsupportedParameter, Some(field)));

@@ -95,7 +95,7 @@ impl ModelFlags {
         }
         // 96 MB is what files say that do not care.
         let reserve = if reserve[..] == [96.0] { &[][..] } else { reserve };
-        let split = self.split.or(shares, reserve);
+        let split = self.split.or(shares, reserve, settings.tensor_parallel);
         self.split = split.map_err(|problem| Usage::error(format!("gpu_split: {problem}")))?;
         self.cache_tokens = self.cache_tokens.or(settings.cache_size);
         self.length = self.length.or(settings.max_seq_len);

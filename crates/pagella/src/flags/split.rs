@@ -17,6 +17,9 @@ pub struct SplitFlags {
     /// possible
     #[arg(long, value_name = "N|auto")]
     cpu_layers: Option<CpuLayers>,
+    /// What the configuration says.
+    #[arg(skip)]
+    tensor_parallel: bool,
 }
 
 /// Bytes of every device.
@@ -25,7 +28,13 @@ struct Amounts(Vec<u64>);
 
 impl SplitFlags {
     /// With what the configuration says, in GB and MB, where the command line says nothing.
-    pub fn or(mut self, gpu_split: &[f64], reserve: &[f64]) -> Result<Self, UnknownName> {
+    pub fn or(
+        mut self,
+        gpu_split: &[f64],
+        reserve: &[f64],
+        tensor_parallel: bool,
+    ) -> Result<Self, UnknownName> {
+        self.tensor_parallel = tensor_parallel;
         let shares = Split::shares_of_gb(gpu_split)?;
         self.gpu_split = self.gpu_split.or(Some(Amounts(shares)));
         let reserves = Split::reserves_of_mb(reserve)?;
@@ -40,6 +49,7 @@ impl SplitFlags {
             shares: bytes(&self.gpu_split),
             reserves: bytes(&self.reserve_vram),
             cpu_layers: self.cpu_layers,
+            tensor_parallel: self.tensor_parallel,
         })
     }
 }

@@ -60,8 +60,7 @@ fn every_place_is_heard_and_named() {
 fn a_file_of_tabbyapi_is_turned_into_ours() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.yml");
-    std::fs::write(&file, "network:\n  port: 5001\nmodel:\n  tensor_parallel: true\n  new: 1\n")
-        .unwrap();
+    std::fs::write(&file, "network:\n  port: 5001\nmodel:\n  vision: true\n  new: 1\n").unwrap();
     let imported = run_in(dir.path(), &["config", "import", "config.yml"], &[]);
     assert_eq!((imported.code, imported.out.as_str()), (0, "[network]\nport = 5001\n"));
     assert_eq!(

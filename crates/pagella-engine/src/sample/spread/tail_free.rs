@@ -7,7 +7,7 @@
 use super::{BUCKETS, LIST_LEN, Spread};
 use crate::sample::candidates::canonical;
 use crate::sample::sorted::Sorted;
-use crate::sample::steps::tfs::{Head, TAIL_BELOW};
+use crate::sample::steps::tfs::{Head, HeadCut, TAIL_BELOW};
 use crate::sample::{Candidate, Shape, scan};
 
 /// Shares of the highest weight down to which candidates are tried, one after the other.
@@ -34,18 +34,15 @@ impl Spread<'_> {
             likely.sort_unstable_by(canonical);
             let weights: Vec<f64> = likely.iter().map(|c| c.p).collect();
             let is_complete = end >= self.span().end;
-            match (Head { weights: &weights, is_complete, least }).kept(z) {
-                None => {}
-                Some(None) => return true,
-                Some(Some(n)) if n.max(min_keep) > likely.len() => {
-                    self.keep(n.max(min_keep));
-                    return true;
-                }
-                Some(Some(n)) => {
-                    self.keep_first(&likely[..n.max(min_keep)]);
-                    return true;
-                }
+            match (Head { weights: &weights, is_complete, least }).cut(z) {
+                HeadCut::Unknown => continue,
+                HeadCut::Nowhere => {}
+                HeadCut::After(n) => match likely.get(..n.max(min_keep)) {
+                    Some(kept) => self.keep_first(kept),
+                    None => self.keep(n.max(min_keep)),
+                },
             }
+            return true;
         }
         self.keep_tail_free_sorted(z, least, min_keep);
         true

@@ -34,9 +34,20 @@ pub fn apply(z: f32, min_keep: usize, candidates: &mut Candidates) {
     }
     let weights: Vec<f64> = candidates.as_slice().iter().map(|c| c.p).collect();
     let head = Head { weights: &weights, is_complete: true, least: TAIL_BELOW };
-    if let Some(Some(kept)) = head.kept(f64::from(z)) {
+    if let HeadCut::After(kept) = head.cut(f64::from(z)) {
         candidates.keep(kept.max(min_keep));
     }
+}
+
+/// Where the most likely candidates are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadCut {
+    /// Behind so many.
+    After(usize),
+    /// Nowhere: all stay.
+    Nowhere,
+    /// What is not known of the others decides.
+    Unknown,
 }
 
 /// The most likely candidates, highest weight first.
@@ -50,9 +61,8 @@ pub struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// How many have the share `z` of the curvature, of all that are no tail. The inner `None` cuts
-    /// nothing; the outer says that what is missing here decides.
-    pub fn kept(&self, z: f64) -> Option<Option<usize>> {
+    /// Behind those that have the share `z` of the curvature, of all that are no tail.
+    pub fn cut(&self, z: f64) -> HeadCut {
         let head = &self.weights[..self.weights.partition_point(|w| *w >= self.least)];
         let is_complete = self.is_complete || head.len() < self.weights.len();
         let curvature = |w: &[f64]| (w[0] - 2.0 * w[1] + w[2]).abs();
@@ -61,10 +71,10 @@ impl Head<'_> {
         let missing = match head {
             _ if is_complete => 0.0,
             [.., last_but_one, _] => 2.0 * last_but_one,
-            _ => return None,
+            _ => return HeadCut::Unknown,
         };
         if is_complete && (head.len() < 3 || known == 0.0) {
-            return Some(None);
+            return HeadCut::Nowhere;
         }
         let leading = |total: f64| {
             let mut sum = 0.0;
@@ -76,7 +86,7 @@ impl Head<'_> {
         };
         let (least, most) = (leading(known), leading(known + missing));
         let crosses = is_complete || most + 2 < head.len();
-        (least == most && crosses).then_some(Some(least + 1))
+        if least == most && crosses { HeadCut::After(least + 1) } else { HeadCut::Unknown }
     }
 }
 

@@ -94,14 +94,19 @@ fn split(builder: EngineBuilder, options: &LoadOptions) -> Result<EngineBuilder,
     let shares = shares.map_err(|problem| refused("gpu_split", problem))?;
     let reserves = Split::reserves_of_mb(&options.autosplit_reserve);
     let reserves = reserves.map_err(|problem| refused("autosplit_reserve", problem))?;
-    Ok(builder.with_split(|split| {
+    let builder = builder.with_split(|split| {
         if !shares.is_empty() {
             split.shares = shares;
         }
         if !reserves.is_empty() {
             split.reserves = reserves;
         }
-    }))
+        split.tensor_parallel = options.tensor_parallel.unwrap_or(split.tensor_parallel);
+    });
+    match builder.tensor_parallel_problem() {
+        Some(message) => Err(OpenError::Refused { option: Some("tensor_parallel"), message }),
+        None => Ok(builder),
+    }
 }
 
 /// A model, and everything that was chosen for it.
