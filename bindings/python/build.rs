@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed={MODELS}");
     let into = out.join("models");
     match fs::remove_dir_all(&into) {
-        Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(problem),
+        Err(problem) if problem.kind() != io::ErrorKind::NotFound => Err(problem),
         _ => copy(&here.join(MODELS), &into),
     }
 }
