@@ -53,7 +53,7 @@ fn doctor_says_what_is_here() {
     let mut command = crate::support::command(&["doctor", "--json"]);
     command.env("HF_HOME", home.path());
     let found = crate::support::feed(command, "").json();
-    assert!(found["bandwidth_gb_s"].as_f64().unwrap() > 0.1);
+    assert!(found["bandwidth_gb_s"].as_f64().unwrap() > 0.0);
     assert!(found["threads"].as_u64().unwrap() >= 1);
     assert!(!found["isa"].as_str().unwrap().is_empty());
     let cuda = &found["cuda"];
