@@ -14,7 +14,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = ["Server"]
 
@@ -23,6 +25,8 @@ _LOOK_S = 0.1
 #: Seconds for an answer about itself. Steps of large models on slow machines take some.
 _ANSWER_S = 20.0
 _ADDRESS = re.compile(r"listening on (http://\S+)")
+#: Lines of its log that an error quotes.
+_QUOTED_LINES = 20
 
 
 class Server:
@@ -41,21 +45,23 @@ class Server:
         )
         assert self._child.stderr is not None
         self._log = self._child.stderr
+        self._said: deque[str] = deque(maxlen=_QUOTED_LINES)
         self.base = self._address()
         threading.Thread(target=self._pass_on, daemon=True).start()
 
     def _address(self) -> str:
-        said = []
         for line in self._log:
+            self._said.append(line)
             found = _ADDRESS.search(line)
             if found:
+                self._said.clear()
                 return found[1]
-            said.append(line)
-        raise RuntimeError("the server ended before it listened:\n" + "".join(said))
+        raise RuntimeError("the server ended before it listened:\n" + "".join(self._said))
 
     def _pass_on(self) -> None:
         """Its log is part of this process's."""
         for line in self._log:
+            self._said.append(line)
             sys.stderr.write(line)
 
     @property
@@ -67,22 +73,26 @@ class Server:
         """Until the model is loaded."""
         deadline = time.monotonic() + timeout
         while True:
-            said = self.health()
-            if said == "healthy":
+            # A server whose model cannot be loaded lives on, to be given another.
+            said = self._report()
+            if said.get("status") == "healthy":
                 return
-            if self._child.poll() is not None or said == "failed":
-                raise RuntimeError("the server ended while it loaded the model: its log says why")
+            if self._child.poll() is not None or said.get("engine", {}).get("state") == "failed":
+                raise RuntimeError("the server could not load the model:\n" + "".join(self._said))
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the model was not loaded within {timeout:.0f} s: it is {said!r}")
+                raise TimeoutError(f"the model was not loaded within {timeout:.0f} s: {said}")
             time.sleep(_LOOK_S)
 
     def health(self) -> str:
-        """What the server says of itself; it asks the engine's thread."""
+        """What the server says of itself in a word; it asks the engine's thread."""
+        return str(self._report().get("status", "unknown"))
+
+    def _report(self) -> dict[str, Any]:
         try:
-            said = self._ask("/health")
+            said: dict[str, Any] = json.loads(self._ask("/health"))
         except OSError as problem:
-            return f"unreachable ({problem})"
-        return str(json.loads(said).get("status", "unknown"))
+            return {"status": f"unreachable ({problem})"}
+        return said
 
     def numbers(self) -> dict[str, float]:
         """The server's metrics without labels, by name."""
