@@ -14,9 +14,20 @@ use crate::limits::CONFIG_BYTES_MAX;
 use crate::spec::{ModelSpec, SpecOptions};
 use crate::tokens::QUANT_BLOCKS;
 
-/// Files in which early tools wrote how weights are quantised, and the method that each means.
-const QUANT_FILES: [(&str, &str); 2] =
-    [("quantize_config.json", "gptq"), ("quant_config.json", "awq")];
+/// A file in which a tool writes how weights are quantised.
+struct QuantFile {
+    name: &'static str,
+    /// The method that it means, unless it says another.
+    method: &'static str,
+    /// Where in the file the settings are, if not at the top.
+    block: Option<&'static str>,
+}
+
+const QUANT_FILES: [QuantFile; 3] = [
+    QuantFile { name: "quantize_config.json", method: "gptq", block: None },
+    QuantFile { name: "quant_config.json", method: "awq", block: None },
+    QuantFile { name: "hf_quant_config.json", method: "modelopt", block: Some("quantization") },
+];
 
 /// Reads `config.json`, and `generation_config.json` if there is one, of the model in `dir`.
 pub fn load_spec(dir: &Path, options: &SpecOptions) -> Result<ModelSpec, ArchError> {
@@ -39,13 +50,19 @@ fn adopt_quantization(dir: &Path, config: &mut Config) -> Result<(), ArchError> 
     if config.find(&QUANT_BLOCKS).is_some() {
         return Ok(());
     }
-    for (name, method) in QUANT_FILES {
+    for QuantFile { name, method, block } in QUANT_FILES {
         let path = dir.join(name);
         match read_limited(&path) {
             Ok(bytes) => {
-                let block = Config::parse(path.display().to_string(), &bytes)?;
-                config.adopt(QUANT_BLOCKS[0], block, ("quant_method", method));
-                return Ok(());
+                let file = Config::parse(path.display().to_string(), &bytes)?;
+                let settings = match block {
+                    Some(block) => file.object(&[block])?,
+                    None => Some(file),
+                };
+                if let Some(settings) = settings {
+                    config.adopt(QUANT_BLOCKS[0], settings, ("quant_method", method));
+                    return Ok(());
+                }
             }
             Err(ArchError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),

@@ -47,7 +47,7 @@ pub(crate) fn quant_facts(config: &Config) -> Result<QuantFacts, ArchError> {
 /// Rows and columns that share a scale: `weight_block_size`, or what the groups of compressed-tensors
 /// agree on.
 fn scale_groups(quant: &Config) -> Result<Option<[usize; 2]>, ArchError> {
-    let extents = |key: &str, value: &Value| match value.as_array().map(Vec::as_slice) {
+    let extents = |key: &str, value: &Value| match pair(value).as_deref() {
         Some([rows, columns]) => {
             let extent = |value| quant.integer(key, value, limits::SCALE_GROUP);
             Ok([extent(rows)?, extent(columns)?].map(|extent| extent as usize))
@@ -61,13 +61,24 @@ fn scale_groups(quant: &Config) -> Result<Option<[usize; 2]>, ArchError> {
         return Ok(None);
     };
     let stated = groups.values().filter_map(|group| group.get("weights")?.get("block_structure"));
-    let mut stated = stated.filter(|value| value.is_array());
+    let mut stated = stated.filter(|value| !value.is_null());
     let Some(first) = stated.next() else { return Ok(None) };
     // Where they disagree, shapes must do.
     if stated.any(|other| other != first) {
         return Ok(None);
     }
     extents("block_structure", first).map(Some)
+}
+
+/// The items of a list, or of a text such as `128x128`, which early compressed-tensors wrote.
+fn pair(value: &Value) -> Option<Vec<Value>> {
+    match value {
+        Value::Array(items) => Some(items.clone()),
+        Value::String(text) => {
+            text.split('x').map(|part| part.trim().parse::<u64>().ok().map(Value::from)).collect()
+        }
+        _ => None,
+    }
 }
 
 /// An id or a list of ids; −1, which old configs write for "none", is left out.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{FormatError, Result};
-use crate::promise::method;
+use crate::promise::{method, shortened, text};
 use crate::registry::LinearKind;
 
 /// A format that is known by name and not read.
@@ -18,10 +18,6 @@ use crate::registry::LinearKind;
 pub enum UnsupportedFormat {
     /// Weights rearranged for the Marlin kernels.
     Marlin,
-    /// The `compressed-tensors` family.
-    CompressedTensors,
-    /// bitsandbytes, 4 or 8 bits.
-    BitsAndBytes,
     /// HQQ.
     Hqq,
     /// GPTQ of a width that it has no packing for.
@@ -47,8 +43,6 @@ impl fmt::Display for UnsupportedFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Marlin => f.write_str("Marlin"),
-            Self::CompressedTensors => f.write_str("compressed-tensors"),
-            Self::BitsAndBytes => f.write_str("bitsandbytes"),
             Self::Hqq => f.write_str("HQQ"),
             Self::GptqBits(bits) => write!(f, "{bits}-bit GPTQ"),
             Self::PackedBits(bits) => write!(f, "compressed-tensors of {bits} bits"),
@@ -69,11 +63,6 @@ impl UnsupportedFormat {
             _ => "use an EXL2, EXL3, AWQ or GPTQ version, or quantize the original model",
         }
     }
-}
-
-/// Names come from files; a message has room for the start of one.
-fn shortened(name: &str) -> String {
-    name.chars().take(40).collect()
 }
 
 /// Refuses a model directory whose files or `quantization_config` announce a format that is not
@@ -99,11 +88,6 @@ fn announced(config: &Value) -> Option<UnsupportedFormat> {
         known if LinearKind::is_method(known) => None,
         other => Some(UnsupportedFormat::Method(other.to_owned())),
     }
-}
-
-/// The text of the first of `keys` that has one, in lower case.
-fn text(config: &Value, keys: &[&str]) -> Option<String> {
-    keys.iter().find_map(|key| Some(config.get(key)?.as_str()?.to_ascii_lowercase()))
 }
 
 /// The number of the first of `keys` that has one.
@@ -179,12 +163,8 @@ fn unread_compressed(config: &Value) -> Option<UnsupportedFormat> {
 }
 
 /// Suffixes that betray how a linear is stored when none of the known names exists.
-const TELLTALES: &[(&str, UnsupportedFormat)] = &[
-    (".weight_packed", UnsupportedFormat::CompressedTensors),
-    (".B", UnsupportedFormat::Marlin),
-    (".W_q", UnsupportedFormat::Hqq),
-    (".SCB", UnsupportedFormat::BitsAndBytes),
-];
+const TELLTALES: &[(&str, UnsupportedFormat)] =
+    &[(".B", UnsupportedFormat::Marlin), (".W_q", UnsupportedFormat::Hqq)];
 
 /// The format that the tensors around `base` betray, with the file and tensor that show it.
 pub(crate) fn betrayed(checkpoint: &Checkpoint, base: &str) -> Option<FormatError> {

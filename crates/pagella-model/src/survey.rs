@@ -160,13 +160,14 @@ pub(crate) fn survey(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<Survey
         let loaded = load_linear(checkpoint, &request(linear, zeros))?;
         promise.check(checkpoint.source(), &loaded)?;
         odd.look(&loaded);
-        taken.add(&loaded);
+        taken.add(checkpoint, &loaded);
         Ok(facts(label, &loaded))
     });
     let linears = linears.collect::<Result<Vec<_>, ModelError>>()?;
-    promise.finish(checkpoint.source())?;
+    let broken = promise.finish(checkpoint.source())?;
+    let found = broken.into_iter().chain(odd.warnings).chain(taken.warnings());
     Ok(Survey {
-        warnings: warnings(spec, &linears).chain(odd.warnings).collect(),
+        warnings: warnings(spec, &linears).chain(found).collect(),
         linears,
         mapped_bytes: embed + positions,
         embed_row_bytes: embed / (spec.vocab as u64).max(1),
@@ -221,8 +222,8 @@ fn facts(label: String, linear: &Linear<'_>) -> LinearFacts {
         stored_bytes: linear.weight_bytes(),
         bias_bytes: linear.bias().map_or(0, |bias| 4 * bias.len() as u64),
         values_bytes: params * linear.value_dtype().bits().unwrap_or(32) / 8,
-        widths: linear.widths(),
         made_bytes: linear.made_bytes(),
+        widths: linear.widths(),
         details: linear.details(),
     }
 }

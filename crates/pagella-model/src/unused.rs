@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use pagella_arch::{Extra, ModelSpec};
-use pagella_formats::{Checkpoint, Linear};
+use pagella_formats::{Checkpoint, Linear, other_kinds};
 
 use crate::error::{LISTED_MAX, ModelError};
 use crate::weights::find_norm;
@@ -23,6 +23,9 @@ pub struct UnusedTensors {
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     names: HashSet<String>,
+    /// The formats that are used and not used of linears stored in two, with the first of these linears
+    /// and how many they are.
+    passed_over: BTreeMap<(&'static str, &'static str), (String, usize)>,
 }
 
 impl Taken {
@@ -42,9 +45,27 @@ impl Taken {
         taken
     }
 
-    /// A linear that was read: all its tensors, also a bias of zeros.
-    pub fn add(&mut self, linear: &Linear<'_>) {
+    /// A linear that was read: all its tensors, also a bias of zeros, and those of the formats in which
+    /// it is stored, too, which are said to be passed over.
+    pub fn add(&mut self, checkpoint: &Checkpoint, linear: &Linear<'_>) {
         self.names.extend(linear.kind().tensor_names(linear.name()));
+        for other in other_kinds(checkpoint, linear) {
+            self.names.extend(other.tensor_names(linear.name()));
+            let entry = self.passed_over.entry((linear.kind().name(), other.name()));
+            entry.or_insert_with(|| (linear.name().to_owned(), 0)).1 += 1;
+        }
+    }
+
+    /// Sentences about weights that are there in two formats.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        self.passed_over.iter().map(|((kind, other), (first, count))| {
+            let more = match count - 1 {
+                0 => String::new(),
+                1 => " and 1 more linear".to_owned(),
+                more => format!(" and {more} more linears"),
+            };
+            format!("`{first}`{more}: stored as {kind} and as {other}, of which {kind} is used")
+        })
     }
 
     /// What is left, by kind.

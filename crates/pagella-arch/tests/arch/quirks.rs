@@ -198,6 +198,7 @@ fn sizes_of_rectangles_that_share_a_scale_are_taken_from_either_form() {
             json!({ "config_groups": { "group_0": weights(json!([64, 128])), "group_1": {} } }),
             Some([64, 128]),
         ),
+        (json!({ "config_groups": { "group_0": weights(json!("64x32")) } }), Some([64, 32])),
         (json!({ "config_groups": { "group_0": weights(serde_json::Value::Null) } }), None),
         (
             json!({ "config_groups": { "a": weights(json!([1, 2])), "b": weights(json!([2, 1])) } }),

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::repack::map_words;
+use crate::promise::text;
 use crate::words::{WordMatrix, Words};
 
 /// How a file holds zero points.
@@ -20,7 +21,7 @@ pub enum GptqZeros {
 impl GptqZeros {
     /// The convention that a `quantization_config` names.
     pub fn of(config: &Value) -> Self {
-        let is_v2 = |key: &str| config.get(key).and_then(Value::as_str) == Some("gptq_v2");
+        let is_v2 = |key: &str| text(config, &[key]).as_deref() == Some("gptq_v2");
         if is_v2("checkpoint_format") || is_v2("format") {
             return Self::AsTheyAre;
         }

@@ -129,6 +129,7 @@ fn the_convention_of_zero_points_follows_from_the_configuration() {
         (json!({}), GptqZeros::LessOne),
         (json!({ "checkpoint_format": "gptq" }), GptqZeros::LessOne),
         (json!({ "checkpoint_format": "gptq_v2" }), GptqZeros::AsTheyAre),
+        (json!({ "format": "GPTQ_V2" }), GptqZeros::AsTheyAre),
         (json!({ "sym": false, "meta": gptqmodel }), GptqZeros::LessOneByWord),
         (json!({ "sym": true, "meta": gptqmodel }), GptqZeros::LessOne),
         (json!({ "sym": false, "meta": { "quantizer": "optimum:1.0" } }), GptqZeros::LessOne),

@@ -274,7 +274,6 @@ fn other_formats_are_refused_by_name() {
     for (tensors, text) in [
         (i32s("qweight", &[10, 128]), "Marlin"),
         (i32s("B", &[10, 128]), "Marlin"),
-        (of("weight_packed", OtherDtype::U8), "compressed-tensors"),
         (i32s("W_q", &[64, 20]), "HQQ"),
     ] {
         check_refused(&tensors, SIZE, "unsupported_format", text);
@@ -287,6 +286,17 @@ fn other_formats_are_refused_by_name() {
         );
     }
     check_refused(&of("weight", OtherDtype::F64), SIZE, "wrong_dtype", "F64");
+    // Formats that are read, with tensors missing or of another type.
+    check_refused(
+        &of("weight_packed", OtherDtype::U8),
+        SIZE,
+        "missing_tensor",
+        "`layer.weight_scale`",
+    );
+    check_refused(&of("weight_packed", OtherDtype::I8), SIZE, "wrong_dtype", "has type I8");
+    let bnb = [of("weight", OtherDtype::U8), of("SCB", OtherDtype::U8)].concat();
+    check_refused(&bnb, SIZE, "wrong_dtype", "has type U8 where I8 is needed");
+    check_refused(&of("SCB", OtherDtype::U8), SIZE, "missing_linear", "`layer`");
 }
 
 #[test]

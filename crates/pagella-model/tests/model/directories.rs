@@ -198,8 +198,8 @@ fn formats_that_are_not_read_are_named() {
     expect(&elsewhere, "nothing_promised", &["says awq, but no linear is stored so"]);
     let mut by_tensor = case("llama-gqa");
     let weight = tensor(&mut by_tensor, "model.layers.0.mlp.up_proj.weight");
-    weight.name = "model.layers.0.mlp.up_proj.weight_packed".to_owned();
-    expect(&by_tensor, "unsupported_format", &["compressed-tensors"]);
+    weight.name = "model.layers.0.mlp.up_proj.W_q".to_owned();
+    expect(&by_tensor, "unsupported_format", &["HQQ"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use pagella_arch::{ModelSpec, SpecOptions, load_spec};
 use pagella_backend::KvFormat;
 use pagella_cpu::MathMode;
 use pagella_formats::LinearKind;
+use pagella_formats::safetensors::write::{TensorData, write_file};
 use pagella_formats::synthetic::{IntegerFormat, IntegerMatrix, Rounding};
 use pagella_model::{ModelError, Survey};
 use serde_json::{Value, json};
@@ -142,12 +143,12 @@ fn every_format_of_integers_gives_the_logits_of_its_plain_weights() {
         let (dir, twin) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         write(dir.path(), twin.path(), quantization, how);
         let survey = Survey::of(dir.path(), &spec_of(dir.path())).unwrap();
-        let kinds = survey.linears.iter().map(|facts| facts.kind);
         for facts in survey.linears.iter().filter(|facts| facts.kind == kind) {
             // GPTQ is read where it lies, but for its zero points.
             let made = if kind == LinearKind::Gptq { 0 } else { facts.params * 3 / 8 };
             assert!(facts.made_bytes >= made.min(facts.stored_bytes / 2), "{facts:?}");
         }
+        let kinds = survey.linears.iter().map(|facts| facts.kind);
         assert_eq!(kinds.filter(|found| *found == kind).count(), 14, "{how:?}");
         assert!(survey.warnings.is_empty(), "{:?}", survey.warnings);
         let mut plain = load(twin.path(), cpu(MathMode::Exact, 2), 64).unwrap();
@@ -259,4 +260,56 @@ fn a_file_of_its_own_may_say_how_weights_are_quantised() {
         let error = load_spec(dir.path(), &SpecOptions::default()).unwrap_err().to_string();
         assert!(error.contains(file), "{error}");
     }
+}
+
+#[test]
+fn a_file_of_modelopt_is_a_promise_like_any_other() {
+    let (dir, twin) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(dir.path(), twin.path(), Value::Null, how(IntegerFormat::Awq, 4, 32, false));
+    let survey = |algorithm: Value| {
+        let block = json!({ "quantization": { "quant_algo": algorithm, "exclude_modules": [] } });
+        std::fs::write(twin.path().join("hf_quant_config.json"), block.to_string()).unwrap();
+        Survey::of(twin.path(), &spec_of(twin.path()))
+    };
+    let error = survey(json!("NVFP4")).unwrap_err().to_string();
+    assert!(error.contains("says modelopt, but no linear is stored so"), "{error}");
+    survey(Value::Null).unwrap();
+}
+
+#[test]
+fn weights_that_are_there_in_two_formats_are_a_warning() {
+    let (dir, twin) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let awq = json!({ "quant_method": "awq", "bits": 4, "version": "gemm" });
+    write(dir.path(), twin.path(), awq, how(IntegerFormat::Awq, 4, 32, false));
+    let wanted = all_logits_in(
+        KvFormat::F32,
+        &mut load(dir.path(), cpu(MathMode::Exact, 1), 64).unwrap(),
+        &ids(),
+        64,
+    );
+    let plain =
+        |name: &str| Tensor::filled(&format!("model.layers.{name}_proj.weight"), &[128, 128], 0.5);
+    let second = [plain("0.self_attn.q"), plain("1.self_attn.o")];
+    let data: Vec<TensorData<'_>> = second
+        .iter()
+        .map(|tensor| TensorData {
+            name: tensor.name.clone(),
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
+            data: &tensor.data,
+        })
+        .collect();
+    write_file(&dir.path().join("second.safetensors"), &data).unwrap();
+    let survey = Survey::of(dir.path(), &spec_of(dir.path())).unwrap();
+    assert_eq!(
+        survey.warnings,
+        [
+            "`model.layers.0.self_attn.q_proj` and 1 more linear: stored as AWQ and as plain, of which \
+          AWQ is used"
+        ]
+    );
+    assert!(survey.unused.is_empty(), "{:?}", survey.unused);
+    let mut model = load(dir.path(), cpu(MathMode::Exact, 1), 64).unwrap();
+    let found = all_logits_in(KvFormat::F32, &mut model, &ids(), 64);
+    assert_eq!(found, wanted, "the first format of the list wins");
 }
