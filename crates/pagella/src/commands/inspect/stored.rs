@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 /// Bars of the histogram, by eighths.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
+/// Different groups and codebooks that are told.
+const DETAILS_MAX: usize = 3;
+
 /// Share of all weights by the width of their codes, ascending.
 pub(super) fn widths(linears: &[LinearFacts]) -> Vec<(u8, f64)> {
     let mut counts: BTreeMap<u8, u64> = BTreeMap::new();
@@ -18,17 +21,17 @@ pub(super) fn widths(linears: &[LinearFacts]) -> Vec<(u8, f64)> {
     counts.into_iter().map(|(bits, weights)| (bits, weights as f64 / all)).collect()
 }
 
-/// Shares by width with a small histogram, and what all linears have in common, such as a codebook.
+/// Shares by width with a small histogram, and the groups and codebooks that there are, if these are few.
 pub(super) fn words(linears: &[LinearFacts]) -> String {
     let bar = |share: f64| BARS[((share * 8.0).ceil() as usize).clamp(1, 8) - 1];
     let word =
         |(bits, share): (u8, f64)| format!("{} {bits} bits {:.1} %", bar(share), 100.0 * share);
     let mut words: Vec<String> = widths(linears).into_iter().map(word).collect();
-    // Groups differ from linear to linear in EXL2; a list of them says nothing.
     let details: BTreeSet<&str> = linears.iter().map(|linear| linear.details.as_str()).collect();
     let details: Vec<&str> = details.into_iter().filter(|detail| !detail.is_empty()).collect();
-    if let [detail] = details[..] {
-        words.push(detail.to_owned());
+    // Groups differ from linear to linear in EXL2; a long list of them says nothing.
+    if (1..=DETAILS_MAX).contains(&details.len()) {
+        words.push(details.join("; "));
     }
     words.join(", ")
 }
