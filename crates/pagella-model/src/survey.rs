@@ -3,6 +3,7 @@
 //! Presence comes first, so that a message lists every missing tensor and not only the first; then
 //! every type and shape. Only headers, group tables, row orders, scales and biases are read.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use pagella_arch::{BlockOrder, LayerSpec, LinearSpec, MlpSpec, ModelSpec};
@@ -156,16 +157,24 @@ pub(crate) fn survey(checkpoint: &Checkpoint, spec: &ModelSpec) -> Result<Survey
     let mut promise = Promise::new(spec.quant.block.as_ref());
     let zeros = gptq_zeros(spec);
     let mut odd = OddSizes::default();
+    let mut cautions: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let linears = spec.linear_specs().map(|(label, linear)| {
         let loaded = load_linear(checkpoint, &request(linear, zeros))?;
         promise.check(checkpoint.source(), &loaded)?;
         odd.look(&loaded);
+        if let Some(caution) = loaded.caution() {
+            cautions.entry(caution).or_default().push(loaded.name().to_owned());
+        }
         taken.add(checkpoint, &loaded);
         Ok(facts(label, &loaded))
     });
     let linears = linears.collect::<Result<Vec<_>, ModelError>>()?;
     let broken = promise.finish(checkpoint.source())?;
-    let found = broken.into_iter().chain(odd.warnings).chain(taken.warnings());
+    let cautions = cautions.into_iter().map(|(caution, linears)| match &linears[..] {
+        [name] => format!("`{name}` has {caution}"),
+        names => format!("{} linears, such as `{}`, have {caution}", names.len(), names[0]),
+    });
+    let found = broken.into_iter().chain(odd.warnings).chain(taken.warnings()).chain(cautions);
     Ok(Survey {
         warnings: warnings(spec, &linears).chain(found).collect(),
         linears,

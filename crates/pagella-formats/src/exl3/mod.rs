@@ -101,6 +101,12 @@ impl<'a> Stored<'a> for Exl3Linear<'a> {
         vec![(self.bits, self.in_features as u64 * self.out_features as u64)]
     }
 
+    fn caution(&self) -> Option<&'static str> {
+        let words = "a codebook with a multiplier that is not the one the format settled on: such files are \
+                     experiments of 2025, or damaged";
+        self.codebook.is_experimental().then_some(words)
+    }
+
     fn details(&self) -> String {
         let experimental =
             if self.codebook.is_experimental() { " with an experimental multiplier" } else { "" };

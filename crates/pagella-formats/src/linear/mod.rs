@@ -76,6 +76,10 @@ pub(crate) trait Stored<'a> {
     fn details(&self) -> String {
         String::new()
     }
+    /// What a person should know before trusting the weights, after "has" or "have".
+    fn caution(&self) -> Option<&'static str> {
+        None
+    }
     /// Reads everything once, where codes or scales may hold what is no number.
     fn check_values(&self) -> Result<()> {
         Ok(())
@@ -204,6 +208,11 @@ impl<'a> Linear<'a> {
     /// Groups, codebook and the like, in a few words; empty where there is nothing to say.
     pub fn details(&self) -> String {
         self.stored().details()
+    }
+
+    /// What a person should know before trusting the weights, after "has" or "have".
+    pub fn caution(&self) -> Option<&'static str> {
+        self.stored().caution()
     }
 
     /// Checks what only reading every weight can show, such as a NaN among codes. To be called once

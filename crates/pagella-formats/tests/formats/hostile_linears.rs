@@ -95,6 +95,7 @@ fn early_exl3_files_hold_signs_and_any_multiplier() {
     let (_dir, checkpoint) = open(&other);
     let linear = load(&checkpoint, EXL3_SIZE).unwrap();
     assert_eq!(linear.details(), "codebook mul1 with an experimental multiplier");
+    assert!(linear.caution().is_some_and(|words| words.contains("multiplier")));
 }
 
 #[test]
