@@ -425,8 +425,19 @@ impl EngineBuilder {
         Ok(place)
     }
 
+    /// Which choice of the split cannot be met on these devices, with a sentence.
+    pub fn split_problem(&self) -> Option<(&'static str, String)> {
+        let sentence = self.tensor_parallel_problem();
+        let problem = sentence.map(|sentence| ("tensor_parallel", sentence));
+        let devices = match self.split.cpu_layers {
+            None => self.devices.clone(),
+            Some(_) => self.devices.with_cpu(),
+        };
+        problem.or_else(|| self.split.longer_than(&devices))
+    }
+
     /// What stands against layers that are shared by all devices, if they were asked for.
-    pub fn tensor_parallel_problem(&self) -> Option<String> {
+    fn tensor_parallel_problem(&self) -> Option<String> {
         let takers = self.split.takers(self.devices.all().len());
         (self.split.tensor_parallel && takers > 1).then(|| {
             format!(

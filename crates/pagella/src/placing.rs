@@ -203,19 +203,10 @@ impl EngineBuilder {
 
     /// The same, where devices without a limit have `rest`.
     fn rooms_of(&self, devices: &Devices, rest: u64) -> Result<Vec<(u64, u64)>, Error> {
-        let all = devices.all();
-        let shares = &self.split.shares;
-        for (what, given) in
-            [("gpu_split", shares.len()), ("reserve_vram", self.split.reserves.len())]
-        {
-            if given > all.len() {
-                return Err(Error::Split(format!(
-                    "{what} has {given} numbers and there are {} devices ({devices}): give at most \
-                     one for each",
-                    all.len()
-                )));
-            }
+        if let Some((_, sentence)) = self.split.longer_than(devices) {
+            return Err(Error::Split(sentence));
         }
+        let (all, shares) = (devices.all(), &self.split.shares);
         let room = |(index, share): (usize, &crate::DeviceShare)| {
             let free = share.limit_bytes.unwrap_or(rest);
             // What the CPU takes behind the listed devices is no part of the split.

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::UnknownName;
+use crate::{Devices, UnknownName};
 
 /// Bytes of what ExLlamaV2 and its users call a GB.
 const GB: f64 = (1u64 << 30) as f64;
@@ -40,6 +40,21 @@ impl Split {
     pub fn is_default(&self) -> bool {
         let Split { shares, reserves, cpu_layers, tensor_parallel: _ } = self;
         shares.is_empty() && reserves.is_empty() && cpu_layers.is_none()
+    }
+
+    /// The list that has more numbers than there are devices, with a sentence.
+    pub(crate) fn longer_than(&self, devices: &Devices) -> Option<(&'static str, String)> {
+        let lists = [("gpu_split", &self.shares), ("reserve_vram", &self.reserves)];
+        let n = devices.all().len();
+        let (name, list) = lists.into_iter().find(|(_, list)| list.len() > n)?;
+        let given = list.len();
+        Some((
+            name,
+            format!(
+                "{name} has {given} numbers and there are {n} devices ({devices}): give at most one \
+                 for each"
+            ),
+        ))
     }
 
     /// How many of so many listed devices can be given a part of the model.

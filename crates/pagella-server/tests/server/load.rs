@@ -132,7 +132,7 @@ fn names_cannot_escape() {
     let absent = admin.post(LOAD, &json!({"model_name": "absent"})).refusal();
     assert_eq!(absent, (404, "model_not_found".to_owned(), Some("model_name".to_owned())));
     assert_eq!(admin.post(LOAD, &json!({})).refusal().1, "missing_parameter");
-    for (field, value) in [("tensor_parallel", json!(true)), ("vision", json!(true))] {
+    for (field, value) in [("cpu_moe_offload_layers", json!(1)), ("vision", json!(true))] {
         let refused = admin.post(LOAD, &json!({"model_name": "a", field: value})).refusal();
         let expected = (400, "unsupported_parameter".to_owned(), Some(field.to_owned()));
         assert_eq!(refused, expected);

@@ -103,8 +103,11 @@ fn split(builder: EngineBuilder, options: &LoadOptions) -> Result<EngineBuilder,
         }
         split.tensor_parallel = options.tensor_parallel.unwrap_or(split.tensor_parallel);
     });
-    match builder.tensor_parallel_problem() {
-        Some(message) => Err(OpenError::Refused { option: Some("tensor_parallel"), message }),
+    match builder.split_problem() {
+        Some((name, message)) => {
+            let option = Some(if name == "reserve_vram" { "autosplit_reserve" } else { name });
+            Err(OpenError::Refused { option, message })
+        }
         None => Ok(builder),
     }
 }
