@@ -77,12 +77,14 @@ class Server:
             time.sleep(_LOOK_S)
 
     def health(self) -> str:
-        """What the server says of itself; it asks the engine's thread."""
+        """What the server says of itself; it asks the engine's thread. `failed` is a model that was not
+        loaded and will not be."""
         try:
-            said = self._ask("/health")
+            said = json.loads(self._ask("/health"))
         except OSError as problem:
             return f"unreachable ({problem})"
-        return str(json.loads(said).get("status", "unknown"))
+        is_over = said.get("engine", {}).get("state") == "failed"
+        return "failed" if is_over else str(said.get("status", "unknown"))
 
     def numbers(self) -> dict[str, float]:
         """The server's metrics without labels, by name."""
