@@ -41,6 +41,11 @@ pub fn with_python<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     Python::try_attach(work)
 }
 
+/// Called in the child after every fork: the threads whose calls have begun are not there.
+pub fn forked() {
+    CALLS.store(0, Ordering::SeqCst);
+}
+
 /// Called at the end of the program: refuses further calls, and waits for those that have begun.
 pub fn end(py: Python<'_>) {
     ENDING.store(true, Ordering::SeqCst);

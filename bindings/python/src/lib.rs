@@ -102,6 +102,7 @@ mod _pagella {
     #[pyfunction]
     fn _forked() {
         crate::home::forked();
+        crate::calls::forked();
     }
 
     #[pymodule_init]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from pagella.serve._server import Server
 
 #: What is slow is not stuck.
 PATIENCE_S = 240.0
@@ -88,3 +91,13 @@ def test_a_forked_process_is_told_and_opens_its_own() -> None:
 def test_a_program_ends_while_the_model_writes(how: str, code: int) -> None:
     done = run(ENDING.replace("HOW", how))
     assert (done.returncode, done.stdout) == (code, "done\n"), done.stderr
+
+
+def test_a_server_whose_model_cannot_be_loaded_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("no JSON", encoding="utf-8")
+    server = Server(str(tmp_path))
+    try:
+        with pytest.raises(RuntimeError, match="ended while it loaded"):
+            server.wait_ready(PATIENCE_S)
+    finally:
+        server.close()

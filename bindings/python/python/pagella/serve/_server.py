@@ -16,7 +16,6 @@ import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 __all__ = ["Server"]
 
@@ -73,26 +72,24 @@ class Server:
         """Until the model is loaded."""
         deadline = time.monotonic() + timeout
         while True:
-            # A server whose model cannot be loaded lives on, to be given another.
-            said = self._report()
-            if said.get("status") == "healthy":
+            said = self.health()
+            if said == "healthy":
                 return
-            if self._child.poll() is not None or said.get("engine", {}).get("state") == "failed":
+            if self._child.poll() is not None or said == "failed":
                 raise RuntimeError("the server could not load the model:\n" + "".join(self._said))
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the model was not loaded within {timeout:.0f} s: {said}")
+                raise TimeoutError(f"the model was not loaded within {timeout:.0f} s: it is {said!r}")
             time.sleep(_LOOK_S)
 
     def health(self) -> str:
-        """What the server says of itself in a word; it asks the engine's thread."""
-        return str(self._report().get("status", "unknown"))
-
-    def _report(self) -> dict[str, Any]:
+        """What the server says of itself; it asks the engine's thread. `failed` is a model that was not
+        loaded and will not be."""
         try:
-            said: dict[str, Any] = json.loads(self._ask("/health"))
+            said = json.loads(self._ask("/health"))
         except OSError as problem:
-            return {"status": f"unreachable ({problem})"}
-        return said
+            return f"unreachable ({problem})"
+        is_over = said.get("engine", {}).get("state") == "failed"
+        return "failed" if is_over else str(said.get("status", "unknown"))
 
     def numbers(self) -> dict[str, float]:
         """The server's metrics without labels, by name."""
