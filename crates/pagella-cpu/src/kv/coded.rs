@@ -140,7 +140,7 @@ impl<const R: usize> Kernel for KeyPass<R> {
             let start = self.0.slot.tokens.start;
             let vectors = (self.0.slot.tokens.end - start).div_ceil(LANES);
             let mut done = 0;
-            if S::REGISTERS == 1 && R <= 4 {
+            if const { S::REGISTERS == 1 && R <= 4 } {
                 while done + 2 <= vectors {
                     self.tokens::<S, 2>(start + done * LANES);
                     done += 2;
@@ -248,7 +248,7 @@ impl<const R: usize> Kernel for ValuePass<R> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        if R > ROWS_FEW_REGISTERS && S::REGISTERS > 1 {
+        if const { R > ROWS_FEW_REGISTERS && S::REGISTERS > 1 } {
             return; // never asked for, see `rows_max`
         }
         let Pass { slot, ahead, .. } = &self.0;
@@ -258,16 +258,17 @@ impl<const R: usize> Kernel for ValuePass<R> {
             for part in 0..slot.width / SCALED {
                 let scales = Widened::new::<S>(slot.scales.add(part * PAGE_TOKENS), slot.bits);
                 // Both halves at once read every code once, if their sums fit the registers.
-                match (slot.bits, S::REGISTERS) {
-                    (Bits::Eight, 1) => self.chains::<S, 2, 8>(part, 0, &scales),
-                    (Bits::Four, 1) => self.chains::<S, 2, 4>(part, 0, &scales),
-                    (Bits::Eight, _) => {
-                        self.chains::<S, 1, 8>(part, 0, &scales);
-                        self.chains::<S, 1, 8>(part, 1, &scales);
+                if const { S::REGISTERS == 1 } {
+                    match slot.bits {
+                        Bits::Eight => self.chains::<S, 2, 8>(part, 0, &scales),
+                        Bits::Four => self.chains::<S, 2, 4>(part, 0, &scales),
                     }
-                    (Bits::Four, _) => {
-                        self.chains::<S, 1, 4>(part, 0, &scales);
-                        self.chains::<S, 1, 4>(part, 1, &scales);
+                    continue;
+                }
+                for half in 0..2 {
+                    match slot.bits {
+                        Bits::Eight => self.chains::<S, 1, 8>(part, half, &scales),
+                        Bits::Four => self.chains::<S, 1, 4>(part, half, &scales),
                     }
                 }
             }

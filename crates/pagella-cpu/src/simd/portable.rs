@@ -3,6 +3,9 @@
 use super::{LANES, Simd};
 
 /// Arrays of 16.
+///
+/// What is sixteen calls, or dozens of instructions outside of the hottest loops, is a function of its
+/// own: written out in every kernel it is no faster and takes long to compile.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
@@ -80,23 +83,23 @@ impl Simd for Portable {
         // SAFETY: the caller gives 16 readable elements.
         unsafe { Self::load(p) }
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn lookup(table: F, codes: I) -> F {
         std::array::from_fn(|i| table[codes[i] as usize & 15])
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn load_f16(p: *const u16) -> F {
         // SAFETY: the caller gives 16 readable elements.
         let bits = unsafe { p.cast::<[u16; LANES]>().read_unaligned() };
         std::array::from_fn(|i| half::f16::from_bits(bits[i]).to_f32())
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn store_f16(p: *mut u16, v: F) {
         let bits: [u16; LANES] = std::array::from_fn(|i| half::f16::from_f32(v[i]).to_bits());
         // SAFETY: the caller gives 16 writable elements.
         unsafe { p.cast::<[u16; LANES]>().write_unaligned(bits) }
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn load_bf16(p: *const u16) -> F {
         // SAFETY: the caller gives 16 readable elements.
         let bits = unsafe { p.cast::<[u16; LANES]>().read_unaligned() };
@@ -114,23 +117,23 @@ impl Simd for Portable {
     unsafe fn mul(a: F, b: F) -> F {
         zip(a, b, |x, y| x * y)
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn div(a: F, b: F) -> F {
         zip(a, b, |x, y| x / y)
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn fma(a: F, b: F, c: F) -> F {
         std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn fnma(a: F, b: F, c: F) -> F {
         std::array::from_fn(|i| (-a[i]).mul_add(b[i], c[i]))
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn max(a: F, b: F) -> F {
         zip(a, b, |x, y| if x > y { x } else { y })
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn min(a: F, b: F) -> F {
         zip(a, b, |x, y| if x < y { x } else { y })
     }
@@ -138,11 +141,11 @@ impl Simd for Portable {
     unsafe fn abs(a: F) -> F {
         map(a, f32::abs)
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn select_lt(a: F, b: F, yes: F, no: F) -> F {
         std::array::from_fn(|i| if a[i] < b[i] { yes[i] } else { no[i] })
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn round_i(a: F) -> I {
         std::array::from_fn(|i| a[i].round_ties_even() as i32)
     }
@@ -168,7 +171,7 @@ impl Simd for Portable {
         // SAFETY: the caller gives 16 writable elements.
         unsafe { p.cast::<I>().write_unaligned(v) }
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn load_u8(p: *const u8) -> I {
         // SAFETY: the caller gives 16 readable bytes.
         let bytes = unsafe { p.cast::<[u8; LANES]>().read_unaligned() };
@@ -186,7 +189,7 @@ impl Simd for Portable {
     unsafe fn xor(a: I, b: I) -> I {
         zip_i(a, b, |x, y| x ^ y)
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn sum_bytes(a: I) -> I {
         map_i(a, |x| x.to_le_bytes().into_iter().map(i32::from).sum())
     }
@@ -206,7 +209,7 @@ impl Simd for Portable {
     unsafe fn sub_i(a: I, b: I) -> I {
         zip_i(a, b, i32::wrapping_sub)
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn mul_i(a: I, b: I) -> I {
         zip_i(a, b, i32::wrapping_mul)
     }
@@ -235,7 +238,7 @@ impl Simd for Portable {
             acc[i].wrapping_add(pair)
         })
     }
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn dot_bytes(sums: [I; 2], codes: I, high: I, low: I) -> [I; 2] {
         let add = |sum: I, x: I| -> I {
             std::array::from_fn(|i| {

@@ -120,14 +120,20 @@ impl<E: Element> Product<E> {
     }
 }
 
+/// Vectors of 16 lanes that may accumulate: 24 of 32 registers, or 6 of 8 pairs.
+const fn sums_max<S: Simd>() -> usize {
+    if S::GEMM_ROWS >= 12 { 24 } else { 6 }
+}
+
 struct Pass<E, const R: usize>(Product<E>);
 
 impl<E: Element, const R: usize> Kernel for Pass<E, R> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        if R > S::GEMM_ROWS {
-            return; // never asked for, see `pass_rows`
+        // A constant, so that nothing is compiled that is never asked for, see `pass_rows`.
+        if const { R > S::GEMM_ROWS } {
+            return;
         }
         // SAFETY: the contract of `Product::run`.
         unsafe {
@@ -146,22 +152,26 @@ impl<E: Element> Product<E> {
     /// As for [`Product::run`].
     #[inline(always)]
     unsafe fn walk<S: Simd, const R: usize, const AD: usize, const AR: usize>(&self) {
-        // Vectors of 16 lanes that may accumulate: 24 of 32 registers, or 6 of 8 pairs.
-        let vectors = if S::GEMM_ROWS >= 12 { 24 } else { 6 };
         let mut column = 0;
         // SAFETY: columns stay below `self.columns`.
         unsafe {
-            while R * 8 <= vectors && column + 8 <= self.columns {
-                self.block::<S, R, AD, AR, 8>(column);
-                column += 8;
+            if const { R * 8 <= sums_max::<S>() } {
+                while column + 8 <= self.columns {
+                    self.block::<S, R, AD, AR, 8>(column);
+                    column += 8;
+                }
             }
-            while R * 4 <= vectors && column + 4 <= self.columns {
-                self.block::<S, R, AD, AR, 4>(column);
-                column += 4;
+            if const { R * 4 <= sums_max::<S>() } {
+                while column + 4 <= self.columns {
+                    self.block::<S, R, AD, AR, 4>(column);
+                    column += 4;
+                }
             }
-            while R * 2 <= vectors && column + 2 <= self.columns {
-                self.block::<S, R, AD, AR, 2>(column);
-                column += 2;
+            if const { R * 2 <= sums_max::<S>() } {
+                while column + 2 <= self.columns {
+                    self.block::<S, R, AD, AR, 2>(column);
+                    column += 2;
+                }
             }
             while column < self.columns {
                 self.block::<S, R, AD, AR, 1>(column);
