@@ -283,6 +283,10 @@ impl<const MR: usize> Kernel for WideTile<'_, MR> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
+        // A constant, so that nothing is compiled that is never asked for, see `TileRows`.
+        if const { MR > S::GEMM_ROWS } {
+            return;
+        }
         // SAFETY: the caller sized every slice for these blocks and `MR` rows.
         unsafe {
             let mut b = self.panel.as_ptr();
