@@ -8,12 +8,9 @@ use crate::ops::rope::{RopeTable, rotate};
 use crate::simd::{LANES, Simd};
 use crate::threads::Shares;
 
-/// First element of a head.
-///
-/// # Safety
-/// The head belongs to the caller's task alone.
+/// First element of a head. Its task goes on from there to the same head of other tokens.
 #[inline(always)]
-pub(super) unsafe fn head_of(
+pub(super) fn head_of(
     rows: &Shares<'_, f32>,
     token: usize,
     heads: usize,
@@ -21,8 +18,7 @@ pub(super) unsafe fn head_of(
     width: usize,
 ) -> *mut f32 {
     let start = (token * heads + head) * width;
-    // SAFETY: disjoint by the caller, in bounds by the assertion inside.
-    unsafe { rows.part(start..start + width).as_mut_ptr() }
+    rows.pointer(start..start + width)
 }
 
 /// What happens to a head after the clamp.

@@ -15,14 +15,20 @@ impl<'a, T> Shares<'a, T> {
         Shares { start: slice.as_mut_ptr(), len: slice.len(), _owner: std::marker::PhantomData }
     }
 
+    /// The first of the elements `range`. The pointer may go on to other elements of the slice.
+    pub(crate) fn pointer(&self, range: std::ops::Range<usize>) -> *mut T {
+        assert!(range.start <= range.end && range.end <= self.len, "part outside the slice");
+        // SAFETY: in bounds by the assertion.
+        unsafe { self.start.add(range.start) }
+    }
+
     /// The elements `range`.
     ///
     /// # Safety
     /// No two live parts may overlap.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn part(&self, range: std::ops::Range<usize>) -> &mut [T] {
-        assert!(range.start <= range.end && range.end <= self.len, "part outside the slice");
-        // SAFETY: in bounds by the assertion, disjoint by the caller, alive by the phantom borrow.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+        // SAFETY: in bounds by `pointer`, disjoint by the caller, alive by the phantom borrow.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer(range.clone()), range.len()) }
     }
 }
