@@ -97,7 +97,7 @@ def test_a_server_whose_model_cannot_be_loaded_is_not_waited_for(tmp_path: Path)
     (tmp_path / "config.json").write_text("no JSON", encoding="utf-8")
     server = Server(str(tmp_path))
     try:
-        with pytest.raises(RuntimeError, match="ended while it loaded"):
+        with pytest.raises(RuntimeError, match="config.json is not valid JSON"):
             server.wait_ready(PATIENCE_S)
     finally:
         server.close()

@@ -30,7 +30,6 @@ from ray.cluster_utils import Cluster
 from ray.serve.schema import ServeDeploySchema
 
 from pagella.serve._prefix import keys_of, order
-from pagella.serve._server import Server
 from pagella.serve.ray import app, build, wanted_replicas
 
 #: Longest wait for anything; machines that run tests are slow.
@@ -306,18 +305,6 @@ def test_the_configuration_file_is_one() -> None:
     (application,) = told.applications
     assert application.import_path == "pagella.serve.ray:build"
     assert build(dict(application.args))
-
-
-def test_a_server_whose_model_cannot_be_loaded_says_why(tmp_path: Path) -> None:
-    demo = Path(__file__).parents[3] / "models" / "demo"
-    for name in ("config.json", "output.safetensors"):
-        shutil.copy(demo / name, tmp_path)
-    (tmp_path / "tokenizer.json").write_text("{")
-    server = Server(str(tmp_path))
-    with pytest.raises(RuntimeError, match="tokenizer.json is not valid"):
-        server.wait_ready(PATIENCE_S)
-    server.close()
-    assert not alive(server.pid)
 
 
 def test_a_server_ends_with_whoever_started_it() -> None:

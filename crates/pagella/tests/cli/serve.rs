@@ -70,7 +70,7 @@ pub fn start_command(mut command: Command, says: &str) -> Serving {
 
 pub fn ask(serving: &Serving, path: &str, key: &str, body: Option<&str>) -> String {
     let mut socket = TcpStream::connect(&serving.address).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
     let method = if body.is_some() { "POST" } else { "GET" };
     let length = body.map_or(0, str::len);
     let head = format!(
