@@ -189,7 +189,9 @@ impl Generator {
     ) -> Result<(), EngineError> {
         let format = self.forward.kv_format().name();
         let problem = if header.model != model {
-            Some("was saved with other weights: use it with the model it came from".to_owned())
+            let problem = "was saved with other weights, arithmetic or rotary settings: open the \
+                           model that it came from as it was then";
+            Some(problem.to_owned())
         } else if header.cache != format || header.page_bytes != self.forward.page_bytes() {
             let theirs = &header.cache;
             Some(format!(

@@ -19,7 +19,7 @@ use crate::builder::{LoadedModel, NamedAdapter};
 use crate::host_memory::available_bytes;
 use crate::memory::CpuLayout;
 use crate::split::CpuLayers;
-use crate::units::bytes;
+use crate::units::bytes_enough;
 use crate::{Devices, EngineBuilder, Error, Place};
 
 /// Tokens of a step that need little scratch; what is proposed where memory does not suffice.
@@ -241,7 +241,7 @@ impl EngineBuilder {
         if missing == 0 {
             return Ok(());
         }
-        let (device, missing) = (format!("cuda:{index}"), bytes(missing));
+        let (device, missing) = (format!("cuda:{index}"), bytes_enough(missing));
         Err(Error::NoRoom {
             problem: format!(
                 "the model and a cache of {tokens} tokens need {missing} more than {device} may hold"
@@ -253,7 +253,7 @@ impl EngineBuilder {
     /// What is missing in a sentence, with what would fit.
     fn no_room(&self, placing: &Placing, refusal: &NoRoom) -> Error {
         let NoRoom { device, missing_bytes, devices, cache_tokens, fitting_tokens } = refusal;
-        let missing = bytes(*missing_bytes);
+        let missing = bytes_enough(*missing_bytes);
         let whole =
             if placing.draft.is_some() { "the model, its draft model" } else { "the model" };
         let place = match devices.len() {

@@ -5,6 +5,19 @@ const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /// `1.5 GiB`.
 pub(crate) fn bytes(n: u64) -> String {
+    let (value, decimals, unit) = in_units(n);
+    format!("{value:.decimals$} {unit}")
+}
+
+/// The same, rounded up: what is asked for must be enough when it is given.
+pub(crate) fn bytes_enough(n: u64) -> String {
+    let (value, decimals, unit) = in_units(n);
+    let steps = 10f64.powi(decimals as i32);
+    format!("{:.decimals$} {unit}", (value * steps).ceil() / steps)
+}
+
+/// A number of bytes in the largest unit of which there is one, with the decimals that it is shown with.
+fn in_units(n: u64) -> (f64, usize, &'static str) {
     let mut value = n as f64;
     let mut unit = 0;
     while value >= 1024.0 && unit + 1 < UNITS.len() {
@@ -12,7 +25,7 @@ pub(crate) fn bytes(n: u64) -> String {
         unit += 1;
     }
     let decimals = if unit == 0 || value >= 100.0 { 0 } else { 1 };
-    format!("{value:.decimals$} {}", UNITS[unit])
+    (value, decimals, UNITS[unit])
 }
 
 /// `512MiB` or `1.5GiB`, in any case; at least one byte.
@@ -42,5 +55,15 @@ mod tests {
             assert_eq!(parse_bytes(text), None, "{text}");
         }
         assert_eq!((bytes(1023), bytes(3 << 29)), ("1023 B".into(), "1.5 GiB".into()));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_enough() {
+        for n in [1024, 3 << 19, (8 << 20) + 30_310, 200 << 20, (1 << 30) - 1, (5 << 40) + 1] {
+            let asked = bytes_enough(n);
+            assert!(parse_bytes(&asked).is_some_and(|bytes| bytes >= n), "{n}: {asked}");
+        }
+        assert_eq!(bytes_enough((8 << 20) + 30_310), "8.1 MiB");
+        assert_eq!((bytes_enough(7), bytes_enough(3 << 29)), ("7 B".into(), "1.5 GiB".into()));
     }
 }

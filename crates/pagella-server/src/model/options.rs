@@ -17,6 +17,8 @@ use crate::wire::error::{ApiError, Code};
 
 /// Most tokens of a context or a cache.
 const TOKENS_MAX: i64 = 1 << 30;
+/// The shortest context: a token of a prompt and one of an answer.
+const CONTEXT_MIN: i64 = 2;
 /// Most GB of a device.
 const SHARE_GB_MAX: f64 = 1e6;
 /// Most MB that stay free of one.
@@ -147,6 +149,11 @@ impl LoadOptions {
         refuse_foreign(&foreign)?;
         let (gpu_split, autosplit_reserve) = split(&foreign)?;
         let draft = foreign.draft_model.map(DraftLoad::read).transpose()?.unwrap_or_default();
+        let max_seq_len = fields.max_seq_len.filter(|n| *n != -1);
+        if max_seq_len.is_some_and(|n| n < CONTEXT_MIN) {
+            let allowed = format!("at least {CONTEXT_MIN}, or -1 for the model's own");
+            return Err(out_of_range("max_seq_len", &allowed));
+        }
         let cache_size = fields.cache_size.map(whole_pages).transpose();
         let cache_size =
             cache_size.map_err(|problem| out_of_range("cache_size", &problem.to_string()))?;
@@ -157,7 +164,7 @@ impl LoadOptions {
         }
         let cache_mode = fields.cache_mode.as_deref().map(|name| cache_mode("cache_mode", name));
         Ok(LoadOptions {
-            max_seq_len: fields.max_seq_len.and_then(|n| usize::try_from(n).ok()),
+            max_seq_len: max_seq_len.and_then(|n| usize::try_from(n).ok()),
             cache_size,
             cache_mode: cache_mode.transpose()?,
             rope_scale,
@@ -385,6 +392,8 @@ mod tests {
         }
         for (field, value) in [
             ("max_seq_len", json!(-2)),
+            ("max_seq_len", json!(0)),
+            ("max_seq_len", json!(1)),
             ("cache_size", json!(300)),
             ("cache_mode", json!("Q9")),
             ("rope_alpha", json!("fast")),

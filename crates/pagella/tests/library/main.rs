@@ -327,7 +327,7 @@ fn a_saved_sequence_is_found_again_by_the_same_model_only() {
     assert!(again.cached_tokens + 1 >= saved.tokens, "{} of {}", again.cached_tokens, saved.tokens);
     assert!(second.restore(&path, Some("salt")).is_err());
     let wide = Engine::builder("demo").math(Math::Wide).open().unwrap();
-    assert!(wide.restore(&path, None).unwrap_err().to_string().contains("other weights"));
+    assert!(wide.restore(&path, None).unwrap_err().to_string().contains("arithmetic"));
     let other = Engine::builder("demo").math(Math::Exact).cache(KvFormat::Q8).open().unwrap();
     assert!(other.restore(&path, None).is_err());
 }
