@@ -243,6 +243,6 @@ developer:
         let config = Source { file: Some(path), ..Source::default() }.load().unwrap();
         assert_eq!(config.settings.network.port, 5001);
         assert!(config.warnings[0].contains("config import"), "{:?}", config.warnings);
-        assert_eq!(config.warnings.len(), 4);
+        assert_eq!(config.warnings.len(), 3, "{:?}", config.warnings);
     }
 }
