@@ -336,7 +336,11 @@ def test_several_generators_share_a_model(it: SimpleNamespace) -> None:
     make = ExLlamaV2StreamingGenerator
     plain = make(it.model, it.cache, it.tokenizer)
     first = told(plain, 24)
+    start = told(plain, 3)
+    # The model is opened again; the text that rests goes on all the same.
     drafted = make(it.model, it.cache, it.tokenizer, draft, draft_cache, num_speculative_tokens=5)
+    start += "".join(plain.stream_ex()["chunk"] for _ in range(5))
+    assert len(start) > 8 and first.startswith(start)
     repeated = make(it.model, it.cache, it.tokenizer)
     repeated.speculative_ngram = True
     repeated.ngram_preload(it.tokenizer.encode(first))

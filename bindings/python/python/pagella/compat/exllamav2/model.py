@@ -5,9 +5,10 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pagella import _pagella
 from pagella._engine import _located
@@ -17,6 +18,9 @@ from pagella.compat.exllamav2.cache import ExLlamaV2CacheBase
 from pagella.compat.exllamav2.config import ExLlamaV2Config
 from pagella.compat.exllamav2.module import ExLlamaV2Module, modules
 from pagella.errors import OutOfMemoryError
+
+if TYPE_CHECKING:
+    from pagella.compat.exllamav2.generator.streaming import ExLlamaV2StreamingGenerator
 
 __all__ = ["ExLlamaV2"]
 
@@ -97,6 +101,8 @@ class ExLlamaV2:
         self._split: dict[str, Any] = {}
         #: For how many further devices there were shares.
         self._left_out = 0
+        #: Generators whose text may be written on later, by another engine.
+        self.streaming: weakref.WeakSet[ExLlamaV2StreamingGenerator] = weakref.WeakSet()
         self._session: _pagella.Session | None = None
         self._session_format = "fp16"
         #: Which row of which cache the session holds.
@@ -246,6 +252,8 @@ class ExLlamaV2:
             opened = self._opened or {}
             if all(name in opened and opened[name] == value for name, value in wanted.items()):
                 return engine
+            for generator in list(self.streaming):
+                generator.pause()
             queue = engine.stats()["queue"]
             if queue["active"] + queue["pending"]:
                 raise AssertionError(

@@ -62,6 +62,8 @@ class ExLlamaV2StreamingGenerator(ExLlamaV2BaseGenerator):
         self._stream: _pagella.Stream | None = None
         self._job: ExLlamaV2DynamicJob | None = None
         self._ids: list[int] = []
+        self._is_paused = False
+        model.streaming.add(self)
         self.reset_sd_stats()
 
     def set_stop_conditions(self, stop_conditions: Iterable[int | str]) -> None:
@@ -174,6 +176,14 @@ class ExLlamaV2StreamingGenerator(ExLlamaV2BaseGenerator):
         if self._preloaded and self.dynamic.num_draft_tokens:
             more["prediction"] = self._preloaded
         self._stream = self.dynamic.submit(self._job, **more)
+        self._is_paused = False
+
+    def pause(self) -> None:
+        """Gives up what was written ahead, because the model is opened in another way; `stream` goes on
+        behind what was handed out. A filter cannot start in the middle, so its text stays."""
+        if self._stream is not None and not self._asked["filters"]:
+            self._stream.close()
+            self._is_paused = True
 
     def _ban(self, tokens: Iterable[int] | None) -> None:
         """From the next id on, these are banned. What the engine has written ahead is taken back."""
@@ -204,6 +214,8 @@ class ExLlamaV2StreamingGenerator(ExLlamaV2BaseGenerator):
 
     def stream_ex(self, ban_tokens: Iterable[int] | None = None) -> dict[str, Any]:
         """The next piece as a dictionary. Ids in `ban_tokens` are not chosen for it."""
+        if self._is_paused and self._stream is not None:
+            self._begin()
         self._ban(ban_tokens)
         stream, job = self._stream, self._job
         if stream is None or job is None:
